@@ -1,0 +1,78 @@
+"""Files: arrays and metadata in one safetensors file, written atomically, read back with clear errors. Never pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from equipoise.errors import ArtefactError
+
+FORMAT = 1
+_KEY = "equipoise"
+
+
+def save(path: str | os.PathLike, kind: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
+    """Write under a temporary name, flush to disk, then rename: the file is whole or absent."""
+    from safetensors.numpy import save as to_bytes
+
+    document = {"kind": kind, "format": FORMAT, **metadata}
+    data = to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {_KEY: json.dumps(document, sort_keys=True)})
+    write_atomically(Path(path), data)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the metadata of a file that ``save`` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise ArtefactError(f"there is no file {path}; check the path, or fit and save {_article(kind)} {kind} first")
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = (file.metadata() or {}).get(_KEY)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, OSError) as error:
+        raise ArtefactError(f"{path} is not a whole safetensors file ({error}); it may be truncated, so copy or fit it again") from None
+    if metadata is None:
+        raise ArtefactError(f"{path} is a safetensors file, but equipoise did not write it; pass a file that {_article(kind)} {kind} was saved to")
+    try:
+        document = json.loads(metadata)
+        found, version = document.pop("kind"), document.pop("format")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise ArtefactError(f"the metadata of {path} cannot be read ({error!r}); the file is damaged, so copy or fit it again") from None
+    if version > FORMAT:
+        raise ArtefactError(f"{path} has format {version} and this equipoise reads up to {FORMAT}; type: pip install -U equipoise")
+    if found != kind:
+        raise ArtefactError(f"{path} holds {_article(found)} {found}, and {_article(kind)} {kind} was asked for")
+    return arrays, document
+
+
+def _article(noun: str) -> str:
+    return "an" if noun[:1] in "aeiou" else "a"

@@ -1,0 +1,1 @@
+"""Benchmarks: always as ratios to a floor and to a rival, measured in one run."""

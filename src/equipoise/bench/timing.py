@@ -1,0 +1,23 @@
+"""Interleaved timing: each round runs every contender once, so that a slow moment of the machine falls on all of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+Sync = Callable[[], object]
+
+
+def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int, sync: Sync = lambda: None) -> dict[str, float]:
+    """Median seconds of each contender over ``rounds`` rounds, after one that is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for round_ in range(rounds + 1):
+        for name, run in contenders.items():
+            sync()
+            start = time.perf_counter()
+            run()
+            sync()
+            if round_:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in seconds.items()}

@@ -1,0 +1,278 @@
+"""Certificates: leakage and loss measured on the numbers that were produced, beside what the theory guarantees.
+
+Per-row arrays for who wants them; ``Totals`` (sums, extremes, histograms) for who certifies shard by shard and merges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from equipoise import geometry, kernels
+from equipoise._version import __version__
+from equipoise.debiasing import check_arguments, debias
+from equipoise.errors import InputError
+from equipoise.geometry import Float64
+from equipoise.kernels.recipe import Preference
+from equipoise.space import AttributeSpace
+
+BINS_PER_DECADE = 64
+EDGES = np.concatenate([[0.0], np.logspace(-9, 0.5, round(9.5 * BINS_PER_DECADE) + 1)])
+BLOCK_BYTES = 1 << 24
+BARE = "unknown: a bare array does not say which encoder made it"
+
+
+@dataclass
+class Tally:
+    """One quantity over many rows: its sum, its largest value, and counts on fixed logarithmic bins (under 4 % wide)."""
+
+    total: float = 0.0
+    largest: float = 0.0
+    counts: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Float64) -> Tally:
+        if values.size == 0:
+            return cls()
+        bins, counts = np.unique(np.searchsorted(EDGES, values, side="left"), return_counts=True)
+        return cls(float(values.sum()), float(values.max()), dict(zip(bins.tolist(), counts.tolist(), strict=True)))
+
+    def __add__(self, other: Tally) -> Tally:
+        counts = {b: self.counts.get(b, 0) + other.counts.get(b, 0) for b in sorted(self.counts.keys() | other.counts.keys())}
+        return Tally(self.total + other.total, max(self.largest, other.largest), counts)
+
+    def quantile(self, q: float) -> float:
+        """The upper edge of the bin that holds the q-quantile: never below the true one."""
+        wanted, seen = q * sum(self.counts.values()), 0
+        for index in sorted(self.counts):
+            seen += self.counts[index]
+            if seen >= wanted:
+                return min(float(EDGES[min(index, len(EDGES) - 1)]), self.largest)
+        return self.largest
+
+    def summary(self) -> dict[str, float]:
+        n = sum(self.counts.values())
+        return {"mean": self.total / n if n else 0.0, "median": self.quantile(0.5), "p95": self.quantile(0.95), "max": self.largest}
+
+
+@dataclass
+class Totals:
+    """What a certificate says in a few numbers; ``a + b`` is the certificate of both runs' rows."""
+
+    n: int = 0
+    invalid: int = 0
+    leakage_before: Tally = field(default_factory=Tally)
+    leakage: Tally = field(default_factory=Tally)
+    self_loss: Tally = field(default_factory=Tally)
+    group_gap_bound: float = 0.0
+    leakage_error: float = 0.0
+    self_loss_error: float = 0.0
+    length_error: float = 0.0
+    facts: dict[str, str] = field(default_factory=dict)
+
+    def __add__(self, other: Totals) -> Totals:
+        shared = self.facts.keys() & other.facts.keys()
+        differing = sorted(k for k in shared if self.facts[k] != other.facts[k])
+        if self.facts and other.facts and differing:
+            raise InputError(f"certificates of different runs do not merge: they differ in {', '.join(differing)}")
+        merged: dict[str, Any] = {"facts": self.facts or other.facts}
+        for item in fields(self):
+            mine, theirs = getattr(self, item.name), getattr(other, item.name)
+            if item.name != "facts":
+                merged[item.name] = max(mine, theirs) if isinstance(mine, float) else mine + theirs
+        return Totals(**merged)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a manifest; ``from_json`` reads it back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Totals:
+        tallies = {k: Tally(v["total"], v["largest"], {int(b): c for b, c in v["counts"].items()}) for k, v in data.items() if isinstance(v, dict) and k != "facts"}
+        return cls(**{**data, **tallies})
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "n": self.n,
+            "invalid": self.invalid,
+            "leakage_before": self.leakage_before.summary(),
+            "leakage": self.leakage.summary(),
+            "self_loss": self.self_loss.summary(),
+            "group_gap_bound": self.group_gap_bound,
+            "differs_from_theory_by": {"leakage": self.leakage_error, "self_loss": self.self_loss_error},
+            "length_error": self.length_error,
+            **self.facts,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What debiasing did to each row, float64 arrays of the embeddings' leading shape; NaN for rows without a direction.
+
+    leakage_before, leakage: length of the part inside the attribute space, before and after. self_loss: 1 - <u, e>, taken
+    as |u - e|^2 / 2 of the unit vectors. expected_*: what the theory gives for the same rows. length_error: how far the
+    stored row's length is from what ``norm=`` promises.
+    """
+
+    leakage_before: Float64
+    leakage: Float64
+    self_loss: Float64
+    expected_leakage: Float64
+    expected_self_loss: Float64
+    length_error: Float64
+    totals: Totals
+
+    def summary(self) -> dict[str, Any]:
+        """Counts, means, quantiles, bounds and differences from the theory, as plain numbers."""
+        return self.totals.summary()
+
+    def __add__(self, other: Certificate) -> Certificate:
+        """The certificate of both runs' rows, one after the other."""
+        rows = (np.concatenate([getattr(self, f.name).ravel(), getattr(other, f.name).ravel()]) for f in fields(self)[:-1])
+        return Certificate(*rows, totals=self.totals + other.totals)
+
+
+class Frontier(NamedTuple):
+    """Mean leakage and mean self-utility loss of n rows at each kappa."""
+
+    kappa: Float64
+    leakage: Float64
+    self_loss: Float64
+    n: int
+
+
+def certify(e: Any, space: AttributeSpace, *, u: Any = None, kappa: Any = None, weights: tuple[float, float] | None = None) -> Certificate:
+    """Measure what debiasing does to embeddings ``e`` (..., d), or what it did, if ``u`` is what was stored.
+
+    Rows without a direction are counted as invalid and left out of every figure.
+    """
+    wanted = check_arguments(e, space, kappa, weights)
+    dtype = kernels.dtype_name(e if u is None else u)
+    if u is None:
+        u = debias(e, space, kappa=kappa, weights=weights, on_invalid="keep")
+    elif tuple(u.shape) != tuple(e.shape):
+        raise InputError(f"u has shape {tuple(u.shape)} and the embeddings {tuple(e.shape)}; they must be the same rows")
+    shape = tuple(e.shape[:-1])
+    p, o, leakage, chord, length_error = _measure(e, u, space)
+    expected_leakage, expected_loss = _expected(p, o, wanted, shape, geometry.limits(dtype).pure)
+    loss = chord * chord / 2
+    facts = {
+        "kappa": _describe(wanted),
+        "dtype": dtype,
+        "kernel": kernels.which(e),
+        "space_encoder": str(space.encoder) if any(space.encoder) else "unknown: the space does not say",
+        "embeddings_encoder": BARE,
+        "version": __version__,
+    }
+    good = np.isfinite(p)
+    totals = Totals(
+        n=int(good.sum()),
+        invalid=int((~good).sum()),
+        leakage_before=Tally.of(p[good]),
+        leakage=Tally.of(leakage[good]),
+        self_loss=Tally.of(loss[good]),
+        group_gap_bound=float(space.group_gap_bound(leakage[good].max(initial=0.0))),
+        leakage_error=float(np.abs(leakage - expected_leakage)[good].max(initial=0.0)),
+        self_loss_error=float(np.abs(loss - expected_loss)[good].max(initial=0.0)),
+        length_error=float(length_error[good].max(initial=0.0)),
+        facts=facts,
+    )
+    rows = (p, leakage, loss, expected_leakage, expected_loss, length_error)
+    return Certificate(*(row.reshape(shape) for row in rows), totals=totals)
+
+
+def cross_bound(c_image: Certificate, c_text: Certificate, *, paired: bool = False) -> Float64:
+    """Bound on ``|<u_I, u_T> - <e_I, e_T>|`` for every image and text, shape (images..., texts...); row by row if ``paired``.
+
+    The angle form ``2 sin((delta_I + delta_T) / 2)``, plus what the stored rows' lengths can add.
+    """
+    outer = (lambda a: a) if paired else (lambda a: a.reshape(a.shape + (1,) * c_text.self_loss.ndim))
+    image, text = np.sqrt(2 * outer(c_image.self_loss)), np.sqrt(2 * c_text.self_loss)
+    lengths = (1 + outer(c_image.length_error)) * (1 + c_text.length_error) - 1
+    return geometry.cross_utility_bound(image, text) + lengths
+
+
+def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = None) -> Frontier:
+    """The Pareto front of these embeddings: mean leakage against mean loss over kappa, from 0 to infinity."""
+    check_arguments(e, space, 1.0, None)
+    grid = np.asarray([0, *np.geomspace(1e-2, 1e2, 41), np.inf] if kappas is None else kappas, dtype=np.float64)
+    if grid.ndim != 1 or not (grid >= 0).all():
+        raise InputError(f"kappas must be a list of numbers >= 0, and this is {kappas!r}")
+    p, o, *_ = _measure(e, e, space)
+    p, o = p[np.isfinite(p)], o[np.isfinite(p)]
+    points = [geometry.leakage_and_loss(p, o, kappa) for kappa in grid]
+    leakage, loss = (np.array([v[i].mean() if len(p) else 0.0 for v in points]) for i in (0, 1))
+    return Frontier(grid, leakage, loss, len(p))
+
+
+def _expected(p: Float64, o: Float64, wanted: Preference, shape: tuple[int, ...], pure: float) -> tuple[Float64, Float64]:
+    if wanted.kind == "printed":
+        kappa = geometry.printed_kappa(p * p, o, np.sqrt)
+    elif wanted.kind == "weights":
+        kappa = geometry.weighted_kappa(p * p, o, wanted.value, np.sqrt)
+    elif wanted.constant is not None:
+        kappa = wanted.constant
+    else:
+        kappa = np.broadcast_to(_to_numpy(wanted.value), shape).reshape(-1).astype(np.float64)
+    leakage, loss = geometry.leakage_and_loss(p, o, kappa)
+    return np.where(o <= pure, p, leakage), np.where(o <= pure, 0.0, loss)
+
+
+def _describe(wanted: Preference) -> str:
+    if wanted.constant is not None:
+        return f"{wanted.constant:g}"
+    return {"kappa": "one a row", "printed": "printed", "weights": f"weights with ratio {wanted.value}"}[wanted.kind]
+
+
+def _to_numpy(x: Any) -> np.ndarray:
+    return x.detach().cpu().double().numpy() if kernels.framework(x) == "torch" else np.asarray(x)
+
+
+def _blocks(*arrays: Any) -> Iterator[tuple[Any, ...]]:
+    """The arrays' rows in step, as float64 blocks: on the tensors' own device for torch, in numpy for the others."""
+    flat = [a.detach().reshape(-1, a.shape[-1]) if kernels.framework(a) == "torch" else np.asarray(a).reshape(-1, a.shape[-1]) for a in arrays]
+    step = max(1, BLOCK_BYTES // (8 * flat[0].shape[1]))
+    for start in range(0, len(flat[0]), step):
+        parts = [a[start : start + step] for a in flat]
+        yield tuple(_double(a) for a in parts)
+
+
+def _double(a: Any) -> Any:
+    if kernels.framework(a) != "torch":
+        return a.astype(np.float64)
+    return a.cpu().numpy().astype(np.float64) if a.device.type == "mps" else a.double()  # MPS has no float64
+
+
+def _measure(e: Any, u: Any, space: AttributeSpace) -> tuple[Float64, ...]:
+    """p and o of e, leakage of u, |u - e| of the unit vectors, length error of u: one (n,) array each, NaN for invalid rows."""
+    columns = [_measure_block(a, b, space.basis) for a, b in _blocks(e, u)]
+    return tuple(np.concatenate(column) for column in zip(*columns, strict=True)) if columns else (np.zeros(0),) * 5
+
+
+def _measure_block(e: Any, u: Any, basis: Float64) -> tuple[Float64, ...]:
+    if kernels.framework(e) == "torch":
+        import torch
+
+        basis = torch.as_tensor(basis, device=e.device)
+    with np.errstate(all="ignore"):
+        e, n = _unit(e)
+        u, m = _unit(u)
+        c = e @ basis
+        rows = (_norm(c), _norm(e - c @ basis.T), _norm(u @ basis), _norm(u - e), abs(m - 1), abs(m / n - 1))
+        p, o, leakage, chord, unit_error, keep_error = (_to_numpy(row)[:, 0] for row in rows)
+    return p, o, leakage, chord, np.fmin(unit_error, keep_error)
+
+
+def _norm(x: Any) -> Any:
+    return (x * x).sum(-1)[:, None] ** 0.5
+
+
+def _unit(x: Any) -> tuple[Any, Any]:
+    """Unit rows and lengths (n, 1); NaN for rows without a direction."""
+    largest = (abs(x).max(-1) if kernels.framework(x) == "numpy" else abs(x).amax(-1))[:, None]
+    scaled = x / largest
+    n = _norm(scaled)
+    return scaled / n, n * largest

@@ -1,0 +1,30 @@
+"""The command line: one file a verb, no logic in it."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from equipoise._version import __version__
+from equipoise.cli import bench
+from equipoise.errors import EquipoiseError
+
+app = typer.Typer(name="equipoise", help="Remove social bias from vision-language embeddings in closed form.", no_args_is_help=True)
+app.add_typer(bench.app, name="bench")
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True)) -> None:
+    if version:
+        typer.echo(f"equipoise {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; a user's error is a message, never a traceback."""
+    try:
+        app()
+    except EquipoiseError as error:
+        typer.secho(f"equipoise: {error}", err=True, fg=typer.colors.RED)
+        sys.exit(2)

@@ -1,0 +1,48 @@
+"""``equipoise bench``: the table of ratios, printed as it is measured or as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from equipoise.bench import kernel as kernel_bench
+from equipoise.bench import machine
+
+app = typer.Typer(help="Measure against the floor and against the rival, in one run.", no_args_is_help=True)
+
+
+@app.callback()
+def _bench() -> None:
+    """Keeps ``kernel`` a subcommand while it is the only one."""
+
+
+@app.command()
+def kernel(
+    device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
+    dim: Annotated[list[int] | None, typer.Option(help="Width of the embeddings; repeat for several.")] = None,
+    rank: Annotated[list[int] | None, typer.Option(help="Rank of the attribute space; repeat for several.")] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="float64, float32, float16 (bfloat16 on cuda); repeat for several.")] = None,
+    size: Annotated[int | None, typer.Option(help="MiB of each array; default 256 on the CPU, 2048 on CUDA.")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 7,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Debiasing kernel, as ratios to a plain copy of the same array and to the paper's formula written straight down."""
+    rows = kernel_bench.run(device, dim or kernel_bench.DIMS, rank or kernel_bench.RANKS, dtype, size, rounds)
+    if as_json:
+        measured = [asdict(row) | {"over_copy": row.over_copy, "over_transcription": row.over_transcription} for row in rows]
+        typer.echo(json.dumps({"machine": machine.describe(), "rows": measured}, indent=1))
+        return
+    console = Console()
+    table = Table("dtype", "d", "r", "kernel", "ms", "GB/s", "x copy", "x faster than the transcription", title="equipoise bench kernel")
+    with console.status("measuring"):
+        for row in rows:
+            milliseconds, speed = f"{row.seconds * 1e3:.2f}", f"{row.gigabytes_per_second:.1f}"
+            ratios = f"{row.over_copy:.2f}", f"{row.over_transcription:.1f}"
+            table.add_row(row.dtype, str(row.dim), str(row.rank), row.kernel, milliseconds, speed, *ratios)
+    console.print(table)
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")

@@ -1,0 +1,140 @@
+"""``eq.debias``: arguments checked, rows checked, the right kernel run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from equipoise import kernels
+from equipoise.errors import InputError, InvalidRowsError
+from equipoise.kernels.recipe import NORMS, preference
+
+if TYPE_CHECKING:
+    from equipoise.space import AttributeSpace
+
+OnInvalid = Literal["raise", "keep", "unchecked"]
+_NAMED_ROWS = 5
+
+
+def debias(
+    e: Any,
+    space: AttributeSpace,
+    *,
+    kappa: Any = None,
+    weights: tuple[float, float] | None = None,
+    out: Any = None,
+    norm: Literal["unit", "keep"] = "unit",
+    on_invalid: OnInvalid = "raise",
+) -> Any:
+    """Debias embeddings ``e`` (..., d) in closed form: the same type, dtype, device and shape out.
+
+    kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the orthogonal projection; an
+    array (one a row) or "printed" (the paper's Problem (4) without its proof's rescaling). ``weights=(w1, w2)`` instead
+    of kappa minimises ``w1 * leakage + w2 * loss``.
+    norm: "unit" gives unit rows, "keep" gives each row its own length back.
+    out: an array of e's shape and dtype to write to (a memory map, or e itself), returned.
+    on_invalid: rows without a direction (zero, NaN, infinite) "raise" an error that names them, or are returned
+    unchanged ("keep"), or are not looked for ("unchecked": no device synchronisation, and what jit needs).
+
+    Rows already of unit length, as far as their dtype can hold it, come back bit for bit at kappa 0; others are divided
+    by their length.
+    """
+    wanted = check_arguments(e, space, kappa, weights, norm, on_invalid)
+    _check_out(e, out)
+    if on_invalid == "raise" and out is not None and _same_memory(e, out):
+        _raise_for(_without_direction(e), e.shape)  # before anything is overwritten
+    u, bad = kernels.debias(e, space.low_rank, wanted, norm, out)
+    if on_invalid == "raise":
+        _raise_for(_as_numpy(bad), e.shape)
+    return u
+
+
+def check_arguments(e: Any, space: AttributeSpace, kappa: Any, weights: Any, norm: str = "unit", on_invalid: str = "keep"):
+    """What debias and certify accept; returns the preference."""
+    kernels.dtype_name(e)
+    if len(e.shape) == 0 or e.shape[-1] != space.dim:
+        width = f"{e.shape[-1]} wide" if len(e.shape) else "a single number"
+        raise InputError(
+            f"the embeddings are {width} and the attribute space is {space.dim} wide: they come from different encoders; "
+            "fit a space with the encoder that made the embeddings"
+        )
+    if norm not in NORMS:
+        raise InputError(f'norm={norm!r} is not legal; pass "unit" or "keep"')
+    if on_invalid not in ("raise", "keep", "unchecked"):
+        raise InputError(f'on_invalid={on_invalid!r} is not legal; pass "raise", "keep" or "unchecked"')
+    wanted = preference(space.kappa if kappa is None and weights is None else kappa, weights)
+    if wanted.kind == "kappa" and wanted.constant is None:
+        _check_kappas(wanted.value, e.shape[:-1], on_invalid)
+    return wanted
+
+
+def _check_kappas(kappa: Any, shape: tuple[int, ...], on_invalid: str) -> None:
+    try:
+        fits = np.broadcast_shapes(tuple(kappa.shape), tuple(shape)) == tuple(shape)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise InputError(f"kappa has shape {tuple(kappa.shape)}, which does not fit the embeddings' leading shape {tuple(shape)}")
+    if on_invalid != "unchecked" and not bool((kappa >= 0).all()):
+        raise InputError("kappa holds negative or NaN values; each must be a number from 0 (identity) to infinity (projection)")
+
+
+def _check_out(e: Any, out: Any) -> None:
+    if out is None:
+        return
+    kind = kernels.framework(e)
+    if type(out) is not type(e) and kernels.framework(out) != kind:
+        raise InputError(f"out is of type {type(out).__name__} and the embeddings are of type {type(e).__name__}; they must match")
+    if out.shape != e.shape or out.dtype != e.dtype or getattr(out, "device", None) != getattr(e, "device", None):
+        raise InputError(
+            f"out has shape {tuple(out.shape)} and dtype {out.dtype}; it must match the embeddings: {tuple(e.shape)}, {e.dtype}"
+            + (f", on {e.device}" if kind == "torch" else "")
+        )
+    if kind == "numpy":
+        if not out.flags.writeable:
+            raise InputError("out is read-only; open the memory map with mode='r+' or 'w+', or pass a writable array")
+        if np.may_share_memory(e, out) and not _same_memory(e, out):
+            raise InputError("out overlaps the embeddings without being the same rows; pass another array, or e itself")
+
+
+def _same_memory(e: Any, out: Any) -> bool:
+    if kernels.framework(e) == "torch":
+        return e.data_ptr() == out.data_ptr() and e.stride() == out.stride()
+    return e.__array_interface__["data"][0] == out.__array_interface__["data"][0] and e.strides == out.strides
+
+
+def _without_direction(e: Any) -> np.ndarray:
+    """Mask of rows that are zero or hold NaN or infinity."""
+    largest = abs(e).max(-1) if kernels.framework(e) == "numpy" else abs(e).amax(-1)
+    return _as_numpy(~((largest > 0) & (largest < float("inf"))))
+
+
+def _as_numpy(bad: Any) -> np.ndarray:
+    kind = kernels.framework(bad)
+    if kind == "numpy":
+        return bad
+    if kind == "torch":
+        if bad.device.type != "cpu" and not bool(bad.any()):  # one flag across the bus, not a mask
+            return np.zeros(0, bool)
+        return bad.cpu().numpy()
+    from equipoise.kernels import jax
+
+    return jax.first_bad(bad)
+
+
+def _raise_for(bad: np.ndarray, shape: tuple[int, ...]) -> None:
+    count = int(bad.sum())
+    if not count:
+        return
+    rows = tuple(tuple(int(i) for i in index) for index in np.argwhere(bad)[:_NAMED_ROWS])
+    if len(shape) == 2:
+        rows = tuple(index[0] for index in rows)
+    total = int(np.prod(shape[:-1]))
+    which = "the embedding has" if len(shape) == 1 else f"{count} of {total} rows have"
+    named = "" if len(shape) == 1 else f" (first: {', '.join(map(str, rows))})"
+    raise InvalidRowsError(
+        f'{which} no direction: zero, NaN or infinite{named}. Remove such rows, or pass on_invalid="keep" to let them through unchanged',
+        rows,
+        count,
+    )

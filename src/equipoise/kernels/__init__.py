@@ -1,0 +1,80 @@
+"""Kernels, chosen by the array's own type. A framework is never imported here unless the user already did.
+
+``which(e)`` names the one that an array gets: "numba" or "numpy", "triton", "torch" or "jax".
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from equipoise.errors import InputError
+from equipoise.kernels import host
+from equipoise.kernels.recipe import LowRank, Norm, Preference
+
+__all__ = ["LowRank", "Preference", "debias", "dtype_name", "framework", "which"]
+
+
+def framework(e: Any) -> str:
+    """ "numpy", "torch" or "jax", looked up among the modules that are already loaded."""
+    if isinstance(e, np.ndarray):
+        return "numpy"
+    if (torch := sys.modules.get("torch")) and isinstance(e, torch.Tensor):
+        return "torch"
+    if (jax := sys.modules.get("jax")) and isinstance(e, jax.Array):
+        return "jax"
+    raise InputError(f"embeddings must be a numpy array, a torch tensor or a jax array, and this is {type(e).__name__}; try numpy.asarray(...)")
+
+
+def dtype_name(e: Any) -> str:
+    """The dtype's name, checked against what the kernels take."""
+    name = str(e.dtype).removeprefix("torch.") if framework(e) == "torch" else e.dtype.name
+    if name not in host.DTYPES:
+        raise InputError(f"embeddings of dtype {name} cannot be debiased; convert them to one of {', '.join(host.DTYPES)}")
+    return name
+
+
+def which(e: Any) -> str:
+    """The kernel that ``debias`` uses for this array."""
+    kind, dtype = framework(e), dtype_name(e)
+    if kind == "numpy":
+        return host.kernel_name(dtype)
+    if kind == "torch":
+        from equipoise.kernels import torch
+
+        return torch.kernel_name(e)
+    return "jax"
+
+
+def debias(e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: Any = None) -> tuple[Any, Any]:
+    """``(u, bad)``: every row of e (..., d) split by ``low_rank`` and weighed by ``preference``.
+
+    ``bad`` (...,) marks rows without a direction (zero, NaN, infinite), which are returned as they were.
+    """
+    kind = framework(e)
+    if kind == "torch":
+        from equipoise.kernels import torch
+
+        return torch.debias(e, low_rank, preference, norm, out)
+    if kind == "jax":
+        from equipoise.kernels import jax
+
+        if out is not None:
+            raise InputError("jax arrays cannot be written to, so out= is not legal with them; use the returned array")
+        return jax.debias(e, low_rank, preference, norm)
+    return _debias_numpy(e, low_rank, preference, norm, out)
+
+
+def _debias_numpy(e: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, out: np.ndarray | None):
+    if preference.kind == "kappa" and preference.constant is None:
+        preference = Preference("kappa", np.broadcast_to(preference.value, e.shape[:-1]).reshape(-1))
+    result = np.empty(e.shape, e.dtype) if out is None else out
+    if result.flags.c_contiguous or result.ndim == 2:
+        bad = host.debias(host.rows_of(e), host.rows_of(result), low_rank, preference, norm)
+    else:
+        flat = np.empty((e[..., 0].size, e.shape[-1]), e.dtype)
+        bad = host.debias(host.rows_of(e), flat, low_rank, preference, norm)
+        result[...] = flat.reshape(e.shape)
+    return result, bad.reshape(e.shape[:-1])

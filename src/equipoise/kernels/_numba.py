@@ -1,0 +1,266 @@
+"""The fused CPU kernel: each row is read once, worked on in the first-level cache and written once.
+
+Compiled once per dtype, for any rank. float16 and bfloat16 arrive as int16 and uint16 bit patterns, because numba has no
+half type; two intrinsics let LLVM load and store them, which it vectorises. The kernel releases the GIL and is run by
+plain threads (see ``host``), so it neither needs nor disturbs a threading layer, and survives a fork.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from equipoise import geometry
+
+FAST = {"reassoc", "contract"}  # reorder sums, fuse multiply and add; NaN and infinity keep their meaning
+_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
+
+_half_angle = njit(cache=True, error_model="numpy", inline="always")(geometry.half_angle)
+_printed_kappa = njit(cache=True, error_model="numpy", inline="always")(geometry.printed_kappa)
+_weighted_kappa = njit(cache=True, error_model="numpy", inline="always")(geometry.weighted_kappa)
+
+_F16, _F32, _I16, _I32 = ir.HalfType(), ir.FloatType(), ir.IntType(16), ir.IntType(32)
+
+
+@intrinsic
+def _widen(typingctx, bits):  # pyright: ignore[reportUnusedParameter]
+    """Stored number to compute number: float16 (int16 bits) and bfloat16 (uint16 bits) to float32, others unchanged."""
+
+    def half(context, builder, signature, args):
+        return builder.fpext(builder.bitcast(args[0], _F16), _F32)
+
+    def brain(context, builder, signature, args):
+        return builder.bitcast(builder.shl(builder.zext(args[0], _I32), ir.Constant(_I32, 16)), _F32)
+
+    def same(context, builder, signature, args):
+        return args[0]
+
+    code = {types.int16: half, types.uint16: brain}.get(bits, same)
+    return (bits if code is same else types.float32)(bits), code
+
+
+@intrinsic
+def _narrow(typingctx, value, like):  # pyright: ignore[reportUnusedParameter]
+    """Compute number to stored number of ``like``'s type, rounded to nearest, ties to even."""
+
+    def half(context, builder, signature, args):
+        return builder.bitcast(builder.fptrunc(args[0], _F16), _I16)
+
+    def brain(context, builder, signature, args):
+        bits = builder.bitcast(args[0], _I32)
+        odd = builder.and_(builder.lshr(bits, ir.Constant(_I32, 16)), ir.Constant(_I32, 1))
+        rounded = builder.add(bits, builder.add(odd, ir.Constant(_I32, 0x7FFF)))
+        return builder.trunc(builder.lshr(rounded, ir.Constant(_I32, 16)), _I16)
+
+    def same(context, builder, signature, args):
+        return args[0]
+
+    code = {types.int16: half, types.uint16: brain}.get(like, same)
+    return like(value, like), code
+
+
+@intrinsic
+def _prefetch(typingctx, address):  # pyright: ignore[reportUnusedParameter]
+    """Ask for the cache line at ``address``: the next row arrives while this one is worked on."""
+
+    def code(context, builder, signature, args):
+        i8 = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [i8, _I32, _I32, _I32])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(call, [builder.inttoptr(args[0], i8), *(ir.Constant(_I32, v) for v in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(types.uintp), code
+
+
+@intrinsic
+def _stream_line(typingctx, target, source):  # pyright: ignore[reportUnusedParameter]
+    """Copy 64 bytes past the caches: a row that is written once need not be read into them first. 16-byte aligned."""
+
+    def code(context, builder, signature, args):
+        vector = ir.VectorType(_I32, 4).as_pointer()
+        hint = builder.module.add_metadata([ir.Constant(_I32, 1)])
+        for part in range(4):
+            offset = ir.Constant(args[0].type, 16 * part)
+            value = builder.load(builder.inttoptr(builder.add(args[1], offset), vector), align=16)
+            store = builder.store(value, builder.inttoptr(builder.add(args[0], offset), vector), align=16)
+            store.set_metadata("nontemporal", hint)
+        return context.get_dummy_value()
+
+    return types.void(types.uintp, types.uintp), code
+
+
+@intrinsic
+def _fence(typingctx):  # pyright: ignore[reportUnusedParameter]
+    """Streamed lines reach memory before anything that comes after."""
+
+    def code(context, builder, signature, args):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), code
+
+
+@_jit
+def _load(x, i, rows, b):
+    """Row i of x into row b; returns its squared length."""
+    n2 = rows.dtype.type(0)
+    for k in range(rows.shape[1]):
+        v = _widen(x[i, k])
+        rows[b, k] = v
+        n2 += v * v
+    return n2
+
+
+@_jit
+def _rescale(rows, b, scale):
+    n2 = rows.dtype.type(0)
+    for k in range(rows.shape[1]):
+        v = rows[b, k] * scale
+        rows[b, k] = v
+        n2 += v * v
+    return n2
+
+
+@_jit
+def _dots(rows, right, c):
+    """``c = rows @ right.T`` for four rows, two axes at a time: eight sums for six loads."""
+    zero = rows.dtype.type(0)
+    for j in range(0, right.shape[0], 2):
+        a0 = a1 = b0 = b1 = c0 = c1 = d0 = d1 = zero
+        for k in range(right.shape[1]):
+            q0, q1 = right[j, k], right[j + 1, k]
+            v = rows[0, k]
+            a0 += v * q0
+            a1 += v * q1
+            v = rows[1, k]
+            b0 += v * q0
+            b1 += v * q1
+            v = rows[2, k]
+            c0 += v * q0
+            c1 += v * q1
+            v = rows[3, k]
+            d0 += v * q0
+            d1 += v * q1
+        c[0, j], c[0, j + 1], c[1, j], c[1, j + 1] = a0, a1, b0, b1
+        c[2, j], c[2, j + 1], c[3, j], c[3, j + 1] = c0, c1, d0, d1
+
+
+@_jit
+def _combine(c, left, taken, j):
+    """``taken += c[:, j : j + 4] @ left[j : j + 4]``, or from j on, for four rows."""
+    if j + 4 <= left.shape[0]:
+        for b in range(0, 4, 2):
+            e0, e1, e2, e3 = c[b, j], c[b, j + 1], c[b, j + 2], c[b, j + 3]
+            f0, f1, f2, f3 = c[b + 1, j], c[b + 1, j + 1], c[b + 1, j + 2], c[b + 1, j + 3]
+            for k in range(left.shape[1]):
+                q0, q1, q2, q3 = left[j, k], left[j + 1, k], left[j + 2, k], left[j + 3, k]
+                taken[b, k] += (e0 * q0 + e1 * q1) + (e2 * q2 + e3 * q3)
+                taken[b + 1, k] += (f0 * q0 + f1 * q1) + (f2 * q2 + f3 * q3)
+    else:
+        for b in range(4):
+            e0, e1 = c[b, j], c[b, j + 1]
+            for k in range(left.shape[1]):
+                taken[b, k] += e0 * left[j, k] + e1 * left[j + 1, k]
+
+
+@_jit
+def _rest2(rows, taken, b):
+    o2 = rows.dtype.type(0)
+    for k in range(rows.shape[1]):
+        v = rows[b, k] - taken[b, k]
+        o2 += v * v
+    return o2
+
+
+@_jit
+def _weigh(rows, taken, b, k1, k2, line):
+    for k in range(line.size):
+        line[k] = _narrow(k1 * (rows[b, k] - taken[b, k]) + k2 * taken[b, k], line[k])
+
+
+@_jit
+def _scale(rows, b, factor, line):
+    for k in range(line.size):
+        line[k] = _narrow(rows[b, k] * factor, line[k])
+
+
+@_jit
+def _stream(source, target, size):
+    for offset in range(0, size, 64):
+        _stream_line(target + offset, source + offset)
+
+
+@_jit
+def _weights(p2, o, kind, parameter, norm):
+    """``(beta / o, shrink)``: what the rest and what the taken part of a unit row are multiplied with."""
+    kappa = parameter
+    if kind == 1:
+        kappa = _printed_kappa(p2, o, math.sqrt)
+    elif kind == 2:
+        kappa = _weighted_kappa(p2, o, parameter, math.sqrt)
+    shrink, beta = _half_angle(p2, o, kappa, math.sqrt)
+    return (1.0 if norm == 2 else beta / o), shrink
+
+
+@_jit
+def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small, large, up, pure, unit, bad):
+    """Rows start to stop of x into out. right, left (r, d); ``value`` (1,) or one a row; sets ``bad`` for rows left as they were."""
+    d = right.shape[1]
+    number = right.dtype.type
+    rows, taken = np.zeros((4, d), right.dtype), np.empty((4, d), right.dtype)
+    c = np.empty((4, right.shape[0]), right.dtype)
+    n2, scale = np.ones(4), np.ones(4)
+    line = np.empty(d, out.dtype)
+    size = line.size * line.itemsize
+    x_address, out_address, line_address = x.ctypes.data, out.ctypes.data, line.ctypes.data
+    stream = size % 64 == 0 and out_address % 16 == 0 and line_address % 16 == 0
+    for first in range(start, stop, 4):
+        count = min(4, stop - first)
+        for b in range(count):
+            n2[b] = _load(x, first + b, rows, b)
+            scale[b] = 1.0
+            if not small <= n2[b] <= large:
+                scale[b] = up if n2[b] < small else 1 / up
+                n2[b] = _rescale(rows, b, number(scale[b]))
+        for offset in range(0, min(4, stop - first - 4) * size, 64):
+            _prefetch(x_address + (first + 4) * size + offset)
+        _dots(rows, right, c)
+        taken[:] = 0
+        if bias.size:
+            for b in range(count):
+                taken[b] = number(math.sqrt(n2[b])) * bias
+        for j in range(0, right.shape[0], 4):
+            _combine(c, left, taken, j)
+        for b in range(count):
+            i = first + b
+            if not 0 < n2[b] < math.inf:
+                bad[i] = True
+                out[i] = x[i]
+                continue
+            n = math.sqrt(n2[b])
+            parameter = value[i if value.size > 1 else 0]
+            length = n / scale[b] if norm == 1 else 1.0  # what the row's length shall be
+            identity = kind == 0 and parameter == 0
+            if identity and (norm == 1 or abs(n2[b] / (scale[b] * scale[b]) - 1) <= unit):
+                out[i] = x[i]
+                continue
+            o = math.sqrt(_rest2(rows, taken, b) / n2[b])
+            if identity or o <= pure:  # Proposition 2, case B
+                _scale(rows, b, number(length / n), line)
+            else:
+                p2 = 0.0
+                for j in range(right.shape[0]):
+                    p2 += float(c[b, j]) * float(c[b, j])
+                k1, k2 = _weights(p2 / n2[b], o, kind, parameter, norm)
+                _weigh(rows, taken, b, number(k1 * (length / n)), number(k2 * (length / n)), line)
+            if stream:
+                _stream(line_address, out_address + i * size, size)
+            else:
+                out[i] = line
+    _fence()

@@ -1,0 +1,126 @@
+"""numpy arrays: shape, memory and threads around the two CPU kernels, numba's where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+
+import numpy as np
+
+from equipoise import geometry
+from equipoise.errors import InputError
+from equipoise.kernels import _numpy
+from equipoise.kernels.recipe import LowRank, Norm, Preference
+
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+SERIAL_BYTES = 1 << 19  # below this, threads cost more than they save
+STAGE_BYTES = 1 << 24  # rows that are not contiguous pass through a buffer of this size
+
+_KIND = {"kappa": 0, "printed": 1, "weights": 2}
+_NORM = {"unit": 0, "keep": 1, "raw": 2}
+_BITS = {"float16": np.int16, "bfloat16": np.uint16}
+
+
+def threads() -> int:
+    """Threads that a large array is spread over: EQUIPOISE_THREADS, or the cores this process may use."""
+    given = os.environ.get("EQUIPOISE_THREADS", "")
+    if given and not (given.isdecimal() and int(given)):
+        raise InputError(f"EQUIPOISE_THREADS={given!r} is not legal; set it to a whole number from 1")
+    return int(given) if given else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@lru_cache(1)
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="equipoise")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
+@cache
+def has_numba() -> bool:
+    return importlib.util.find_spec("numba") is not None
+
+
+@cache
+def _half_in_hardware() -> bool:
+    """On x86 the float16 intrinsic needs F16C; without it LLVM would call a function that nobody provides."""
+    import platform
+
+    from llvmlite import binding
+
+    return platform.machine() not in ("x86_64", "AMD64") or bool(binding.get_host_cpu_features().get("f16c"))
+
+
+def kernel_name(dtype: str) -> str:
+    if has_numba() and not os.environ.get("EQUIPOISE_NO_NUMBA") and (dtype != "float16" or _half_in_hardware()):
+        return "numba"
+    return "numpy"
+
+
+def rows_of(x: np.ndarray) -> np.ndarray:
+    """(..., d) as (n, d)."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def debias(
+    x: np.ndarray, out: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, dtype: str | None = None
+) -> np.ndarray:
+    """x (n, d) into out (n, d), which may be x itself; returns the mask of rows that were left as they were.
+
+    ``dtype`` names what the bits of x mean, where its own dtype does not.
+    """
+    dtype = dtype or x.dtype.name
+    value = np.atleast_1d(np.asarray(preference.value, dtype=np.float64))
+    if x.flags.c_contiguous and out.flags.c_contiguous and x.dtype.isnative and out.dtype.isnative:
+        return _contiguous(x, out, low_rank, preference, value, norm, dtype)
+    bad = np.zeros(len(x), bool)
+    step = max(1, STAGE_BYTES // (x.itemsize * x.shape[1]))
+    native = x.dtype.newbyteorder("=")
+    for start in range(0, len(x), step):
+        rows = slice(start, start + step)
+        staged = np.ascontiguousarray(x[rows], dtype=native)
+        result = np.empty_like(staged)
+        part = value[rows] if value.size > 1 else value
+        bad[rows] = _contiguous(staged, result, low_rank, preference, part, norm, dtype)
+        out[rows] = result
+    return bad
+
+
+def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
+    if kernel_name(dtype) == "numpy":
+        return _numpy.debias_rows(x, out, low_rank, preference, value, norm, dtype)
+    from equipoise.kernels import _numba
+
+    compute = "float64" if dtype == "float64" else "float32"
+    factors = low_rank.cached(("numba", compute), lambda: _factors(low_rank, compute))
+    bits = _BITS.get(dtype, x.dtype)
+    bad = np.zeros(len(x), bool)
+    wide = geometry.limits(compute)
+    low = geometry.limits(dtype)
+    scalars = (_KIND[preference.kind], value, _NORM[norm], wide.small, wide.large, wide.up, low.pure, low.unit, bad)
+
+    source, target = x.view(np.ndarray).view(bits), out.view(np.ndarray).view(bits)
+    source.flags.writeable = False  # so that one compiled version serves arrays that may be written to and ones that may not
+
+    def work(start: int, stop: int) -> None:
+        _numba.debias_rows(source, target, start, stop, *factors, *scalars)
+
+    workers = 1 if x.nbytes < SERIAL_BYTES else threads()
+    if workers == 1:
+        work(0, len(x))
+    else:
+        cuts = np.linspace(0, len(x), 4 * workers + 1).astype(int)
+        list(_pool(workers).map(work, cuts[:-1].tolist(), cuts[1:].tolist()))
+    return bad
+
+
+
+def _factors(low_rank: LowRank, compute: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """right and left as (r, d) rows, an even number of them (the last may be zero), and the bias (empty where there is none)."""
+    extra = ((0, low_rank.rank % 2), (0, 0))
+    right, left = (np.pad(m.T, extra).astype(compute, order="C") for m in (low_rank.right, low_rank.left))
+    return right, left, np.zeros(0, compute) if low_rank.bias is None else low_rank.bias.astype(compute)

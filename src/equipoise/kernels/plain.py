@@ -1,0 +1,58 @@
+"""The closed form in array operations, for torch and jax: what autograd differentiates, and what runs where no fused kernel does.
+
+``xp`` is the framework's namespace; ``basis`` arrays already have the compute dtype and device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from equipoise import geometry
+from equipoise.geometry import Limits
+from equipoise.kernels.recipe import Norm, Preference
+
+
+def debias(xp: Any, x: Any, matmul: Any, right: Any, left: Any, bias: Any, preference: Preference, norm: Norm, wide: Limits, low: Limits):
+    """``(u, bad)`` for x (..., d) in the compute dtype; bad (...,) marks rows without a direction, returned as they were.
+
+    Every division that may be by zero has a safe stand-in, selected before it and not after: else its gradient is NaN.
+    """
+    n2 = (x * x).sum(-1)[..., None]
+    one = xp.ones_like(n2)
+    scale = geometry.row_scale(n2, one, xp.where, wide)
+    e = x * scale
+    n2 = (e * e).sum(-1)[..., None]
+    bad = ~((n2 > 0) & (n2 < float("inf")))
+    e = xp.where(bad, xp.ones_like(e), e)
+    n2 = xp.where(bad, (e * e).sum(-1)[..., None], n2)
+    n = xp.sqrt(n2)
+    e = e / n
+    c = matmul(e, right)
+    taken = matmul(c, left.T)
+    if bias is not None:
+        taken = taken + bias
+    rest = e - taken
+    p2 = (c * c).sum(-1)[..., None]
+    o2 = (rest * rest).sum(-1)[..., None]
+    pure = o2 <= low.pure * low.pure
+    o = xp.sqrt(xp.where(pure, one, o2))
+    kappa = _kappa(xp, p2, o, preference)
+    zero, infinite = kappa == 0, kappa == float("inf")
+    shrink, beta = geometry.half_angle(p2, o, xp.where(zero | infinite, one, kappa), xp.sqrt)
+    shrink, beta = xp.where(infinite, 0 * one, shrink), xp.where(infinite, one, beta)
+    if norm == "raw":
+        beta = o
+    u = xp.where(pure | zero, e, (beta / o) * rest + shrink * taken)
+    length = n / scale if norm == "keep" else one
+    as_it_was = bad | (zero & ((norm == "keep") | (abs(n2 / (scale * scale) - 1) <= low.unit)))
+    return xp.where(as_it_was, x, length * u), bad[..., 0]
+
+
+def _kappa(xp, p2, o, preference):
+    if preference.kind == "printed":
+        return geometry.printed_kappa(p2, o, xp.sqrt)
+    if preference.kind == "weights":
+        return geometry.weighted_kappa(p2, o, preference.value, xp.sqrt)
+    if preference.constant is not None:
+        return xp.full_like(p2, preference.constant)
+    return preference.value[..., None]

@@ -1,0 +1,103 @@
+"""What a kernel is asked to do: split each row with a low-rank map, then weigh the two parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from equipoise.errors import InputError
+from equipoise.geometry import Float64
+
+Norm = Literal["unit", "keep", "raw"]
+NORMS = ("unit", "keep")
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """``taken = left @ (right.T @ x) + bias``, ``rest = x - taken``, for a unit row x; right and left are (d, r).
+
+    The orthogonal projection has ``left is right`` and no bias. Any low-rank affine map ``x -> rest`` has this shape,
+    LEACE, rejections and calibrated projections among them: run it with kappa = infinity.
+    """
+
+    right: Float64
+    left: Float64
+    bias: Float64 | None = None
+    _cache: dict = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def projection(cls, basis: Float64) -> LowRank:
+        return cls(basis, basis)
+
+    def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """A kernel's own copy of the factors (another dtype, another device), made once."""
+        if key not in self._cache:
+            self._cache[key] = make()
+        return self._cache[key]
+
+    @property
+    def dim(self) -> int:
+        return self.right.shape[0]
+
+    @property
+    def rank(self) -> int:
+        return self.right.shape[1]
+
+    @property
+    def is_projection(self) -> bool:
+        return self.left is self.right and self.bias is None
+
+
+@dataclass(frozen=True, eq=False)
+class Preference:
+    """How leakage is weighed against loss. ``value`` is kappa (a number, or an array, one a row) or the ratio w1 / w2."""
+
+    kind: Literal["kappa", "printed", "weights"]
+    value: Any = 1.0
+
+    @property
+    def constant(self) -> float | None:
+        """kappa where it is one number for all rows, else None."""
+        return self.value if self.kind == "kappa" and isinstance(self.value, float) else None
+
+
+PROJECT = Preference("kappa", math.inf)
+
+
+def preference(kappa: Any, weights: tuple[float, float] | None) -> Preference:
+    """Read the ``kappa`` and ``weights`` arguments; what is neither legal is an error that says what is."""
+    if weights is not None:
+        if kappa is not None:
+            raise InputError("kappa and weights were both given; they are two ways to say one thing, so pass one of them")
+        return _weights(weights)
+    if isinstance(kappa, str):
+        if kappa != "printed":
+            raise InputError(f'kappa={kappa!r} is not legal; pass a number >= 0, an array of them, or "printed"')
+        return Preference("printed")
+    if isinstance(kappa, int | float | np.number) or (isinstance(kappa, np.ndarray) and kappa.ndim == 0):
+        value = float(kappa)
+        if not value >= 0:
+            raise InputError(f"kappa={value} is not legal; it must be a number from 0 (identity) to infinity (projection)")
+        return Preference("kappa", value)
+    if hasattr(kappa, "shape") and hasattr(kappa, "dtype"):
+        return Preference("kappa", kappa)
+    try:
+        return Preference("kappa", np.asarray(kappa, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError(f'kappa={kappa!r} is not legal; pass a number >= 0, an array of them, or "printed"') from None
+
+
+def _weights(weights: tuple[float, float]) -> Preference:
+    try:
+        w1, w2 = (float(w) for w in weights)
+    except (TypeError, ValueError):
+        raise InputError(f"weights={weights!r} is not legal; pass two numbers (w1, w2), leakage first") from None
+    if not (w1 >= 0 and w2 >= 0 and 0 < w1 + w2 < math.inf):
+        raise InputError(f"weights=({w1}, {w2}) is not legal; both must be finite and >= 0, and one of them positive")
+    if w1 == 0 or w2 == 0:  # nothing to gain from less leakage, or nothing to lose
+        return Preference("kappa", 0.0 if w1 == 0 else math.inf)
+    return Preference("weights", w1 / w2)

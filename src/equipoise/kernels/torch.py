@@ -1,0 +1,128 @@
+"""torch tensors: the fused CPU kernel on their own memory, Triton on CUDA, the plain closed form where gradients flow."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from equipoise import geometry
+from equipoise.errors import InputError
+from equipoise.kernels import host, plain
+from equipoise.kernels.recipe import LowRank, Norm, Preference
+
+BLOCK_BYTES = 1 << 26  # rows that the plain form takes at a time where no gradient needs them all
+
+
+def dtype_name(x: torch.Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
+
+
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def kernel_name(x: torch.Tensor, kappa: Any = None) -> str:
+    if _traced(x) or _needs_grad(x, kappa):
+        return "torch"
+    if x.device.type == "cpu" and host.kernel_name(dtype_name(x)) == "numba":
+        return "numba"
+    if x.device.type == "cuda" and x.dtype != torch.float64 and _has_triton():
+        return "triton"
+    return "torch"
+
+
+def _needs_grad(*values: Any) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
+
+
+def _traced(x: torch.Tensor) -> bool:
+    """Inside torch.compile or a torch.func transform a tensor has no memory of its own."""
+    return torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def debias(
+    x: torch.Tensor, low_rank: LowRank, preference: Preference, norm: Norm, out: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """``(u, bad)`` for x (..., d); u is ``out`` where one was given."""
+    kernel = kernel_name(x, preference.value)
+    if kernel == "torch" and out is None and (_traced(x) or _needs_grad(x, preference.value)):
+        return _plain(x, low_rank, preference, norm)
+    if kernel == "torch" and _needs_grad(x, preference.value):
+        raise InputError("out= cannot hold a result that gradients flow through; leave out= away, or detach the input")
+    with torch.no_grad():
+        preference = _one_per_row(preference, x)
+        rows = x.detach().reshape(-1, x.shape[-1])
+        result = torch.empty_like(rows, memory_format=torch.contiguous_format) if out is None else out.detach()
+        flat = result.view(-1, x.shape[-1]) if result.is_contiguous() else torch.empty_like(rows, memory_format=torch.contiguous_format)
+        bad = _fused(kernel, rows, flat, low_rank, preference, norm)
+        if out is None:
+            return flat.view(x.shape), bad.view(x.shape[:-1])
+        if not result.is_contiguous():
+            result.copy_(flat.view(x.shape))
+        return out, bad.view(x.shape[:-1])
+
+
+def _one_per_row(preference: Preference, x: torch.Tensor) -> Preference:
+    if preference.kind != "kappa" or preference.constant is not None:
+        return preference
+    value = torch.as_tensor(preference.value, device=x.device, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+    return Preference("kappa", value.detach().expand(x.shape[:-1]).reshape(-1))
+
+
+def _fused(kernel, x, out, low_rank, preference, norm) -> torch.Tensor:
+    if kernel == "triton":
+        from equipoise.kernels import _triton
+
+        return _triton.debias(x if x.stride(-1) == 1 else x.contiguous(), out, low_rank, preference, norm)
+    if kernel == "numba":
+        value = preference.value if preference.constant is not None or preference.kind != "kappa" else preference.value.numpy()
+        arrays = (_numpy_bits(x), _numpy_bits(out))
+        return torch.from_numpy(host.debias(*arrays, low_rank, Preference(preference.kind, value), norm, dtype_name(x)))
+    bad = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    step = max(1, BLOCK_BYTES // (4 * x.shape[1]))
+    for start in range(0, len(x), step):
+        rows = slice(start, start + step)
+        part = preference if not isinstance(preference.value, torch.Tensor) else Preference(preference.kind, preference.value[rows])
+        out[rows], bad[rows] = _plain(x[rows], low_rank, part, norm)
+    return bad
+
+
+def _numpy_bits(x: torch.Tensor) -> np.ndarray:
+    """The tensor's own memory as numpy; bfloat16, which numpy lacks, as its bit patterns."""
+    return x.view(torch.int16).numpy().view(np.uint16) if x.dtype == torch.bfloat16 else x.numpy()
+
+
+def _plain(x, low_rank, preference, norm):
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    right, left, bias = low_rank.cached(("torch", wide, x.device), lambda: _factors(low_rank, wide, x.device))
+    if preference.kind == "kappa" and preference.constant is None:
+        value = torch.as_tensor(preference.value, device=x.device).to(wide).expand(x.shape[:-1])
+        preference = Preference("kappa", value)
+    limits = geometry.limits(str(wide).removeprefix("torch.")), geometry.limits(dtype_name(x))
+    with _full_precision(x.device.type):
+        u, bad = plain.debias(torch, x.to(wide), torch.matmul, right, left, bias, preference, norm, *limits)
+    return torch.where(bad[..., None], x, u.to(x.dtype)), bad
+
+
+def _factors(low_rank: LowRank, dtype: torch.dtype, device: torch.device):
+    right, left = (torch.tensor(m, dtype=dtype, device=device) for m in (low_rank.right, low_rank.left))
+    return right, left, None if low_rank.bias is None else torch.tensor(low_rank.bias, dtype=dtype, device=device)
+
+
+@contextlib.contextmanager
+def _full_precision(device: str) -> Iterator[None]:
+    """Products in float32 whatever autocast and the TF32 switches say: they would cost three digits."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.autocast(device, enabled=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

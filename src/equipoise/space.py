@@ -1,0 +1,238 @@
+"""``AttributeSpace``: the fitted artefact, the subspace that prototype differences span, and where it came from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from equipoise import artefact, geometry
+from equipoise._version import __version__
+from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
+from equipoise.geometry import RANK_TOLERANCE, Float64
+from equipoise.kernels.recipe import LowRank, preference
+
+KIND = "attribute space"
+
+
+class Part(NamedTuple):
+    """One attribute of a space: its groups and their unit prototypes (groups, d)."""
+
+    attribute: str
+    groups: tuple[str, ...]
+    prototypes: Float64
+
+
+class EncoderRef(NamedTuple):
+    """Which encoder made the prototypes; empty strings where nobody said."""
+
+    id: str = ""
+    revision: str = ""
+    fingerprint: str = ""
+
+    @classmethod
+    def of(cls, encoder: Any) -> EncoderRef:
+        """From an encoder, its id as a string, or None."""
+        if encoder is None or isinstance(encoder, EncoderRef):
+            return encoder or cls()
+        if isinstance(encoder, str):
+            return cls(encoder)
+        return cls(*(str(getattr(encoder, name, None) or "") for name in cls._fields))
+
+    def differs_from(self, other: EncoderRef) -> bool:
+        """True where both say something, and not the same. Fingerprints decide where both have one."""
+        if self.fingerprint and other.fingerprint:
+            return self.fingerprint != other.fingerprint
+        return any(a and b and a != b for a, b in zip(self[:2], other[:2], strict=True))
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.id or "an unnamed encoder", self.revision and f"@{self.revision}", self.fingerprint[:12])))
+
+
+@dataclass(frozen=True, eq=False)
+class AttributeSpace:
+    """Span of prototype differences, with an orthonormal ``basis`` (d, r). Made by ``from_prototypes`` or ``load``."""
+
+    basis: Float64
+    parts: tuple[Part, ...]
+    kappa: float = 1.0
+    scope: str = "shared"
+    tolerance: float = RANK_TOLERANCE
+    encoder: EncoderRef = field(default=EncoderRef())
+    book_hash: str = ""
+    version: str = __version__
+
+    @classmethod
+    def from_prototypes(
+        cls,
+        prototypes: Mapping[str, Any],
+        *,
+        attribute: str = "",
+        kappa: float = 1.0,
+        scope: str = "shared",
+        tolerance: float = RANK_TOLERANCE,
+        encoder: Any = None,
+        book_hash: str = "",
+    ) -> AttributeSpace:
+        """Fit from one prototype a group, (d,), or a group's embeddings, (m, d), whose spherical mean is taken.
+
+        tolerance: directions with a singular value under this fraction of the largest are dropped. kappa: what ``debias``
+        uses by default. encoder (an encoder or its id) and book_hash say where the prototypes came from.
+        """
+        if preference(kappa, None).constant is None:
+            raise InputError(f"kappa={kappa!r} is not legal here; a space keeps one number >= 0")
+        groups, unit_prototypes = _prototypes(prototypes)
+        basis, _ = geometry.attribute_basis(unit_prototypes, tolerance)
+        part = Part(attribute, groups, unit_prototypes)
+        return cls(basis, (part,), float(kappa), scope, tolerance, EncoderRef.of(encoder), book_hash)
+
+    @property
+    def dim(self) -> int:
+        return self.basis.shape[0]
+
+    @property
+    def rank(self) -> int:
+        return self.basis.shape[1]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(group for part in self.parts for group in part.groups))
+
+    @cached_property
+    def low_rank(self) -> LowRank:
+        """The orthogonal projection onto this space, as the kernels take it."""
+        return LowRank.projection(self.basis)
+
+    def group_gap_bound(self, leakage: Float64) -> Float64:
+        """How far the similarities to two groups' prototypes can differ for rows of this leakage, the worst pair of any part."""
+        return np.max([geometry.group_gap_bound(leakage, part.prototypes, self.basis) for part in self.parts], axis=0)
+
+    def with_kappa(self, kappa: float) -> AttributeSpace:
+        """The same space with another default kappa."""
+        if preference(kappa, None).constant is None:
+            raise InputError(f"kappa={kappa!r} is not legal here; a space keeps one number >= 0")
+        return replace(self, kappa=float(kappa))
+
+    def __add__(self, other: AttributeSpace) -> AttributeSpace:
+        """The union: debiasing in it equalises the groups of both spaces."""
+        if not isinstance(other, AttributeSpace):
+            return NotImplemented
+        if self.dim != other.dim:
+            raise InputError(f"spaces of {self.dim} and of {other.dim} dimensions have no union: they come from different encoders")
+        self.require_encoder(other.encoder)
+        if self.kappa != other.kappa:
+            raise InputError(f"the spaces have kappa {self.kappa} and {other.kappa}; give both the same with .with_kappa(...)")
+        basis, _ = geometry.union_basis([self.basis, other.basis], max(self.tolerance, other.tolerance))
+        scope = self.scope if self.scope == other.scope else "mixed"
+        books = ",".join(dict.fromkeys(filter(None, (self.book_hash, other.book_hash))))
+        encoder = max(self.encoder, other.encoder, key=lambda ref: sum(map(bool, ref)))
+        return replace(self, basis=basis, parts=self.parts + other.parts, scope=scope, book_hash=books, encoder=encoder)
+
+    def require_encoder(self, encoder: Any) -> None:
+        """Raise unless ``encoder`` (an encoder, its id, or an EncoderRef) is the one this space was fitted with, or neither says."""
+        given = EncoderRef.of(encoder)
+        if self.encoder.differs_from(given):
+            raise EncoderMismatchError(
+                f"this attribute space was fitted with {self.encoder}, and {given} was given; embeddings of two encoders do not share a "
+                "space, so fit one with the encoder that made the embeddings"
+            )
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write one safetensors file, atomically."""
+        metadata = {
+            "parts": [{"attribute": part.attribute, "groups": part.groups} for part in self.parts],
+            "groups": self.groups,
+            "rank": self.rank,
+            "kappa": self.kappa if np.isfinite(self.kappa) else "inf",
+            "scope": self.scope,
+            "tolerance": self.tolerance,
+            "encoder": self.encoder._asdict(),
+            "book_hash": self.book_hash,
+            "version": self.version,
+        }
+        arrays = {f"prototypes.{i}": part.prototypes for i, part in enumerate(self.parts)}
+        artefact.save(path, KIND, {"basis": self.basis, **arrays}, metadata)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, *, encoder: Any = None) -> AttributeSpace:
+        """Read a saved space; with ``encoder``, refuse one that another encoder made."""
+        arrays, metadata = artefact.load(path, KIND)
+        try:
+            parts = tuple(
+                Part(part["attribute"], tuple(part["groups"]), arrays[f"prototypes.{i}"]) for i, part in enumerate(metadata["parts"])
+            )
+            space = cls(
+                basis=arrays["basis"],
+                parts=parts,
+                kappa=float(metadata["kappa"]),
+                scope=metadata["scope"],
+                tolerance=metadata["tolerance"],
+                encoder=EncoderRef(**metadata["encoder"]),
+                book_hash=metadata["book_hash"],
+                version=metadata["version"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArtefactError(f"{path} lacks what an attribute space needs ({error!r}); the file is damaged, so fit it again") from None
+        space._check_arrays(path)
+        space.require_encoder(encoder)
+        return space
+
+    def _check_arrays(self, path: Any) -> None:
+        whole = self.basis.ndim == 2 and all(part.prototypes.shape == (len(part.groups), self.dim) for part in self.parts)
+        if not whole or not np.allclose(self.basis.T @ self.basis, np.eye(self.rank), atol=1e-6):
+            raise ArtefactError(f"the arrays of {path} do not form an attribute space; the file is damaged, so fit it again")
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload to the Hugging Face hub; returns the address of the commit. Options as in ``equipoise.hub.push``."""
+        from equipoise import hub
+
+        return hub.push(self, repo_id, **options)
+
+    @classmethod
+    def from_pretrained(cls, repo_id_or_folder: str | os.PathLike, *, encoder: Any = None, **options: Any) -> AttributeSpace:
+        """Load from a folder or from the Hugging Face hub. Options as in ``equipoise.hub.fetch``."""
+        from equipoise import hub
+
+        return cls.load(hub.fetch(repo_id_or_folder, **options), encoder=encoder)
+
+    def __repr__(self) -> str:
+        attributes = " + ".join(f"{part.attribute or 'attribute'}({', '.join(part.groups)})" for part in self.parts)
+        return f"AttributeSpace({attributes}, dim={self.dim}, rank={self.rank}, kappa={self.kappa:g})"
+
+
+def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
+    """Check what the user gave; unit float64 rows, one a group."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"prototypes must be a mapping of group -> vector, and this is {type(given).__name__}")
+    if len(given) < 2:
+        raise InputError(f"an attribute needs two groups or more, and {len(given)} was given: {list(given)}")
+    rows, width = [], None
+    for group, vector in given.items():
+        array = _to_float64(group, vector)
+        width = width or array.shape[-1]
+        if array.shape[-1] != width:
+            raise InputError(f"the prototype of {group!r} is {array.shape[-1]} wide and the first one {width}; all must come from one encoder")
+        rows.append(geometry.prototype(array))
+    if not np.isfinite(rows).all():
+        raise InputError("the embeddings of a group cancel each other out, so it has no prototype; pass embeddings that have a common direction")
+    return tuple(str(group) for group in given), np.stack(rows)
+
+
+def _to_float64(group: str, vector: Any) -> Float64:
+    if hasattr(vector, "detach"):  # torch: off the device, and through float64 because numpy has no bfloat16
+        vector = vector.detach().cpu().double().numpy()
+    try:
+        array = np.asarray(vector, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"the prototype of {group!r} is not an array of numbers: {type(vector).__name__}") from None
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise InputError(f"the prototype of {group!r} has shape {array.shape}; pass a vector (d,) or its embeddings (m, d)")
+    if not np.isfinite(array).all():
+        raise InputError(f"the prototype of {group!r} holds NaN or infinity; look for a failed encoding or an overflow in float16")
+    if not np.abs(array).max(axis=-1).all():
+        raise InputError(f"the prototype of {group!r} is zero, so it has no direction; look for a failed encoding")
+    return array
