@@ -84,6 +84,8 @@ def _check_out(e: Any, out: Any) -> None:
     if out is None:
         return
     kind = kernels.framework(e)
+    if kind == "jax":
+        raise InputError("jax arrays cannot be written to, so out= is not legal with them; use the returned array")
     if type(out) is not type(e) and kernels.framework(out) != kind:
         raise InputError(f"out is of type {type(out).__name__} and the embeddings are of type {type(e).__name__}; they must match")
     if out.shape != e.shape or out.dtype != e.dtype or getattr(out, "device", None) != getattr(e, "device", None):

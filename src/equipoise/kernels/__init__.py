@@ -61,8 +61,6 @@ def debias(e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: A
     if kind == "jax":
         from equipoise.kernels import jax
 
-        if out is not None:
-            raise InputError("jax arrays cannot be written to, so out= is not legal with them; use the returned array")
         return jax.debias(e, low_rank, preference, norm)
     return _debias_numpy(e, low_rank, preference, norm, out)
 

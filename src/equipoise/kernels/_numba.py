@@ -48,11 +48,14 @@ def _widen(typingctx, bits):  # pyright: ignore[reportUnusedParameter]
 def _narrow(typingctx, value, like):  # pyright: ignore[reportUnusedParameter]
     """Compute number to stored number of ``like``'s type, rounded to nearest, ties to even."""
 
+    def single(builder, value):
+        return value if value.type == _F32 else builder.fptrunc(value, _F32)
+
     def half(context, builder, signature, args):
-        return builder.bitcast(builder.fptrunc(args[0], _F16), _I16)
+        return builder.bitcast(builder.fptrunc(single(builder, args[0]), _F16), _I16)
 
     def brain(context, builder, signature, args):
-        bits = builder.bitcast(args[0], _I32)
+        bits = builder.bitcast(single(builder, args[0]), _I32)
         odd = builder.and_(builder.lshr(bits, ir.Constant(_I32, 16)), ir.Constant(_I32, 1))
         rounded = builder.add(bits, builder.add(odd, ir.Constant(_I32, 0x7FFF)))
         return builder.trunc(builder.lshr(rounded, ir.Constant(_I32, 16)), _I16)
@@ -111,7 +114,7 @@ def _load(x, i, rows, b):
     """Row i of x into row b; returns its squared length."""
     n2 = rows.dtype.type(0)
     for k in range(rows.shape[1]):
-        v = _widen(x[i, k])
+        v = rows.dtype.type(_widen(x[i, k]))
         rows[b, k] = v
         n2 += v * v
     return n2

@@ -20,6 +20,8 @@ STAGE_BYTES = 1 << 24  # rows that are not contiguous pass through a buffer of t
 
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
 _NORM = {"unit": 0, "keep": 1, "raw": 2}
+# bfloat16 holds numbers that are tiny beside their row, to which float32 sums leave no correct digit where they cancel
+_COMPUTE = {"float64": "float64", "float32": "float32", "float16": "float32", "bfloat16": "float64"}
 _BITS = {"float16": np.int16, "bfloat16": np.uint16}
 
 
@@ -95,7 +97,7 @@ def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
         return _numpy.debias_rows(x, out, low_rank, preference, value, norm, dtype)
     from equipoise.kernels import _numba
 
-    compute = "float64" if dtype == "float64" else "float32"
+    compute = _COMPUTE[dtype]
     factors = low_rank.cached(("numba", compute), lambda: _factors(low_rank, compute))
     bits = _BITS.get(dtype, x.dtype)
     bad = np.zeros(len(x), bool)

@@ -112,8 +112,8 @@ def _plain(x, low_rank, preference, norm):
 
 
 def _factors(low_rank: LowRank, dtype: torch.dtype, device: torch.device):
-    right, left = (torch.tensor(m, dtype=dtype, device=device) for m in (low_rank.right, low_rank.left))
-    return right, left, None if low_rank.bias is None else torch.tensor(low_rank.bias, dtype=dtype, device=device)
+    right, left = (torch.as_tensor(m, dtype=dtype, device=device) for m in (low_rank.right, low_rank.left))
+    return right, left, None if low_rank.bias is None else torch.as_tensor(low_rank.bias, dtype=dtype, device=device)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,140 @@
+"""Certificates: equal to their formulas, true to what was stored, mergeable; the cross bound never exceeded."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import equipoise as eq
+from equipoise.certificate import Totals
+from equipoise.errors import InputError
+from tests.conftest import component, make_space, rows_at, shared_data, unit
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("options", [{}, {"kappa": 0.3}, {"kappa": np.inf}, {"kappa": 0}, {"kappa": "printed"}, {"weights": (0.1, 0.9)}], ids=str)
+def test_measured_on_what_was_produced(rng, dtype, options):
+    space = make_space(rng, 128, 4)
+    e = rows_at(rng, space, rng.uniform(0, 0.9, 200)).astype(dtype)
+    u = eq.debias(e, space, **options)
+    c = eq.certify(e, space, **options)
+    wide, out = unit(e.astype(np.float64)), unit(u.astype(np.float64))
+    assert np.allclose(c.leakage_before, np.linalg.norm(wide @ space.basis, axis=1), atol=1e-14)
+    assert np.allclose(c.leakage, np.linalg.norm(out @ space.basis, axis=1), atol=1e-14)
+    assert np.allclose(c.self_loss, ((out - wide) ** 2).sum(1) / 2, atol=1e-14)
+    assert (c.self_loss >= 0).all()
+    eps = float(np.finfo(dtype).eps)
+    assert c.totals.leakage_error <= 2 * eps and c.totals.self_loss_error <= 2 * eps
+    assert c.totals.length_error <= eps
+    given_u = eq.certify(e, space, u=u, **options)
+    assert np.array_equal(given_u.leakage, c.leakage)
+    summary = c.summary()
+    json.dumps(summary)
+    assert summary["n"] == 200 and summary["invalid"] == 0 and summary["dtype"] == dtype and summary["kernel"] == "numba"
+    assert "bare array" in summary["embeddings_encoder"]
+    assert np.isclose(summary["leakage"]["mean"], c.leakage.mean())
+    assert c.leakage.max() == summary["leakage"]["max"]
+    assert np.quantile(c.leakage, 0.95) <= summary["leakage"]["p95"] + 1e-12
+    assert summary["leakage"]["p95"] <= max(1.05 * np.quantile(c.leakage, 0.96), 1e-9)
+
+
+def test_a_wrong_result_shows(rng):
+    space = make_space(rng, 64)
+    e = unit(rng.standard_normal((50, 64)))
+    assert eq.certify(e, space, u=e).totals.leakage_error > 0.01
+    with pytest.raises(InputError, match="same rows"):
+        eq.certify(e, space, u=e[:-1])
+
+
+def test_invalid_rows_are_counted(rng):
+    space = make_space(rng, 64)
+    e = rng.standard_normal((50, 64))
+    e[3], e[7, 0] = 0, np.nan
+    c = eq.certify(e, space)
+    assert c.summary()["n"] == 48 and c.summary()["invalid"] == 2
+    assert np.isnan(c.leakage[[3, 7]]).all() and np.isfinite(np.delete(c.leakage, [3, 7])).all()
+    assert eq.certify(np.zeros((0, 64)), space).summary()["n"] == 0
+
+
+def test_shards_merge_to_the_whole(rng):
+    space = make_space(rng, 64)
+    e = rng.standard_normal((1000, 64)).astype(np.float32)
+    e[5] = 0
+    whole = eq.certify(e, space)
+    shards = [eq.certify(part, space) for part in np.array_split(e, 7)]
+    merged = sum((Totals.from_json(json.loads(json.dumps(s.totals.to_json()))) for s in shards), Totals())
+    for key, value in whole.summary().items():
+        other = merged.summary()[key]
+        assert other == pytest.approx(value, rel=1e-12, abs=1e-15) if key != "kernel" else other == value
+    both = shards[0] + shards[1]
+    assert np.array_equal(both.leakage, whole.leakage[: len(both.leakage)], equal_nan=True)
+    with pytest.raises(InputError, match="kappa"):
+        whole.totals + eq.certify(e, space, kappa=2.0).totals
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0, 50), st.sampled_from(["float64", "float32", "float16"]))
+def test_cross_bound_holds_on_random_pairs(seed, kappa, dtype):
+    rng = np.random.default_rng(seed)
+    space = make_space(rng, 8, 3)
+    check_cross_bound(rng.standard_normal((12, 8)).astype(dtype), rng.standard_normal((15, 8)).astype(dtype), space, kappa)
+
+
+def check_cross_bound(images, texts, space, kappa):
+    c_image, c_text = (eq.certify(x, space, kappa=kappa) for x in (images, texts))
+    before = unit(images.astype(np.float64)) @ unit(texts.astype(np.float64)).T
+    after = np.float64(eq.debias(images, space, kappa=kappa)) @ np.float64(eq.debias(texts, space, kappa=kappa)).T
+    bound = eq.cross_bound(c_image, c_text)
+    assert bound.shape == before.shape
+    assert (np.abs(after - before) <= bound + 1e-14).all()
+    looser = np.sqrt(2 * c_image.self_loss)[:, None] + np.sqrt(2 * c_text.self_loss)  # Proposition 1
+    lengths = (1 + c_image.length_error)[:, None] * (1 + c_text.length_error) - 1
+    assert (bound <= looser + lengths + 1e-15).all()
+    n = min(bound.shape)
+    paired = eq.cross_bound(*(eq.certify(x[:n], space, kappa=kappa) for x in (images, texts)), paired=True)
+    assert np.allclose(paired, np.diagonal(bound), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["celeba1000_clip_vitb32.npz", "flickr8k_train1000_clip_vitb32.npz"])
+def test_cross_bound_holds_on_real_clip_pairs(name):
+    images = np.load(shared_data(f"embeddings/{name}"))["image"]
+    table = np.load(shared_data("embeddings/text_clip_vitb32_objects.npz"))
+    texts = dict(zip(table["prompt"].tolist(), table["text"], strict=True))
+    space = eq.AttributeSpace.from_prototypes(
+        {"male": np.stack([texts["a Man"], texts["a Boy"]]), "female": np.stack([texts["a Woman"], texts["a Girl"]])}, attribute="gender"
+    )
+    for kappa in (0.3, 1.0, np.inf):
+        check_cross_bound(images, table["text"], space, kappa)
+    c = eq.certify(images, space)
+    assert (c.leakage < c.leakage_before / 2 + 2**-10).all()
+
+
+def test_frontier_runs_from_identity_to_projection(rng):
+    space = make_space(rng, 64)
+    e = rng.standard_normal((100, 64))
+    front = eq.frontier(e, space)
+    assert front.n == 100 and front.kappa[0] == 0 and np.isinf(front.kappa[-1])
+    assert (np.diff(front.leakage) < 0).all() and (np.diff(front.self_loss) > 0).all()
+    c = eq.certify(e, space)
+    one = eq.frontier(e, space, [1.0])
+    assert np.isclose(one.leakage[0], c.leakage.mean(), rtol=1e-12) and np.isclose(one.self_loss[0], c.self_loss.mean(), rtol=1e-12)
+    assert front.self_loss[0] < 1e-30 and front.leakage[-1] == 0
+    with pytest.raises(InputError, match="kappas"):
+        eq.frontier(e, space, [-1.0])
+
+
+def test_any_framework_and_shape(rng):
+    space = make_space(rng, 64)
+    e = rng.standard_normal((4, 5, 64)).astype(np.float32)
+    want = eq.certify(e, space)
+    assert want.leakage.shape == (4, 5)
+    torch, jax = component("torch"), component("jax")
+    for array in (torch.tensor(e), torch.tensor(e, requires_grad=True), jax.numpy.asarray(e)):
+        assert np.allclose(eq.certify(array, space).leakage, want.leakage, atol=2e-7)
+    single = eq.certify(e[0, 0], space)
+    assert single.leakage.shape == ()
+    assert eq.cross_bound(single, want).shape == (4, 5)
+    assert np.isfinite(eq.certify(torch.tensor(e).bfloat16(), space).leakage).all()

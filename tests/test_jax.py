@@ -1,0 +1,78 @@
+"""jax arrays: inside jit, grad and vmap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import equipoise as eq
+from equipoise.errors import InputError, InvalidRowsError
+from tests.conftest import component, make_space
+
+jax = component("jax")
+jnp = jax.numpy
+
+
+@pytest.fixture
+def space(rng):
+    return make_space(rng, 24, 4)
+
+
+def test_jit_compiles_once_for_changing_content(rng, space):
+    traces = []
+
+    @jax.jit
+    def run(x):
+        traces.append(x.shape)
+        return eq.debias(x, space, on_invalid="unchecked")
+
+    for _ in range(4):
+        e = rng.standard_normal((7, 24)).astype(np.float32)
+        assert np.allclose(run(jnp.asarray(e)), eq.debias(e, space), atol=3e-7)
+    assert traces == [(7, 24)]
+    assert run._cache_size() == 1
+
+
+@pytest.mark.parametrize("kappa", [0.0, 0.4, 1.0, float("inf"), "printed"])
+def test_gradients_agree_with_differences(rng, space, kappa):
+    from jax.test_util import check_grads
+
+    with jax.enable_x64(True):
+        e = jnp.asarray(rng.standard_normal((3, 24)))
+        check_grads(lambda x: eq.debias(x, space, kappa=kappa, on_invalid="unchecked"), (e,), order=1)
+
+
+def test_vmap_and_traced_kappa(rng, space):
+    e = jnp.asarray(rng.standard_normal((5, 3, 24)), jnp.float32)
+    run = lambda x, k: eq.debias(x, space, kappa=k, on_invalid="unchecked")  # noqa: E731
+    kappa = jnp.linspace(0.0, 4.0, 5)
+    mapped = jax.jit(jax.vmap(run))(e, jnp.broadcast_to(kappa[:, None], (5, 3)))
+    for i in range(5):
+        assert np.allclose(mapped[i], run(e[i], float(kappa[i])), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_dtypes(rng, space, dtype):
+    e = jnp.asarray(rng.standard_normal((50, 24)), dtype)
+    u = eq.debias(e, space)
+    assert u.dtype == e.dtype and isinstance(u, jax.Array)
+    want = eq.debias(np.asarray(e, np.float64), space)
+    assert np.abs(np.asarray(u, np.float64) - want).max() <= float(jnp.finfo(dtype).eps)
+
+
+def test_invalid_rows(rng, space):
+    e = rng.standard_normal((6, 24)).astype(np.float32)
+    e[2], e[4, 0] = 0, np.nan
+    with pytest.raises(InvalidRowsError, match="2 of 6 rows"):
+        eq.debias(jnp.asarray(e), space)
+    for run in (eq.debias, jax.jit(lambda x, _, on_invalid: eq.debias(x, space, on_invalid=on_invalid), static_argnames=("on_invalid", "_"))):
+        kept = run(jnp.asarray(e), space, on_invalid="keep")
+        assert np.array_equal(kept[2], e[2]) and np.isnan(kept[4, 0]) and np.isfinite(np.delete(kept, 4, 0)).all()
+
+
+def test_errors(rng, space):
+    e = jnp.ones((2, 24))
+    with pytest.raises(InputError, match="unchecked"):
+        jax.jit(lambda x: eq.debias(x, space))(e)
+    with pytest.raises(InputError, match="out="):
+        eq.debias(e, space, out=e)
