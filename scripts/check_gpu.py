@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from equipoise import geometry
 from equipoise.bench import machine
 from equipoise.kernels import _triton
 from equipoise.kernels import torch as torch_kernels
-from equipoise.kernels.recipe import LowRank, Preference
+from equipoise.kernels.recipe import LowRank, Norm, Preference
 
 FAILED = []
 
@@ -65,7 +66,9 @@ def check_accuracy(rng: np.random.Generator) -> None:
                 x = rows_at(rng, space.basis, p).to(dtype)
                 for kappa in (1.0, math.inf):
                     u, want = eq.debias(x, space, kappa=kappa), exact(x, space.basis, kappa)
-                    compare(f"{dtype} d={dim} r={rank} kappa={kappa}", u, want, "tiles" if _triton.uses_tiles(space.low_rank, dtype) else "rows")
+                    compare(
+                        f"{dtype} d={dim} r={rank} kappa={kappa}", u, want, "tiles" if _triton.uses_tiles(space.low_rank, dtype) else "rows"
+                    )
 
 
 def compare(name: str, u: torch.Tensor, want: torch.Tensor, kernel: str) -> None:
@@ -80,7 +83,11 @@ def compare(name: str, u: torch.Tensor, want: torch.Tensor, kernel: str) -> None
     tiny = (u.double() - want).abs() <= 2 * torch.finfo(u.dtype).eps * want.abs() + 1e-6
     apart = int(((steps > 1) & ~tiny).sum())
     drift = (u.double().norm(dim=-1) - want.to(u.dtype).double().norm(dim=-1)).mean().item()
-    report(name, equal >= 0.995 and apart == 0 and abs(drift) < 1e-5, f"{kernel}, {100 * equal:.2f} % correctly rounded, {apart} beyond one unit, norm drift {drift:.0e}")
+    report(
+        name,
+        equal >= 0.995 and apart == 0 and abs(drift) < 1e-5,
+        f"{kernel}, {100 * equal:.2f} % correctly rounded, {apart} beyond one unit, norm drift {drift:.0e}",
+    )
 
 
 def check_shrink(rng: np.random.Generator) -> None:
@@ -116,7 +123,11 @@ def check_extremes(rng: np.random.Generator) -> None:
             spoilt[5], spoilt[77, 3], spoilt[200, 9] = 0, float("nan"), float("inf")
             u = eq.debias(spoilt, space, on_invalid="keep")
             same = torch.equal(u[[5, 77, 200]].view(torch.uint8), spoilt[[5, 77, 200]].view(torch.uint8))
-            report(f"{dtype} r={rank} invalid rows kept bit for bit", same and bool(u[torch.isfinite(spoilt).all(1)].isfinite().all()), str(same))
+            report(
+                f"{dtype} r={rank} invalid rows kept bit for bit",
+                same and bool(u[torch.isfinite(spoilt).all(1)].isfinite().all()),
+                str(same),
+            )
             try:
                 eq.debias(spoilt, space)
                 report(f"{dtype} r={rank} invalid rows raise", False, "no error")
@@ -133,6 +144,7 @@ def check_extremes(rng: np.random.Generator) -> None:
 
 def check_forms(rng: np.random.Generator) -> None:
     """Every argument agrees with the float64 CPU kernel."""
+    options: dict[str, Any]
     x = rng.standard_normal((777, 512)) * rng.uniform(0.1, 10, (777, 1))
     for rank in (1, 5):
         space = space_of(rng, 512, rank)
@@ -147,13 +159,18 @@ def check_forms(rng: np.random.Generator) -> None:
     affine = LowRank(rng.standard_normal((512, 3)) / 20, basis, rng.standard_normal(512) / 30)
     e = x / np.linalg.norm(x, axis=1, keepdims=True)
     rest = e - (e @ affine.right @ affine.left.T + affine.bias)
-    for norm, want in (("raw", rest), ("unit", rest / np.linalg.norm(rest, axis=1, keepdims=True))):
+    cases: list[tuple[Norm, np.ndarray]] = [("raw", rest), ("unit", rest / np.linalg.norm(rest, axis=1, keepdims=True))]
+    for norm, want in cases:
         u, _ = torch_kernels.debias(torch.tensor(x, dtype=torch.float32, device="cuda"), affine, Preference("kappa", math.inf), norm)
         error = np.abs(u.cpu().numpy() - want).max()
         report(f"any low-rank affine map, norm={norm}", error < 1e-6, f"largest error {error:.1e}")
     strided = torch.tensor(x, dtype=torch.float32, device="cuda")
     space = space_of(rng, 256, 2)
-    for name, view in (("every other column", strided[:, ::2]), ("every other row", strided[::2, :256]), ("three axes", strided[:776, :256].reshape(8, 97, 256))):
+    for name, view in (
+        ("every other column", strided[:, ::2]),
+        ("every other row", strided[::2, :256]),
+        ("three axes", strided[:776, :256].reshape(8, 97, 256)),
+    ):
         same = torch.equal(eq.debias(view, space), eq.debias(view.contiguous(), space))
         report(f"strides: {name}", same, str(same))
 

@@ -52,7 +52,9 @@ def test_orthogonal_invariance(seed, kappa):
 def test_group_order_and_naming_do_not_matter(rng):
     prototypes = dict(zip("abcd", rng.standard_normal((4, 32)), strict=True))
     e = rng.standard_normal((50, 32))
-    results = [eq.debias(e, eq.AttributeSpace.from_prototypes({g: prototypes[g] for g in order})) for order in itertools.permutations("abcd")]
+    results = [
+        eq.debias(e, eq.AttributeSpace.from_prototypes({g: prototypes[g] for g in order})) for order in itertools.permutations("abcd")
+    ]
     assert max(np.abs(r - results[0]).max() for r in results) < 1e-14
 
 
@@ -103,7 +105,9 @@ def test_pure_attribute_rows_stay(rng, dtype):
     space = make_space(rng, groups=4)
     pure = unit(rng.standard_normal((200, space.rank)) @ space.basis.T).astype(dtype)
     u = eq.debias(pure, space, kappa=5.0).astype(np.float64)
-    assert np.abs(u - unit(pure.astype(np.float64))).max() <= np.finfo(np.float64 if dtype == "float64" else np.float32).eps + _unit_roundoff(dtype)
+    assert np.abs(u - unit(pure.astype(np.float64))).max() <= np.finfo(
+        np.float64 if dtype == "float64" else np.float32
+    ).eps + _unit_roundoff(dtype)
 
 
 def _unit_roundoff(dtype) -> float:
@@ -146,7 +150,9 @@ def test_float32_shrink_on_rows(rng):
     assert np.abs(u[:, 0] / stored[:, 0] / want - 1).max() <= 4e-7
 
 
-@pytest.mark.parametrize(("dtype", "lengths"), [("float32", [1e-30, 1e30]), ("float64", [1e-200, 1e200]), (BFLOAT16, [1e-30, 1e30]), ("float16", [1e-4, 1e3])])
+@pytest.mark.parametrize(
+    ("dtype", "lengths"), [("float32", [1e-30, 1e30]), ("float64", [1e-200, 1e200]), (BFLOAT16, [1e-30, 1e30]), ("float16", [1e-4, 1e3])]
+)
 def test_rows_of_extreme_length(rng, dtype, lengths):
     space = make_space(rng, 128)
     e = unit(rng.standard_normal((200, 128)))
@@ -182,7 +188,14 @@ def test_any_leading_shape(rng, shape):
 def test_strides_byte_order_and_read_only(rng, dtype):
     space = make_space(rng)
     wide = rng.standard_normal((40, 128)).astype(dtype)
-    for view in (wide[:, ::2], wide[::3, :64], wide[::-1, 64:], np.asfortranarray(wide[:, :64]), wide.reshape(5, 8, 128)[::2, :, ::2], wide[:, ::2][:, ::-1]):
+    for view in (
+        wide[:, ::2],
+        wide[::3, :64],
+        wide[::-1, 64:],
+        np.asfortranarray(wide[:, :64]),
+        wide.reshape(5, 8, 128)[::2, :, ::2],
+        wide[:, ::2][:, ::-1],
+    ):
         before = view.copy()
         assert np.array_equal(eq.debias(view, space), eq.debias(np.ascontiguousarray(view), space))
         assert np.array_equal(view, before)

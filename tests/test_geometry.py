@@ -73,7 +73,7 @@ def test_normalised_losses_balance(p, kappa):
 
 @given(ps, kappas, st.floats(1.001, 10))
 def test_monotone_in_kappa(p, kappa, factor):
-    p2, o = parts(p)
+    _, o = parts(p)
     less, more = (geometry.leakage_and_loss(np.float64(p), o, k) for k in (kappa, kappa * factor))
     assert more[0] < less[0]
     assert more[1] > less[1]
@@ -113,7 +113,7 @@ def test_weighted_problem_has_no_better_point(p, ratio):
 
 @given(st.floats(1e-3, 0.999), kappas)
 def test_every_kappa_lies_on_the_pareto_front(p, kappa):
-    p2, o = parts(p)
+    _, o = parts(p)
     leakage, loss = geometry.leakage_and_loss(np.float64(p), o, kappa)
     theta, phi = np.arcsin(p), np.arcsin(leakage)
     assert np.isclose(loss, 2 * np.sin((theta - phi) / 2) ** 2, rtol=1e-9, atol=1e-15)

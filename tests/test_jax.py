@@ -65,7 +65,10 @@ def test_invalid_rows(rng, space):
     e[2], e[4, 0] = 0, np.nan
     with pytest.raises(InvalidRowsError, match="2 of 6 rows"):
         eq.debias(jnp.asarray(e), space)
-    for run in (eq.debias, jax.jit(lambda x, _, on_invalid: eq.debias(x, space, on_invalid=on_invalid), static_argnames=("on_invalid", "_"))):
+    for run in (
+        eq.debias,
+        jax.jit(lambda x, _, on_invalid: eq.debias(x, space, on_invalid=on_invalid), static_argnames=("on_invalid", "_")),
+    ):
         kept = run(jnp.asarray(e), space, on_invalid="keep")
         assert np.array_equal(kept[2], e[2]) and np.isnan(kept[4, 0]) and np.isfinite(np.delete(kept, 4, 0)).all()
 

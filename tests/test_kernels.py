@@ -12,7 +12,15 @@ from equipoise.kernels.recipe import PROJECT, LowRank, Preference
 from tests.conftest import component, make_space, rows_at, unit
 
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}
-OPTIONS = [{}, {"kappa": 0.2}, {"kappa": np.inf}, {"kappa": 0.0}, {"kappa": "printed"}, {"weights": (0.1, 0.9)}, {"norm": "keep", "kappa": 4.0}]
+OPTIONS = [
+    {},
+    {"kappa": 0.2},
+    {"kappa": np.inf},
+    {"kappa": 0.0},
+    {"kappa": "printed"},
+    {"weights": (0.1, 0.9)},
+    {"norm": "keep", "kappa": 4.0},
+]
 
 
 def with_numba(e, space, **options):
@@ -79,7 +87,11 @@ def test_any_low_rank_affine_map(rng, monkeypatch, dtype, bias, framework):
     rest = affine(x.astype(np.float64), low_rank)
     monkeypatch.setenv("EQUIPOISE_NO_NUMBA", "" if framework == "numba" else "1")
     jax = component("jax")
-    for norm, want in (("raw", rest), ("unit", unit(rest)), ("keep", unit(rest) * np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True))):
+    for norm, want in (
+        ("raw", rest),
+        ("unit", unit(rest)),
+        ("keep", unit(rest) * np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True)),
+    ):
         with jax.enable_x64(dtype == "float64"):
             array = {"torch": component("torch").tensor, "jax": jax.numpy.asarray}.get(framework, np.asarray)(x)
             u, bad = eq.kernels.debias(array, low_rank, PROJECT, norm)

@@ -17,7 +17,11 @@ def space(rng):
     return make_space(rng, 24, 4)
 
 
-@pytest.mark.parametrize("options", [{}, {"kappa": 0.3}, {"kappa": float("inf")}, {"kappa": "printed"}, {"weights": (0.1, 0.9)}, {"norm": "keep"}, {"kappa": 0}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"kappa": 0.3}, {"kappa": float("inf")}, {"kappa": "printed"}, {"weights": (0.1, 0.9)}, {"norm": "keep"}, {"kappa": 0}],
+    ids=str,
+)
 def test_gradcheck(rng, space, options):
     e = torch.tensor(rng.standard_normal((4, 2, 24)), requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: eq.debias(x, space, **options), e)
@@ -60,9 +64,9 @@ def test_dtypes_keep_their_type_and_memory(rng, space, dtype):
     assert u.dtype == dtype and u.shape == e.shape and u.device == e.device
     assert torch.equal(e, before)
     want = eq.debias(e.double().numpy(), space)
-    assert np.abs(u.double().numpy() - want).max() <= torch.finfo(dtype).eps
+    assert np.abs(u.double().numpy() - want).max() <= 2 * torch.finfo(dtype).eps
     plain = eq.debias(e.clone().requires_grad_(), space)
-    assert np.abs(plain.detach().double().numpy() - want).max() <= torch.finfo(dtype).eps
+    assert np.abs(plain.detach().double().numpy() - want).max() <= 2 * torch.finfo(dtype).eps
     out = torch.empty_like(e)
     assert eq.debias(e, space, out=out) is out and torch.equal(out, u)
     assert torch.equal(eq.debias(e.t().contiguous().t(), space), u)

@@ -27,6 +27,7 @@ def save(path: str | os.PathLike, kind: str, arrays: Mapping[str, np.ndarray], m
 
 
 def write_atomically(path: Path, data: bytes) -> None:
+    """The whole file or, after a kill at any moment, the one that was there before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -61,7 +62,9 @@ def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dic
     except (SafetensorError, ValueError, OSError) as error:
         raise ArtefactError(f"{path} is not a whole safetensors file ({error}); it may be truncated, so copy or fit it again") from None
     if metadata is None:
-        raise ArtefactError(f"{path} is a safetensors file, but equipoise did not write it; pass a file that {_article(kind)} {kind} was saved to")
+        raise ArtefactError(
+            f"{path} is a safetensors file, but equipoise did not write it; pass a file that {_article(kind)} {kind} was saved to"
+        )
     try:
         document = json.loads(metadata)
         found, version = document.pop("kind"), document.pop("format")

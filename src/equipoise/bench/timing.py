@@ -9,15 +9,19 @@ from collections.abc import Callable, Mapping
 Sync = Callable[[], object]
 
 
-def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int, sync: Sync = lambda: None) -> dict[str, float]:
-    """Median seconds of each contender over ``rounds`` rounds, after one that is not counted."""
+def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int, sync: Sync = lambda: None, calls: int = 1) -> dict[str, float]:
+    """Median seconds of one call of each contender over ``rounds`` rounds, after one that is not counted.
+
+    calls: how many calls a round times together. Several, on an accelerator, so that launching one overlaps with running the last.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_ in range(rounds + 1):
         for name, run in contenders.items():
             sync()
             start = time.perf_counter()
-            run()
+            for _ in range(calls):
+                run()
             sync()
             if round_:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append((time.perf_counter() - start) / calls)
     return {name: statistics.median(values) for name, values in seconds.items()}

@@ -25,7 +25,9 @@ def framework(e: Any) -> str:
         return "torch"
     if (jax := sys.modules.get("jax")) and isinstance(e, jax.Array):
         return "jax"
-    raise InputError(f"embeddings must be a numpy array, a torch tensor or a jax array, and this is {type(e).__name__}; try numpy.asarray(...)")
+    raise InputError(
+        f"embeddings must be a numpy array, a torch tensor or a jax array, and this is {type(e).__name__}; try numpy.asarray(...)"
+    )
 
 
 def dtype_name(e: Any) -> str:

@@ -18,6 +18,7 @@ from equipoise.kernels.recipe import LowRank, Norm, Preference
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
 _NORM = {"unit": 0, "keep": 1, "raw": 2}
 TILE_RANK = 16  # the matrix units take 16 columns at a time
+FLOAT16_TILE_DIM = 768  # beyond, basis entries are so small that their low terms are subnormal: under 99.5 % correctly rounded
 
 
 @triton.jit
@@ -46,6 +47,31 @@ def _coefficients(p2, o, parameter, KIND: tl.constexpr, NORM: tl.constexpr):
 @triton.jit
 def _scale_of(n2, small, large, up):
     return tl.where(n2 < small, up, tl.where(n2 > large, 1 / up, 1.0))
+
+
+@triton.jit
+def _length(n, scale, NORM: tl.constexpr):
+    """What the row's length shall be."""
+    length = tl.zeros_like(n) + 1
+    if NORM == 1:
+        length = tl.div_rn(n, scale)
+    return length
+
+
+@triton.jit
+def _unusual(n2, o, scale, parameter, live, pure, unit, KIND: tl.constexpr, NORM: tl.constexpr):
+    """Rows that do not follow the formula: without a direction; only brought to length; returned as they were."""
+    lost = live & ~((n2 > 0) & (n2 < float("inf")))
+    plain = live & ~lost & (o <= pure)
+    same = lost
+    if KIND == 0:
+        identity = live & ~lost & (parameter == 0)
+        plain = plain | identity
+        if NORM == 1:
+            same = same | identity
+        else:
+            same = same | (identity & (tl.abs(tl.div_rn(n2, scale * scale) - 1) <= unit))
+    return lost, plain, same
 
 
 @triton.jit
@@ -90,27 +116,54 @@ def _rows_kernel(
     else:
         parameter = tl.load(value) + tl.zeros([ROWS], tl.float32)
     shrink, beta = _coefficients(tl.div_rn(c2, n2), o, parameter, KIND, NORM)
-    length = tl.zeros([ROWS], tl.float32) + 1
-    if NORM == 1:
-        length = tl.div_rn(n, scale)
+    length = _length(n, scale, NORM)
     k1 = tl.div_rn(beta, o * n) * length
     k2 = tl.div_rn(shrink, n) * length
     u = (k1[:, None] * (e - taken) + k2[:, None] * taken).to(out.dtype.element_ty)
-    # Rows that do not follow the formula: no direction, pure attribute, kappa 0.
-    lost = live & ~((n2 > 0) & (n2 < float("inf")))
-    plain = live & ~lost & (o <= pure)
-    same = lost
-    if KIND == 0:
-        plain = plain | (live & ~lost & (parameter == 0))
-        if NORM == 1:
-            same = same | (live & (parameter == 0))
-        else:
-            same = same | (live & (parameter == 0) & (tl.abs(tl.div_rn(n2, scale * scale) - 1) <= unit))
+    lost, plain, same = _unusual(n2, o, scale, parameter, live, pure, unit, KIND, NORM)
     if tl.max(tl.where(same | plain, 1, 0), 0) > 0:
         u = tl.where(plain[:, None], (e * tl.div_rn(length, n)[:, None]).to(out.dtype.element_ty), u)
         u = tl.where(same[:, None], tl.load(source, mask, other=0), u)
         tl.store(bad + rows, lost, live)
     tl.store(out + rows[:, None] * out_stride + cols[None, :], u, mask)
+
+
+@triton.jit
+def _careful_tile(
+    source, target, full, parameter, bad, rows, live, n2, small, large, up, pure, unit,
+    D: tl.constexpr, ROWS: tl.constexpr, CHUNK: tl.constexpr, KIND: tl.constexpr, NORM: tl.constexpr, half: tl.constexpr,
+):  # fmt: skip
+    """A tile that holds an unusual row: float32 throughout, o from the residual, three passes."""
+    cols = tl.arange(0, CHUNK)
+    axes = tl.arange(0, 16)
+    scale = _scale_of(n2, small, large, up)
+    c = tl.zeros([ROWS, 16], tl.float32)
+    squares = tl.zeros([ROWS, CHUNK], tl.float32)
+    for k in range(0, D, CHUNK):
+        e = tl.load(source + (k + cols)[None, :], live[:, None], other=0).to(tl.float32) * scale[:, None]
+        c = tl.dot(e, tl.load(full + axes[None, :] * D + (k + cols)[:, None]), c, input_precision="ieee")
+        squares += e * e
+    n2 = tl.sum(squares, 1)
+    squares = tl.zeros([ROWS, CHUNK], tl.float32)
+    for k in range(0, D, CHUNK):
+        e = tl.load(source + (k + cols)[None, :], live[:, None], other=0).to(tl.float32) * scale[:, None]
+        rest = e - tl.dot(c, tl.load(full + axes[:, None] * D + (k + cols)[None, :]), input_precision="ieee")
+        squares += rest * rest
+    n = tl.sqrt_rn(n2)
+    o = tl.sqrt_rn(tl.div_rn(tl.sum(squares, 1), n2))
+    shrink, beta = _coefficients(tl.div_rn(tl.sum(c * c, 1), n2), o, parameter, KIND, NORM)
+    length = _length(n, scale, NORM)
+    k1 = tl.div_rn(beta, o * n) * length
+    k2 = tl.div_rn(shrink, n) * length
+    lost, plain, same = _unusual(n2, o, scale, parameter, live, pure, unit, KIND, NORM)
+    for k in range(0, D, CHUNK):
+        stored = tl.load(source + (k + cols)[None, :], live[:, None], other=0)
+        e = stored.to(tl.float32) * scale[:, None]
+        taken = tl.dot(c, tl.load(full + axes[:, None] * D + (k + cols)[None, :]), input_precision="ieee")
+        u = k1[:, None] * (e - taken) + k2[:, None] * taken
+        u = tl.where(plain[:, None], e * tl.div_rn(length, n)[:, None], u).to(half)
+        tl.store(target + (k + cols)[None, :], tl.where(same[:, None], stored, u), live[:, None])
+    tl.store(bad + rows, lost, live)
 
 
 @triton.jit
@@ -164,59 +217,21 @@ def _tiles_kernel(
             u = tl.dot(weight_low, basis_high, u)
             u += k1[:, None] * e.to(tl.float32)
             tl.store(target + (k + cols)[None, :], u.to(half), live[:, None])
-    else:  # the same in float32 throughout, three passes, for the tile that holds an unusual row
-        scale = _scale_of(n2, small, large, up)
-        c = tl.zeros([ROWS, 16], tl.float32)
-        squares = tl.zeros([ROWS, CHUNK], tl.float32)
-        for k in range(0, D, CHUNK):
-            e = tl.load(source + (k + cols)[None, :], live[:, None], other=0).to(tl.float32) * scale[:, None]
-            c = tl.dot(e, tl.load(full + axes[None, :] * D + (k + cols)[:, None]), c, input_precision="ieee")
-            squares += e * e
-        n2 = tl.sum(squares, 1)
-        c2 = tl.sum(c * c, 1)
-        squares = tl.zeros([ROWS, CHUNK], tl.float32)
-        for k in range(0, D, CHUNK):
-            e = tl.load(source + (k + cols)[None, :], live[:, None], other=0).to(tl.float32) * scale[:, None]
-            rest = e - tl.dot(c, tl.load(full + axes[:, None] * D + (k + cols)[None, :]), input_precision="ieee")
-            squares += rest * rest
-        n = tl.sqrt_rn(n2)
-        o = tl.sqrt_rn(tl.div_rn(tl.sum(squares, 1), n2))
-        shrink, beta = _coefficients(tl.div_rn(c2, n2), o, parameter, KIND, NORM)
-        length = tl.zeros([ROWS], tl.float32) + 1
-        if NORM == 1:
-            length = tl.div_rn(n, scale)
-        k1 = tl.div_rn(beta, o * n) * length
-        k2 = tl.div_rn(shrink, n) * length
-        lost = live & ~((n2 > 0) & (n2 < float("inf")))
-        plain = ~lost & (o <= pure)
-        same = lost
-        if KIND == 0:
-            plain = plain | (~lost & (parameter == 0))
-            if NORM == 1:
-                same = same | (parameter == 0)
-            else:
-                same = same | ((parameter == 0) & (tl.abs(tl.div_rn(n2, scale * scale) - 1) <= unit))
-        for k in range(0, D, CHUNK):
-            stored = tl.load(source + (k + cols)[None, :], live[:, None], other=0)
-            e = stored.to(tl.float32) * scale[:, None]
-            taken = tl.dot(c, tl.load(full + axes[:, None] * D + (k + cols)[None, :]), input_precision="ieee")
-            u = k1[:, None] * (e - taken) + k2[:, None] * taken
-            u = tl.where(plain[:, None], e * tl.div_rn(length, n)[:, None], u).to(half)
-            tl.store(target + (k + cols)[None, :], tl.where(same[:, None], stored, u), live[:, None])
-        tl.store(bad + rows, lost, live)
+    else:
+        _careful_tile(source, target, full, parameter, bad, rows, live, n2, small, large, up, pure, unit, D, ROWS, CHUNK, KIND, NORM, half)
 
 
 def debias(x: torch.Tensor, out: torch.Tensor, low_rank: LowRank, preference: Preference, norm: Norm) -> torch.Tensor:
     """x (n, d) into out (n, d), both with unit stride in a row; returns the mask of rows that were left as they were."""
     name = str(x.dtype).removeprefix("torch.")
     bad = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    value = torch.as_tensor(preference.value, dtype=torch.float32, device=x.device).reshape(-1).contiguous()
+    value = _on_device(preference.value, x.device)
     wide, low = geometry.limits("float32"), geometry.limits(name)
     shared = (value, bad, len(x), x.stride(0), out.stride(0), wide.small, wide.large, wide.up, low.pure, low.unit)
     options = {"KIND": _KIND[preference.kind], "PER_ROW": value.numel() > 1, "NORM": _NORM[norm]}
     if len(x) == 0:
         return bad
-    if uses_tiles(low_rank, x.dtype):
+    if uses_tiles(low_rank, x.dtype, norm):
         factors = low_rank.cached(("tiles", x.dtype, x.device), lambda: _split(low_rank, x.dtype, x.device))
         chunk = 128 if low_rank.dim % 128 == 0 and low_rank.dim >= 512 else 64
         grid = (triton.cdiv(len(x), 64),)
@@ -232,8 +247,17 @@ def debias(x: torch.Tensor, out: torch.Tensor, low_rank: LowRank, preference: Pr
     return bad
 
 
-def uses_tiles(low_rank: LowRank, dtype: torch.dtype) -> bool:
-    return dtype.itemsize == 2 and low_rank.is_projection and 3 <= low_rank.rank <= TILE_RANK and low_rank.dim % 64 == 0
+def uses_tiles(low_rank: LowRank, dtype: torch.dtype, norm: Norm = "unit") -> bool:
+    """Half-width rows of rank 3 to 16. float16 only where its range holds the split terms to the last digit."""
+    fits = low_rank.is_projection and 3 <= low_rank.rank <= TILE_RANK and low_rank.dim % 64 == 0
+    return fits and (dtype == torch.bfloat16 or (dtype == torch.float16 and norm == "unit" and low_rank.dim <= FLOAT16_TILE_DIM))
+
+
+def _on_device(value: float | torch.Tensor, device: torch.device) -> torch.Tensor:
+    """One number or one a row, without the synchronisation that copying a number from the host would cost."""
+    if isinstance(value, torch.Tensor):
+        return value.to(device=device, dtype=torch.float32).reshape(-1).contiguous()
+    return torch.full((1,), value, dtype=torch.float32, device=device)
 
 
 def _columns(low_rank: LowRank, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

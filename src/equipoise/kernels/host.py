@@ -44,6 +44,7 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def has_numba() -> bool:
+    """Whether numba is installed; it is not imported for the answer."""
     return importlib.util.find_spec("numba") is not None
 
 
@@ -58,6 +59,7 @@ def _half_in_hardware() -> bool:
 
 
 def kernel_name(dtype: str) -> str:
+    """ "numba" or "numpy"; EQUIPOISE_NO_NUMBA asks for the latter."""
     if has_numba() and not os.environ.get("EQUIPOISE_NO_NUMBA") and (dtype != "float16" or _half_in_hardware()):
         return "numba"
     return "numpy"
@@ -68,9 +70,7 @@ def rows_of(x: np.ndarray) -> np.ndarray:
     return x.reshape(-1, x.shape[-1])
 
 
-def debias(
-    x: np.ndarray, out: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, dtype: str | None = None
-) -> np.ndarray:
+def debias(x: np.ndarray, out: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, dtype: str | None = None) -> np.ndarray:
     """x (n, d) into out (n, d), which may be x itself; returns the mask of rows that were left as they were.
 
     ``dtype`` names what the bits of x mean, where its own dtype does not.
@@ -109,7 +109,7 @@ def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
     source.flags.writeable = False  # so that one compiled version serves arrays that may be written to and ones that may not
 
     def work(start: int, stop: int) -> None:
-        _numba.debias_rows(source, target, start, stop, *factors, *scalars)
+        _numba.debias_rows(source, target, start, stop, *factors, *scalars)  # pyright: ignore[reportCallIssue]
 
     workers = 1 if x.nbytes < SERIAL_BYTES else threads()
     if workers == 1:
@@ -118,7 +118,6 @@ def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
         cuts = np.linspace(0, len(x), 4 * workers + 1).astype(int)
         list(_pool(workers).map(work, cuts[:-1].tolist(), cuts[1:].tolist()))
     return bad
-
 
 
 def _factors(low_rank: LowRank, compute: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

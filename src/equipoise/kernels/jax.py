@@ -17,16 +17,21 @@ from equipoise.kernels.recipe import LowRank, Norm, Preference
 _matmul = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)  # never TF32 or bfloat16 passes
 
 
-def kernel_name(x: Any) -> str:
-    return "jax"
-
-
 @partial(jax.jit, static_argnames=("kind", "norm"))
 def _debias(x, right, left, bias, value, kind, norm):
     dtype = x.dtype.name
     wide = jnp.float64 if dtype == "float64" else jnp.float32
     u, bad = plain.debias(
-        jnp, x.astype(wide), _matmul, right, left, bias, Preference(kind, value), norm, geometry.limits(wide.__name__), geometry.limits(dtype)
+        jnp,
+        x.astype(wide),
+        _matmul,
+        right,
+        left,
+        bias,
+        Preference(kind, value),
+        norm,
+        geometry.limits(wide.__name__),
+        geometry.limits(dtype),
     )
     return jnp.where(bad[..., None], x, u.astype(x.dtype)), bad
 

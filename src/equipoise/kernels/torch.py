@@ -20,6 +20,7 @@ BLOCK_BYTES = 1 << 26  # rows that the plain form takes at a time where no gradi
 
 
 def dtype_name(x: torch.Tensor) -> str:
+    """As numpy would call it."""
     return str(x.dtype).removeprefix("torch.")
 
 
@@ -29,6 +30,7 @@ def _has_triton() -> bool:
 
 
 def kernel_name(x: torch.Tensor, kappa: Any = None) -> str:
+    """ "numba", "triton" or "torch", the plain form."""
     if _traced(x) or _needs_grad(x, kappa):
         return "torch"
     if x.device.type == "cpu" and host.kernel_name(dtype_name(x)) == "numba":
@@ -44,7 +46,7 @@ def _needs_grad(*values: Any) -> bool:
 
 def _traced(x: torch.Tensor) -> bool:
     """Inside torch.compile or a torch.func transform a tensor has no memory of its own."""
-    return torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def debias(

@@ -1,0 +1,35 @@
+"""The command line, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from equipoise import __version__
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "equipoise", *arguments], capture_output=True, text=True, check=False)
+
+
+def test_version_and_help():
+    assert run("--version").stdout.strip() == f"equipoise {__version__}"
+    assert "bench" in run("--help").stdout
+
+
+def test_bench_kernel_as_json_and_as_a_table():
+    options = ("--dim", "64", "--rank", "2", "--dtype", "float32", "--size", "1", "--rounds", "1")
+    result = json.loads(run("bench", "kernel", *options, "--json").stdout)
+    (row,) = result["rows"]
+    assert row["dim"] == 64 and row["rank"] == 2 and row["rows"] * 64 * 4 == 1 << 20 and row["kernel"] == "numba"
+    assert row["over_copy"] > 0 and row["over_transcription"] > 0
+    assert result["machine"]["equipoise"] == __version__
+    table = run("bench", "kernel", *options).stdout
+    assert "float32" in table and "x copy" in table
+
+
+def test_user_errors_are_messages():
+    for arguments, message in ((("--device", "tpu"), "tpu"), (("--device", "cuda"), "CUDA"), (("--size", "0"), "0 MiB")):
+        result = run("bench", "kernel", "--dim", "64", "--rank", "1", *arguments)
+        assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr

@@ -1,0 +1,90 @@
+"""What an import costs, and which way imports point."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+from tests.conftest import ROOT
+
+SOURCE = ROOT / "src" / "equipoise"
+HEAVY = {
+    "torch",
+    "jax",
+    "triton",
+    "numba",
+    "llvmlite",
+    "scipy",
+    "sklearn",
+    "pandas",
+    "pyarrow",
+    "safetensors",
+    "huggingface_hub",
+    "rich",
+    "typer",
+}
+
+# Lower may not import higher. Rooms of one floor do not import each other unless listed.
+FLOORS = {
+    "errors": 0,
+    "_version": 0,
+    "geometry": 1,
+    "artefact": 1,
+    "kernels": 2,
+    "hub": 2,
+    "space": 3,
+    "debiasing": 4,
+    "certificate": 5,
+    "bench": 6,
+    "cli": 7,
+    "__main__": 8,
+    "__init__": 8,
+}
+
+
+def test_import_loads_no_framework():
+    code = "import equipoise, sys; print(' '.join(sorted({m.split('.')[0] for m in sys.modules})))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not HEAVY & set(loaded)
+
+
+def test_debias_of_numpy_loads_no_framework_but_numba():
+    code = (
+        "import equipoise as eq, numpy as np, sys; s = eq.AttributeSpace.from_prototypes({'a': np.eye(4)[0], 'b': np.eye(4)[1]});"
+        "eq.debias(np.ones((2, 4)), s); print(' '.join(sorted({m.split('.')[0] for m in sys.modules})))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "jax", "triton"} & set(loaded)
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def runtime_imports(path):
+    """Modules of this package that a file imports, those under TYPE_CHECKING left out."""
+    tree = ast.parse(path.read_text())
+    hidden = {
+        n for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) for n in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if node in hidden:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "equipoise":
+            yield from ([f"equipoise.{alias.name}" for alias in node.names] if node.module == "equipoise" else [node.module])
+
+
+def test_imports_point_one_way():
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        here = parts[0]
+        assert here in FLOORS, f"{here} has no floor: add it to FLOORS and to ARCHITECTURE.md"
+        for module in runtime_imports(path):
+            there = room(module)
+            assert there == here or FLOORS[there] < FLOORS[here] or here == "__init__", f"{path.name} imports {module}, which is above it"
+
+
+def test_every_file_says_what_it_is():
+    for path in SOURCE.rglob("*.py"):
+        assert ast.get_docstring(ast.parse(path.read_text())), path

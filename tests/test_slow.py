@@ -1,0 +1,76 @@
+"""Long tests: kills while a file is written, an index larger than what may be held."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import equipoise as eq
+from tests.conftest import make_space
+
+pytestmark = pytest.mark.slow
+
+SAVE_FOREVER = """
+import sys, numpy as np, equipoise as eq
+rng = np.random.default_rng(0)
+space = eq.AttributeSpace.from_prototypes({c: rng.standard_normal(4096) for c in "abcdefgh"})
+print("ready", flush=True)
+while True:
+    space.save(sys.argv[1])
+"""
+
+
+def test_a_killed_save_leaves_a_whole_file_or_none(tmp_path):
+    path = tmp_path / "space.safetensors"
+    whole = 0
+    for seed in range(20):
+        process = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, path], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(random.Random(seed).uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if path.exists():
+            assert eq.AttributeSpace.load(path).rank == 7
+            whole += 1
+    assert whole >= 10
+
+
+MAP_WITHIN = """
+import sys, resource, numpy as np, equipoise as eq
+source = np.load(sys.argv[1], mmap_mode="r")
+target = np.lib.format.open_memmap(sys.argv[2], "w+", source.dtype, source.shape)
+space = eq.AttributeSpace.load(sys.argv[3])
+eq.debias(source[:8], space, out=target[:8])
+resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+used = int(open("/proc/self/statm").read().split()[5]) * 4096
+resource.setrlimit(resource.RLIMIT_DATA, (used + (256 << 20), resource.RLIM_INFINITY))
+eq.debias(source, space, out=target)
+target.flush()
+"""
+
+
+def test_a_memory_map_of_two_gibibytes_in_a_quarter_of_one(rng, tmp_path):
+    """Private memory is limited while the index, far larger, passes through."""
+    space = make_space(rng, 512)
+    space.save(tmp_path / "space")
+    shape = ((2 << 30) // 1024, 512)
+    source = np.lib.format.open_memmap(tmp_path / "in.npy", "w+", np.float16, shape)
+    block = rng.standard_normal((1 << 16, 512)).astype(np.float16)
+    for start in range(0, shape[0], len(block)):
+        source[start : start + len(block)] = block
+    source.flush()
+    subprocess.run([sys.executable, "-c", MAP_WITHIN, tmp_path / "in.npy", tmp_path / "out.npy", tmp_path / "space"], check=True)
+    target = np.load(tmp_path / "out.npy", mmap_mode="r")
+    want = eq.debias(block, space)
+    for start in (0, shape[0] - len(block)):
+        assert np.array_equal(target[start : start + len(block)], want)
+    os.unlink(tmp_path / "in.npy")
+    os.unlink(tmp_path / "out.npy")
