@@ -99,6 +99,24 @@ def test_any_low_rank_affine_map(rng, monkeypatch, dtype, bias, framework):
         assert np.abs(np.asarray(u) - want).max() < 16 * EPS[dtype] * np.abs(want).max()
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_measurements_agree(rng, monkeypatch, dtype):
+    """The fused measurement and the one in blocks, rows of every kind among them."""
+    space = make_space(rng, 100, 4)
+    e = rows_at(rng, space, rng.uniform(0, 1, 301)).astype(dtype)
+    e[3], e[4, 7], e[5] = 0, np.nan, e[5] * e.dtype.type(1e4)
+    if dtype != "float16":
+        tiny, huge = (1e-160, 1e160) if dtype == "float64" else (1e-30, 1e30)
+        e[6], e[7] = e[6] * e.dtype.type(tiny), e[7] * e.dtype.type(huge)
+    u = eq.debias(e, space, on_invalid="keep")
+    fused = eq.kernels.measure(e, u, space.low_rank)
+    monkeypatch.setenv("EQUIPOISE_NO_NUMBA", "1")
+    blocks = eq.kernels.measure(e, u, space.low_rank)
+    for mine, theirs in zip(fused, blocks, strict=True):
+        assert np.allclose(mine, theirs, rtol=1e-14, atol=1e-15, equal_nan=True)
+    assert np.isnan(fused[0][[3, 4]]).all() and np.isfinite(np.delete(fused[0], [3, 4])).all()
+
+
 def test_one_line_tells_the_kernel(rng):
     assert eq.kernels.which(np.ones(3)) == "numba"
     with pytest.raises(InputError, match="DataFrame"):

@@ -5,7 +5,7 @@ Per-row arrays for who wants them; ``Totals`` (sums, extremes, histograms) for w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -16,12 +16,12 @@ from equipoise._version import __version__
 from equipoise.debiasing import check_arguments, debias
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
+from equipoise.kernels.measure import to_numpy
 from equipoise.kernels.recipe import Preference
 from equipoise.space import AttributeSpace
 
 BINS_PER_DECADE = 64
 EDGES = np.concatenate([[0.0], np.logspace(-9, 0.5, round(9.5 * BINS_PER_DECADE) + 1)])
-BLOCK_BYTES = 1 << 24
 ALMOST_UNIT = 2.0**-5  # a row this close to unit length was meant to be of unit length, in any dtype; others kept their own
 BARE = "unknown: a bare array does not say which encoder made it"
 
@@ -161,7 +161,9 @@ def certify(e: Any, space: AttributeSpace, *, u: Any = None, kappa: Any = None, 
     elif tuple(u.shape) != tuple(e.shape):
         raise InputError(f"u has shape {tuple(u.shape)} and the embeddings {tuple(e.shape)}; they must be the same rows")
     shape = tuple(e.shape[:-1])
-    p, o, leakage, chord, length_error = _measure(e, u, space)
+    p, o, leakage, chord, before, after = kernels.measure(e, u, space.low_rank)
+    unit_error, keep_error = np.abs(after - 1), np.abs(after / before - 1)
+    length_error = np.where(unit_error <= ALMOST_UNIT, unit_error, keep_error)
     expected_leakage, expected_loss = _expected(p, o, wanted, shape, geometry.limits(dtype).pure)
     loss = chord * chord / 2
     facts = {
@@ -206,7 +208,7 @@ def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = Non
     grid = np.asarray([0, *np.geomspace(1e-2, 1e2, 41), np.inf] if kappas is None else kappas, dtype=np.float64)
     if grid.ndim != 1 or not (grid >= 0).all():
         raise InputError(f"kappas must be a list of numbers >= 0, and this is {kappas!r}")
-    p, o, *_ = _measure(e, e, space)
+    p, o, *_ = kernels.measure(e, e, space.low_rank)
     p, o = p[np.isfinite(p)], o[np.isfinite(p)]
     points = [geometry.leakage_and_loss(p, o, kappa) for kappa in grid]
     leakage, loss = (np.array([v[i].mean() if len(p) else 0.0 for v in points]) for i in (0, 1))
@@ -221,7 +223,7 @@ def _expected(p: Float64, o: Float64, wanted: Preference, shape: tuple[int, ...]
     elif wanted.constant is not None:
         kappa = wanted.constant
     else:
-        kappa = np.broadcast_to(_to_numpy(wanted.value), shape).reshape(-1).astype(np.float64)
+        kappa = np.broadcast_to(to_numpy(wanted.value), shape).reshape(-1).astype(np.float64)
     leakage, loss = geometry.leakage_and_loss(p, o, kappa)
     return np.where(o <= pure, p, leakage), np.where(o <= pure, 0.0, loss)
 
@@ -230,56 +232,3 @@ def _describe(wanted: Preference) -> str:
     if wanted.constant is not None:
         return f"{wanted.constant:g}"
     return {"kappa": "one a row", "printed": "printed", "weights": f"weights with ratio {wanted.value}"}[wanted.kind]
-
-
-def _to_numpy(x: Any) -> np.ndarray:
-    return x.detach().cpu().double().numpy() if kernels.framework(x) == "torch" else np.asarray(x)
-
-
-def _blocks(*arrays: Any) -> Iterator[tuple[Any, ...]]:
-    """The arrays' rows in step, as float64 blocks: on the tensors' own device for torch, in numpy for the others."""
-    flat = [
-        a.detach().reshape(-1, a.shape[-1]) if kernels.framework(a) == "torch" else np.asarray(a).reshape(-1, a.shape[-1]) for a in arrays
-    ]
-    step = max(1, BLOCK_BYTES // (8 * flat[0].shape[1]))
-    for start in range(0, len(flat[0]), step):
-        parts = [a[start : start + step] for a in flat]
-        yield tuple(_double(a) for a in parts)
-
-
-def _double(a: Any) -> Any:
-    if kernels.framework(a) != "torch":
-        return a.astype(np.float64)
-    return a.cpu().numpy().astype(np.float64) if a.device.type == "mps" else a.double()  # MPS has no float64
-
-
-def _measure(e: Any, u: Any, space: AttributeSpace) -> tuple[Float64, ...]:
-    """p and o of e, leakage of u, |u - e| of the unit vectors, length error of u: one (n,) array each, NaN for invalid rows."""
-    columns = [_measure_block(a, b, space.basis) for a, b in _blocks(e, u)]
-    return tuple(np.concatenate(column) for column in zip(*columns, strict=True)) if columns else (np.zeros(0),) * 5
-
-
-def _measure_block(e: Any, u: Any, basis: Any) -> tuple[Float64, ...]:
-    if kernels.framework(e) == "torch":
-        import torch
-
-        basis = torch.as_tensor(basis, device=e.device)
-    with np.errstate(all="ignore"):
-        e, n = _unit(e)
-        u, m = _unit(u)
-        c = e @ basis
-        rows = (_norm(c), _norm(e - c @ basis.T), _norm(u @ basis), _norm(u - e), abs(m - 1), abs(m / n - 1))
-        p, o, leakage, chord, unit_error, keep_error = (_to_numpy(row)[:, 0] for row in rows)
-    return p, o, leakage, chord, np.where(unit_error <= ALMOST_UNIT, unit_error, keep_error)
-
-
-def _norm(x: Any) -> Any:
-    return (x * x).sum(-1)[:, None] ** 0.5
-
-
-def _unit(x: Any) -> tuple[Any, Any]:
-    """Unit rows and lengths (n, 1); NaN for rows without a direction."""
-    largest = (abs(x).max(-1) if kernels.framework(x) == "numpy" else abs(x).amax(-1))[:, None]
-    scaled = x / largest
-    n = _norm(scaled)
-    return scaled / n, n * largest

@@ -12,9 +12,10 @@ import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.kernels import host
+from equipoise.kernels.measure import measure
 from equipoise.kernels.recipe import LowRank, Norm, Preference
 
-__all__ = ["LowRank", "Preference", "debias", "dtype_name", "framework", "which"]
+__all__ = ["LowRank", "Preference", "debias", "dtype_name", "framework", "measure", "which"]
 
 
 def framework(e: Any) -> str:

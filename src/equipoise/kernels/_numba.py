@@ -267,3 +267,47 @@ def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small
             else:
                 out[i] = line
     _fence()
+
+
+@_jit
+def _gap2(rows, a, scale_a, b, scale_b):
+    """Squared distance of two rows, each times its scale."""
+    total = rows.dtype.type(0)
+    for k in range(rows.shape[1]):
+        v = rows[a, k] * scale_a - rows[b, k] * scale_b
+        total += v * v
+    return total
+
+
+@_jit
+def measure_rows(e, u, start, stop, basis, _left, _bias, small, large, up, out):
+    """Rows start to stop of e and u, measured in float64 into out (6, n): p, o, leakage, |u - e|, |e|, |u|. basis (r, d)."""
+    rows, taken = np.zeros((4, basis.shape[1]), basis.dtype), np.empty((4, basis.shape[1]), basis.dtype)
+    c = np.empty((4, basis.shape[0]), basis.dtype)
+    n, scale = np.ones(4), np.ones(4)
+    for first in range(start, stop, 2):
+        count = min(2, stop - first)
+        for b in range(2 * count):  # e, u, e, u
+            i = first + b // 2
+            n2 = _load(e, i, rows, b) if b % 2 == 0 else _load(u, i, rows, b)
+            scale[b] = 1.0
+            if not small <= n2 <= large:
+                scale[b] = up if n2 < small else 1 / up
+                n2 = _rescale(rows, b, scale[b])
+            n[b] = math.sqrt(n2) if 0 < n2 < math.inf else math.nan
+        _dots(rows, basis, c)
+        taken[:] = 0
+        for j in range(0, basis.shape[0], 4):
+            _combine(c, basis, taken, j)
+        for b in range(0, 2 * count, 2):
+            i = first + b // 2
+            inside, left = 0.0, 0.0
+            for j in range(basis.shape[0]):
+                inside += c[b, j] * c[b, j]
+                left += c[b + 1, j] * c[b + 1, j]
+            out[0, i] = math.sqrt(inside) / n[b]
+            out[1, i] = math.sqrt(_rest2(rows, taken, b)) / n[b]
+            out[2, i] = math.sqrt(left) / n[b + 1]
+            out[3, i] = math.sqrt(_gap2(rows, b, 1 / n[b], b + 1, 1 / n[b + 1]))
+            out[4, i] = n[b] / scale[b]
+            out[5, i] = n[b + 1] / scale[b + 1]

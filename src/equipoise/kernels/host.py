@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 
@@ -99,24 +100,17 @@ def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
 
     compute = _COMPUTE[dtype]
     factors = low_rank.cached(("numba", compute), lambda: _factors(low_rank, compute))
-    bits = _BITS.get(dtype, x.dtype)
     bad = np.zeros(len(x), bool)
     wide = geometry.limits(compute)
     low = geometry.limits(dtype)
     scalars = (_KIND[preference.kind], value, _NORM[norm], wide.small, wide.large, wide.up, low.pure, low.unit, bad)
 
-    source, target = x.view(np.ndarray).view(bits), out.view(np.ndarray).view(bits)
-    source.flags.writeable = False  # so that one compiled version serves arrays that may be written to and ones that may not
+    source, target = _readable(x, dtype), out.view(np.ndarray).view(_BITS.get(dtype, x.dtype))
 
     def work(start: int, stop: int) -> None:
         _numba.debias_rows(source, target, start, stop, *factors, *scalars)  # pyright: ignore[reportCallIssue]
 
-    workers = 1 if x.nbytes < SERIAL_BYTES else threads()
-    if workers == 1:
-        work(0, len(x))
-    else:
-        cuts = np.linspace(0, len(x), 4 * workers + 1).astype(int)
-        list(_pool(workers).map(work, cuts[:-1].tolist(), cuts[1:].tolist()))
+    _spread(work, len(x), x.nbytes)
     return bad
 
 
@@ -125,3 +119,43 @@ def _factors(low_rank: LowRank, compute: str) -> tuple[np.ndarray, np.ndarray, n
     extra = ((0, low_rank.rank % 2), (0, 0))
     right, left = (np.pad(m.T, extra).astype(compute, order="C") for m in (low_rank.right, low_rank.left))
     return right, left, np.zeros(0, compute) if low_rank.bias is None else low_rank.bias.astype(compute)
+
+
+def _readable(x: np.ndarray, dtype: str) -> np.ndarray:
+    """The bits of x as numba takes them, read-only, so that one compiled version serves arrays that may be written to and others."""
+    view = x.view(np.ndarray).view(_BITS.get(dtype, x.dtype))
+    view.flags.writeable = False
+    return view
+
+
+def _spread(work: Callable[[int, int], None], rows: int, size: int) -> None:
+    """``work(start, stop)`` over all rows, on as many threads as the size is worth."""
+    workers = 1 if size < SERIAL_BYTES else threads()
+    if workers == 1:
+        work(0, rows)
+    else:
+        cuts = np.linspace(0, rows, 4 * workers + 1).astype(int).tolist()
+        list(_pool(workers).map(work, cuts[:-1], cuts[1:]))
+
+
+def can_measure(*arrays: np.ndarray) -> bool:
+    """Whether the fused measurement takes these arrays as they are."""
+    return all(
+        a.dtype.name in DTYPES and kernel_name(a.dtype.name) == "numba" and a.flags.c_contiguous and a.dtype.isnative for a in arrays
+    )
+
+
+def measure(e: np.ndarray, u: np.ndarray, low_rank: LowRank) -> np.ndarray:
+    """(6, n): see ``measure.measure``."""
+    from equipoise.kernels import _numba
+
+    factors = low_rank.cached(("numba", "float64"), lambda: _factors(low_rank, "float64"))
+    wide = geometry.limits("float64")
+    out = np.empty((6, len(e)))
+    before, after = _readable(e, e.dtype.name), _readable(u, u.dtype.name)
+
+    def work(start: int, stop: int) -> None:
+        _numba.measure_rows(before, after, start, stop, *factors, wide.small, wide.large, wide.up, out)  # pyright: ignore[reportCallIssue]
+
+    _spread(work, len(e), e.nbytes + u.nbytes)
+    return out
