@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 import equipoise as eq
 
-settings.register_profile("suite", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("suite", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent

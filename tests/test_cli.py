@@ -26,10 +26,16 @@ def test_bench_kernel_as_json_and_as_a_table():
     assert row["over_copy"] > 0 and row["over_transcription"] > 0
     assert result["machine"]["equipoise"] == __version__
     table = run("bench", "kernel", *options).stdout
-    assert "float32" in table and "x copy" in table
+    assert "float32" in table and "time / copy" in table
 
 
 def test_user_errors_are_messages():
-    for arguments, message in ((("--device", "tpu"), "tpu"), (("--device", "cuda"), "CUDA"), (("--size", "0"), "0 MiB")):
+    for arguments, message in (
+        (("--device", "tpu"), "tpu"),
+        (("--device", "cuda"), "CUDA"),
+        (("--size", "0"), "0 MiB"),
+        (("--dtype", "bfloat16"), "bfloat16"),
+        (("--rank", "65"), "rank"),
+    ):
         result = run("bench", "kernel", "--dim", "64", "--rank", "1", *arguments)
         assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr

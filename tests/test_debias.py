@@ -81,6 +81,8 @@ def test_kappa_zero_is_exactly_the_identity(rng):
         mixed = eq.debias(e, space, kappa=np.resize([0.0, 2.0], 300))
         assert np.array_equal(mixed[::2], e[::2])
         assert np.array_equal(mixed[1::2], eq.debias(e, space, kappa=2.0)[1::2])
+    from_half = unit(rng.standard_normal((300, 64))).astype(np.float16).astype(np.float32)  # as far from unit as float16 leaves it
+    assert np.array_equal(eq.debias(from_half, space, kappa=0), from_half)
     e = rng.standard_normal((9, 64))  # not unit: the promise of unit rows stands
     assert np.allclose(eq.debias(e, space, kappa=0), unit(e), atol=1e-15)
 
@@ -301,7 +303,8 @@ def test_kappa_array_and_forms(rng):
         ({"on_invalid": "ignore"}, '"unchecked"'),
         ({"out": np.empty((4, 64))}, "shape"),
         ({"out": np.empty((5, 64), np.float32)}, "float32"),
-        ({"out": [1]}, "list"),
+        ({"out": [1]}, "out is of type list"),
+        ({"out": "u.npy"}, "open_memmap"),
     ],
 )
 def test_bad_arguments(rng, options, message):
@@ -318,11 +321,20 @@ def test_bad_arguments(rng, options, message):
         (np.ones((3, 64), int), "dtype int64"),
         (np.ones((3, 64), complex), "dtype complex128"),
         ([[1.0] * 64], "list"),
+        (np.ones((64, 3)), "transpose"),
     ],
 )
 def test_bad_embeddings(rng, e, message):
     with pytest.raises(InputError, match=message):
         eq.debias(e, make_space(rng))
+
+
+def test_bad_space(rng):
+    space, e = make_space(rng), np.ones((3, 64))
+    with pytest.raises(InputError, match=r"type str; .*AttributeSpace.load"):
+        eq.debias(e, "gender.safetensors")
+    with pytest.raises(InputError, match="embeddings come first"):
+        eq.debias(space, e)
 
 
 def test_read_only_and_overlapping_out(rng):

@@ -92,7 +92,7 @@ def test_the_two_limits(p):
 def test_self_loss_is_the_cosine_distance(p, kappa):
     p2, o = parts(p)
     factor, beta = geometry.half_angle(p2, o, kappa, np.sqrt)
-    assert abs(geometry.self_loss(p2, o, kappa, np.sqrt) - (1 - (p2 * factor + o * beta))) < 4e-16
+    assert abs(geometry.self_loss(p2, o, kappa, np.sqrt) - (1 - (p2 * factor + o * beta))) < 1e-15  # eight roundings of numbers up to 1
 
 
 @given(ps)

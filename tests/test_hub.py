@@ -113,6 +113,7 @@ def test_from_a_folder(rng, tmp_path):
     space = make_space(rng)
     space.save(tmp_path / "space.safetensors")
     assert np.array_equal(eq.AttributeSpace.from_pretrained(tmp_path).basis, space.basis)
+    assert np.array_equal(eq.AttributeSpace.from_pretrained(tmp_path / "space.safetensors").basis, space.basis)
     with pytest.raises(ArtefactError, match="no file"):
         eq.AttributeSpace.from_pretrained(tmp_path.parent)
 

@@ -9,10 +9,14 @@ import sys
 from tests.conftest import ROOT
 
 
-def test_first_example_holds():
-    first = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert first is not None and first.group(1).count("assert") >= 3
-    exec(compile(first.group(1), "README.md", "exec"), {})
+def test_every_block_runs_in_order(tmp_path, monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert blocks[0].count("assert") >= 3
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    assert names["both"].rank == 2
 
 
 def test_demo_example_holds():

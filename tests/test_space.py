@@ -89,6 +89,13 @@ def test_bad_prototypes(prototypes, message):
         eq.AttributeSpace.from_prototypes(prototypes)
 
 
+def test_bad_options(rng):
+    with pytest.raises(InputError, match="tolerance=2"):
+        make_space(rng, tolerance=2)
+    with pytest.raises(InputError, match="shared, per prompt"):
+        make_space(rng, scope="mine")
+
+
 def test_bad_kappa(rng):
     for kappa in (-1, "printed", [1.0]):
         with pytest.raises(InputError, match="kappa"):
@@ -123,6 +130,9 @@ def test_truncated_file(saved, fraction):
 def test_wrong_files(saved, tmp_path):
     with pytest.raises(ArtefactError, match="no file"):
         eq.AttributeSpace.load(tmp_path / "nowhere")
+    for use in (eq.AttributeSpace.load, eq.AttributeSpace.load(saved).save):
+        with pytest.raises(ArtefactError, match="is a folder"):
+            use(tmp_path)
     save_file({"x": np.ones(3)}, tmp_path / "other")
     with pytest.raises(ArtefactError, match="did not write it"):
         eq.AttributeSpace.load(tmp_path / "other")

@@ -28,6 +28,8 @@ def save(path: str | os.PathLike, kind: str, arrays: Mapping[str, np.ndarray], m
 
 def write_atomically(path: Path, data: bytes) -> None:
     """The whole file or, after a kill at any moment, the one that was there before."""
+    if path.is_dir():
+        raise ArtefactError(f"{path} is a folder; pass the name of a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -53,6 +55,8 @@ def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dic
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
+    if path.is_dir():
+        raise ArtefactError(f"{path} is a folder; pass the file in it")
     if not path.is_file():
         raise ArtefactError(f"there is no file {path}; check the path, or fit and save {_article(kind)} {kind} first")
     try:
@@ -60,7 +64,9 @@ def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dic
             metadata = (file.metadata() or {}).get(_KEY)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
-        raise ArtefactError(f"{path} is not a whole safetensors file ({error}); it may be truncated, so copy or fit it again") from None
+        raise ArtefactError(
+            f"{path} is not a safetensors file, or a truncated one ({error}); pass another, or copy or fit it again"
+        ) from None
     if metadata is None:
         raise ArtefactError(
             f"{path} is a safetensors file, but equipoise did not write it; pass a file that {_article(kind)} {kind} was saved to"

@@ -131,8 +131,23 @@ class Certificate:
     totals: Totals
 
     def summary(self) -> dict[str, Any]:
-        """Counts, means, quantiles, bounds and differences from the theory, as plain numbers."""
-        return self.totals.summary()
+        """Counts, means, quantiles, bounds and differences from the theory, as plain numbers.
+
+        Quantiles are exact here, where the rows are at hand; those of merged ``totals`` are upper edges of bins under 4 % wide.
+        """
+        summary = self.totals.summary()
+        for name in ("leakage_before", "leakage", "self_loss"):
+            values = getattr(self, name)
+            values = values[np.isfinite(values)]
+            if values.size:
+                summary[name] |= {"median": float(np.median(values)), "p95": float(np.quantile(values, 0.95))}
+        return summary
+
+    def __repr__(self) -> str:
+        means = ", ".join(
+            f"{name} {getattr(self.totals, name).summary()['mean']:.4f}" for name in ("leakage_before", "leakage", "self_loss")
+        )
+        return f"Certificate(n={self.totals.n}, invalid={self.totals.invalid}, means: {means})"
 
     def __add__(self, other: Certificate) -> Certificate:
         """The certificate of both runs' rows, one after the other."""
@@ -156,6 +171,7 @@ def certify(e: Any, space: AttributeSpace, *, u: Any = None, kappa: Any = None, 
     """
     wanted = check_arguments(e, space, kappa, weights)
     dtype = kernels.dtype_name(e if u is None else u)
+    kernel = kernels.which(e) if u is None else "not known: u was given"
     if u is None:
         u = debias(e, space, kappa=kappa, weights=weights, on_invalid="keep")
     elif tuple(u.shape) != tuple(e.shape):
@@ -169,7 +185,7 @@ def certify(e: Any, space: AttributeSpace, *, u: Any = None, kappa: Any = None, 
     facts = {
         "kappa": _describe(wanted),
         "dtype": dtype,
-        "kernel": kernels.which(e),
+        "kernel": kernel,
         "space_encoder": str(space.encoder) if any(space.encoder) else "unknown: the space does not say",
         "embeddings_encoder": BARE,
         "version": __version__,
@@ -196,6 +212,13 @@ def cross_bound(c_image: Certificate, c_text: Certificate, *, paired: bool = Fal
 
     The angle form ``2 sin((delta_I + delta_T) / 2)``, plus what the stored rows' lengths can add.
     """
+    for c in (c_image, c_text):
+        if not isinstance(c, Certificate):
+            raise InputError(
+                f"cross_bound takes two certificates, and this is {type(c).__name__}; make one with eq.certify(embeddings, space)"
+            )
+    if paired and c_image.self_loss.shape != c_text.self_loss.shape:
+        raise InputError(f"paired certificates must have one shape, and these have {c_image.self_loss.shape} and {c_text.self_loss.shape}")
     outer = (lambda a: a) if paired else (lambda a: a.reshape(a.shape + (1,) * c_text.self_loss.ndim))
     image, text = np.sqrt(2 * outer(c_image.self_loss)), np.sqrt(2 * c_text.self_loss)
     lengths = (1 + outer(c_image.length_error)) * (1 + c_text.length_error) - 1
@@ -205,7 +228,10 @@ def cross_bound(c_image: Certificate, c_text: Certificate, *, paired: bool = Fal
 def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = None) -> Frontier:
     """The Pareto front of these embeddings: mean leakage against mean loss over kappa, from 0 to infinity."""
     check_arguments(e, space, 1.0, None)
-    grid = np.asarray([0, *np.geomspace(1e-2, 1e2, 41), np.inf] if kappas is None else kappas, dtype=np.float64)
+    try:
+        grid = np.asarray([0, *np.geomspace(1e-2, 1e2, 41), np.inf] if kappas is None else kappas, dtype=np.float64)
+    except (TypeError, ValueError):
+        grid = np.array(np.nan)
     if grid.ndim != 1 or not (grid >= 0).all():
         raise InputError(f"kappas must be a list of numbers >= 0, and this is {kappas!r}")
     p, o, *_ = kernels.measure(e, e, space.low_rank)

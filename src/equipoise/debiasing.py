@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from equipoise import kernels
 from equipoise.errors import InputError, InvalidRowsError
 from equipoise.kernels.recipe import NORMS, preference
-
-if TYPE_CHECKING:
-    from equipoise.space import AttributeSpace
+from equipoise.space import AttributeSpace
 
 OnInvalid = Literal["raise", "keep", "unchecked"]
 _NAMED_ROWS = 5
@@ -31,14 +29,14 @@ def debias(
 
     kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the orthogonal projection; an
     array (one a row) or "printed" (the paper's Problem (4) without its proof's rescaling). ``weights=(w1, w2)`` instead
-    of kappa minimises ``w1 * leakage + w2 * loss``.
+    of kappa minimises ``w1 * leakage + w2 * loss``; where ``w1 / w2`` exceeds a row's p, that is the projection.
     norm: "unit" gives unit rows, "keep" gives each row its own length back.
     out: an array of e's shape and dtype to write to (a memory map, or e itself), returned.
     on_invalid: rows without a direction (zero, NaN, infinite) "raise" an error that names them, or are returned
     unchanged ("keep"), or are not looked for ("unchecked": no device synchronisation, and what jit needs).
 
-    Rows already of unit length, as far as their dtype can hold it, come back bit for bit at kappa 0; others are divided
-    by their length.
+    At kappa 0, rows of unit length (as far as float16, where they may come from, can hold it) come back bit for bit; others
+    are divided by their length unless norm is "keep".
     """
     wanted = check_arguments(e, space, kappa, weights, norm, on_invalid)
     _check_out(e, out)
@@ -46,18 +44,21 @@ def debias(
         _raise_for(_without_direction(e), e.shape)  # before anything is overwritten
     u, bad = kernels.debias(e, space.low_rank, wanted, norm, out)
     if on_invalid == "raise":
-        _raise_for(_as_numpy(bad), e.shape)
+        _raise_for(_as_numpy(bad), e.shape, "" if out is None else "; the other rows are in out")
     return u
 
 
 def check_arguments(e: Any, space: AttributeSpace, kappa: Any, weights: Any, norm: str = "unit", on_invalid: str = "keep"):
     """What debias and certify accept; returns the preference."""
+    if not isinstance(space, AttributeSpace):
+        swapped = "; the embeddings come first" if isinstance(e, AttributeSpace) else ""
+        raise InputError(f"the space is of type {type(space).__name__}; pass an AttributeSpace (AttributeSpace.load reads a file){swapped}")
     kernels.dtype_name(e)
     if len(e.shape) == 0 or e.shape[-1] != space.dim:
         width = f"{e.shape[-1]} wide" if len(e.shape) else "a single number"
+        advice = "transpose them" if len(e.shape) == 2 and e.shape[0] == space.dim else "fit a space with the encoder that made them"
         raise InputError(
-            f"the embeddings are {width} and the attribute space is {space.dim} wide: they come from different encoders; "
-            "fit a space with the encoder that made the embeddings"
+            f"the embeddings are {width} and the attribute space is {space.dim} wide: rows must be embeddings of its encoder; {advice}"
         )
     if norm not in NORMS:
         raise InputError(f'norm={norm!r} is not legal; pass "unit" or "keep"')
@@ -86,8 +87,11 @@ def _check_out(e: Any, out: Any) -> None:
     kind = kernels.framework(e)
     if kind == "jax":
         raise InputError("jax arrays cannot be written to, so out= is not legal with them; use the returned array")
-    if type(out) is not type(e) and kernels.framework(out) != kind:
-        raise InputError(f"out is of type {type(out).__name__} and the embeddings are of type {type(e).__name__}; they must match")
+    if not isinstance(out, np.ndarray if kind == "numpy" else type(e)) and not (hasattr(out, "detach") and kind == "torch"):
+        raise InputError(
+            f"out is of type {type(out).__name__} and the embeddings are of type {type(e).__name__}; they must match "
+            "(numpy.lib.format.open_memmap makes a .npy file to write to)"
+        )
     if out.shape != e.shape or out.dtype != e.dtype or getattr(out, "device", None) != getattr(e, "device", None):
         raise InputError(
             f"out has shape {tuple(out.shape)} and dtype {out.dtype}; it must match the embeddings: {tuple(e.shape)}, {e.dtype}"
@@ -125,7 +129,7 @@ def _as_numpy(bad: Any) -> np.ndarray:
     return jax.first_bad(bad)
 
 
-def _raise_for(bad: np.ndarray, shape: tuple[int, ...]) -> None:
+def _raise_for(bad: np.ndarray, shape: tuple[int, ...], done: str = "") -> None:
     count = int(bad.sum())
     if not count:
         return
@@ -136,7 +140,8 @@ def _raise_for(bad: np.ndarray, shape: tuple[int, ...]) -> None:
     which = "the embedding has" if len(shape) == 1 else f"{count} of {total} rows have"
     named = "" if len(shape) == 1 else f" (first: {', '.join(map(str, rows))})"
     raise InvalidRowsError(
-        f'{which} no direction: zero, NaN or infinite{named}. Remove such rows, or pass on_invalid="keep" to let them through unchanged',
+        f"{which} no direction: zero, NaN or infinite{named}. Remove such rows, or pass "
+        f'on_invalid="keep" to let them through unchanged{done}',
         rows,
         count,
     )

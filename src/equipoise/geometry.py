@@ -88,7 +88,7 @@ class Limits(NamedTuple):
     large: float
     up: float
     pure: float  # o at or below this is rounding: the row is pure attribute (Proposition 2, case B) and stays as it is
-    unit: float  # a squared length this close to 1 is unit length, as far as the type can hold it
+    unit: float  # a squared length this close to 1 is unit length, as far as the type, or the float16 it may come from, can hold it
 
 
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -98,7 +98,7 @@ def limits(dtype: str) -> Limits:
     """The limits for rows stored as ``dtype``; float16 and bfloat16 are computed in float32."""
     eps, wide = _EPS[dtype], _EPS["float64" if dtype == "float64" else "float32"]
     small, large, up = (1e-200, 1e200, 2.0**600) if dtype == "float64" else (1e-28, 1e28, 2.0**100)
-    return Limits(small, large, up, pure=eps + 8 * wide, unit=8 * eps)
+    return Limits(small, large, up, pure=eps + 8 * wide, unit=8 * max(eps, _EPS["float16"]))
 
 
 def row_scale(n2: Array, one: Array, where: Callable, limits: Limits) -> Array:

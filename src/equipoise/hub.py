@@ -48,8 +48,9 @@ def push(space: AttributeSpace, repo_id: str, *, private: bool = False, token: s
 
 def fetch(repo_id_or_folder: str | os.PathLike, *, revision: str | None = None, token: str | None = None, offline: bool = False) -> Path:
     """The file of a space: in a folder, or downloaded (and cached) from the hub."""
-    if Path(repo_id_or_folder).is_dir():
-        return Path(repo_id_or_folder) / FILE
+    path = Path(repo_id_or_folder)
+    if path.exists():
+        return path / FILE if path.is_dir() else path
     hub = _hub()
     repo_id = str(repo_id_or_folder)
     try:

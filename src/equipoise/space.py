@@ -17,6 +17,7 @@ from equipoise.geometry import RANK_TOLERANCE, Float64
 from equipoise.kernels.recipe import LowRank, preference
 
 KIND = "attribute space"
+SCOPES = ("shared", "per prompt")
 
 
 class Part(NamedTuple):
@@ -85,6 +86,10 @@ class AttributeSpace:
         """
         if preference(kappa, None).constant is None:
             raise InputError(f"kappa={kappa!r} is not legal here; a space keeps one number >= 0")
+        if scope not in SCOPES:
+            raise InputError(f"scope={scope!r} is not legal; pass one of {', '.join(SCOPES)}")
+        if not 0 <= tolerance < 1:
+            raise InputError(f"tolerance={tolerance} is not legal; it is a fraction of the largest singular value, from 0 to below 1")
         groups, unit_prototypes = _prototypes(prototypes)
         basis, _ = geometry.attribute_basis(unit_prototypes, tolerance)
         part = Part(attribute, groups, unit_prototypes)
@@ -209,7 +214,9 @@ def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
     if not isinstance(given, Mapping):
         raise InputError(f"prototypes must be a mapping of group -> vector, and this is {type(given).__name__}")
     if len(given) < 2:
-        raise InputError(f"an attribute needs two groups or more, and {len(given)} was given: {list(given)}")
+        raise InputError(
+            f"an attribute needs two groups or more, and {len(given)} was given: {list(given)}; add the groups it is compared with"
+        )
     rows, width = [], None
     for group, vector in given.items():
         array = _to_float64(group, vector)
@@ -232,7 +239,10 @@ def _to_float64(group: str, vector: Any) -> Float64:
     try:
         array = np.asarray(vector, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"the prototype of {group!r} is not an array of numbers: {type(vector).__name__}") from None
+        raise InputError(
+            f"the prototype of {group!r} is not an array of numbers ({type(vector).__name__}); encode prompts first, "
+            "and pass rows of one width"
+        ) from None
     if array.ndim not in (1, 2) or array.size == 0:
         raise InputError(f"the prototype of {group!r} has shape {array.shape}; pass a vector (d,) or its embeddings (m, d)")
     if not np.isfinite(array).all():

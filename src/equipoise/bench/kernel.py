@@ -57,6 +57,10 @@ def run(device: str, dims=DIMS, ranks=RANKS, dtypes=None, mebibytes: int | None 
         raise InputError(f'device={device!r} is not legal; pass "cpu" or "cuda"')
     if mebibytes is not None and mebibytes < 1:
         raise InputError(f"an array of {mebibytes} MiB is too small to measure; pass 1 or more")
+    if unknown := set(dtypes or ()) - set(DTYPES[device]):
+        raise InputError(f"dtype {', '.join(sorted(unknown))} is not measured on {device}; pass one or more of {', '.join(DTYPES[device])}")
+    if min(*dims, *ranks) < 1 or max(ranks) > min(dims):
+        raise InputError(f"dims {list(dims)} with ranks {list(ranks)} are not legal; both start at 1 and no rank exceeds a dim")
     rng = np.random.default_rng(0)
     for dtype in dtypes or DTYPES[device]:
         for dim in dims:

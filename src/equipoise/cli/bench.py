@@ -1,4 +1,4 @@
-"""``equipoise bench``: the table of ratios, printed as it is measured or as JSON."""
+"""``equipoise bench``: the table of ratios, for people or as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from equipoise.bench import kernel as kernel_bench
 from equipoise.bench import machine
 
-app = typer.Typer(help="Measure against the floor and against the rival, in one run.", no_args_is_help=True)
+app = typer.Typer(help="Measure speed on this machine, as ratios to a plain copy and to the obvious way.", no_args_is_help=True)
 
 
 @app.callback()
@@ -26,7 +26,7 @@ def kernel(
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     dim: Annotated[list[int] | None, typer.Option(help="Width of the embeddings; repeat for several.")] = None,
     rank: Annotated[list[int] | None, typer.Option(help="Rank of the attribute space; repeat for several.")] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="float64, float32, float16 (bfloat16 on cuda); repeat for several.")] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="float64 (cpu), float32, float16, bfloat16 (cuda); repeat for several.")] = None,
     size: Annotated[int | None, typer.Option(help="MiB of each array; default 256 on the CPU, 2048 on CUDA.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
@@ -38,7 +38,9 @@ def kernel(
         typer.echo(json.dumps({"machine": machine.describe(), "rows": measured}, indent=1))
         return
     console = Console()
-    table = Table("dtype", "d", "r", "kernel", "ms", "GB/s", "x copy", "x faster than the transcription", title="equipoise bench kernel")
+    table = Table(
+        "dtype", "d", "r", "kernel", "ms", "GB/s", "time / copy", "times faster than the paper's formula", title="equipoise bench kernel"
+    )
     with console.status("measuring"):
         for row in rows:
             milliseconds, speed = f"{row.seconds * 1e3:.2f}", f"{row.gigabytes_per_second:.1f}"

@@ -26,9 +26,8 @@ def framework(e: Any) -> str:
         return "torch"
     if (jax := sys.modules.get("jax")) and isinstance(e, jax.Array):
         return "jax"
-    raise InputError(
-        f"embeddings must be a numpy array, a torch tensor or a jax array, and this is {type(e).__name__}; try numpy.asarray(...)"
-    )
+    advice = "pick an array of it by name" if hasattr(e, "files") else "try numpy.asarray(...)"
+    raise InputError(f"embeddings must be a numpy array, a torch tensor or a jax array, and this is {type(e).__name__}; {advice}")
 
 
 def dtype_name(e: Any) -> str:

@@ -18,7 +18,8 @@ Columns = tuple[Float64, Float64, Float64, Float64, Float64, Float64]
 def measure(e: Any, u: Any, low_rank: LowRank) -> Columns:
     """``p, o`` of each row of e, leakage of u, ``|u - e|`` of the unit rows, ``|e|`` and ``|u|``: (n,) each.
 
-    NaN for rows without a direction. e and u (..., d) of one framework; ``low_rank`` is a projection. Fused on the CPU, in blocks on the tensors' own device elsewhere.
+    NaN for rows without a direction. e and u (..., d) of one framework; ``low_rank`` is a projection. Fused on the CPU, in blocks on
+    the tensors' own device elsewhere.
     """
     e, u = (_rows(x) for x in (e, u))
     if isinstance(e, np.ndarray) and isinstance(u, np.ndarray) and host.can_measure(e, u):
