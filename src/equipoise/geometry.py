@@ -125,15 +125,15 @@ def attribute_basis(prototypes: Float64, tolerance: float = RANK_TOLERANCE) -> t
 
     Centred on their mean, so that no group is the reference.
     """
-    return _span(prototypes - prototypes.mean(axis=0), tolerance)
+    return _span(prototypes - prototypes.mean(axis=0), tolerance, len(prototypes) - 1)
 
 
 def union_basis(bases: list[Float64], tolerance: float = RANK_TOLERANCE) -> tuple[Float64, Float64]:
     """Basis of the sum of several subspaces; orthonormal bases in, so that a weak attribute is not cut beside a strong one."""
-    return _span(np.concatenate(bases, axis=1).T, tolerance)
+    return _span(np.concatenate(bases, axis=1).T, tolerance, sum(basis.shape[1] for basis in bases))
 
 
-def _span(rows: Float64, tolerance: float) -> tuple[Float64, Float64]:
+def _span(rows: Float64, tolerance: float, most: int) -> tuple[Float64, Float64]:
     left, singular, _ = np.linalg.svd(rows, full_matrices=False)
     if singular[0] <= IDENTICAL:
         raise InputError(
@@ -141,7 +141,8 @@ def _span(rows: Float64, tolerance: float) -> tuple[Float64, Float64]:
             "pass prototypes of groups that the encoder tells apart"
         )
     # The rows' own combinations, made orthonormal: closer to their span, by a digit, than the SVD's right vectors.
-    return np.linalg.qr(rows.T @ left[:, singular > tolerance * singular[0]])[0], singular
+    rank = min(most, int((singular > tolerance * singular[0]).sum()))
+    return np.linalg.qr(rows.T @ left[:, :rank])[0], singular
 
 
 # --- What is guaranteed ------------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ plain threads (see ``host``), so it neither needs nor disturbs a threading layer
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -18,11 +20,24 @@ from numba.extending import intrinsic
 from equipoise import geometry
 
 FAST = {"reassoc", "contract"}  # reorder sums, fuse multiply and add; NaN and infinity keep their meaning
-_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath=FAST)
 
-_half_angle = njit(cache=True, error_model="numpy", inline="always")(geometry.half_angle)
-_printed_kappa = njit(cache=True, error_model="numpy", inline="always")(geometry.printed_kappa)
-_weighted_kappa = njit(cache=True, error_model="numpy", inline="always")(geometry.weighted_kappa)
+
+def _compiler(**options: Any) -> Callable:
+    """numba's decorator, with what was compiled kept on disk where there is a place to keep it."""
+
+    def compile_(function: Callable) -> Callable:
+        try:
+            return njit(cache=True, error_model="numpy", **options)(function)
+        except RuntimeError:  # no folder that can be written to
+            return njit(error_model="numpy", **options)(function)
+
+    return compile_
+
+
+_jit = _compiler(nogil=True, fastmath=FAST)
+_half_angle, _printed_kappa, _weighted_kappa = map(
+    _compiler(inline="always"), (geometry.half_angle, geometry.printed_kappa, geometry.weighted_kappa)
+)
 
 _F16, _F32, _I16, _I32 = ir.HalfType(), ir.FloatType(), ir.IntType(16), ir.IntType(32)
 
@@ -248,20 +263,20 @@ def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small
                 continue
             n = math.sqrt(n2[b])
             parameter = value[i if value.size > 1 else 0]
-            length = n / scale[b] if norm == 1 else 1.0  # what the row's length shall be
+            factor = 1 / scale[b] if norm == 1 else 1 / n  # to the length that the row shall have
             identity = kind == 0 and parameter == 0
             if identity and (norm == 1 or abs(n2[b] / (scale[b] * scale[b]) - 1) <= unit):
                 out[i] = x[i]
                 continue
             o = math.sqrt(_rest2(rows, taken, b) / n2[b])
             if identity or o <= pure:  # Proposition 2, case B
-                _scale(rows, b, number(length / n), line)
+                _scale(rows, b, number(factor), line)
             else:
                 p2 = 0.0
                 for j in range(right.shape[0]):
                     p2 += float(c[b, j]) * float(c[b, j])
                 k1, k2 = _weights(p2 / n2[b], o, kind, parameter, norm)
-                _weigh(rows, taken, b, number(k1 * (length / n)), number(k2 * (length / n)), line)
+                _weigh(rows, taken, b, number(k1 * factor), number(k2 * factor), line)
             if stream:
                 _stream(line_address, out_address + i * size, size)
             else:

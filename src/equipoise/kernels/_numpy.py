@@ -37,22 +37,16 @@ def _block(x, low_rank, preference, value, norm, dtype):
         rest = e - taken
         p2 = (c * c).sum(axis=1, keepdims=True) / n2
         o = np.sqrt((rest * rest).sum(axis=1, keepdims=True) / n2)
-        if preference.kind == "printed":
-            kappa = geometry.printed_kappa(p2, o, np.sqrt)
-        elif preference.kind == "weights":
-            kappa = geometry.weighted_kappa(p2, o, value, np.sqrt)
-        else:
-            kappa = value
+        kappa = value if preference.kind == "kappa" else preference.kappa(p2, o, np.sqrt)
         shrink, beta = geometry.half_angle(p2, o, kappa, np.sqrt)
         if norm == "raw":
             beta = o
-        length = n / scale if norm == "keep" else np.ones_like(n)
-        u = length * ((beta / (o * n)) * rest + (shrink / n) * taken)
-        u = np.where(o <= low.pure, length * (e / n), u)
+        factor = 1 / scale if norm == "keep" else 1 / n
+        u = factor * np.where(o <= low.pure, e, (beta / o) * rest + shrink * taken)
         as_it_was = ~((n2 > 0) & (n2 < np.inf))
         bad = as_it_was[:, 0].copy()
         if preference.kind == "kappa":
             identity = (kappa == 0) & ~as_it_was
-            u = np.where(identity, e / n, u)
+            u = np.where(identity, factor * e, u)
             as_it_was = as_it_was | (identity & ((norm == "keep") | (np.abs(n2 / scale**2 - 1) <= low.unit)))
         return np.where(as_it_was, x, u.astype(x.dtype)), bad

@@ -8,6 +8,8 @@ to ``_tiles_kernel``, which lets the matrix units take the inner products: 64 ro
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -17,6 +19,7 @@ from equipoise.kernels.recipe import LowRank, Norm, Preference
 
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
 _NORM = {"unit": 0, "keep": 1, "raw": 2}
+FLOAT32_MAX = 3e38
 TILE_RANK = 16  # the matrix units take 16 columns at a time
 FLOAT16_TILE_DIM = 768  # beyond, basis entries are so small that their low terms are subnormal: under 99.5 % correctly rounded
 
@@ -257,7 +260,7 @@ def _on_device(value: float | torch.Tensor, device: torch.device) -> torch.Tenso
     """One number or one a row, without the synchronisation that copying a number from the host would cost."""
     if isinstance(value, torch.Tensor):
         return value.to(device=device, dtype=torch.float32).reshape(-1).contiguous()
-    return torch.full((1,), value, dtype=torch.float32, device=device)
+    return torch.full((1,), value if math.isinf(value) else min(value, FLOAT32_MAX), dtype=torch.float32, device=device)
 
 
 def _columns(low_rank: LowRank, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

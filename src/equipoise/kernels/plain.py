@@ -1,6 +1,6 @@
 """The closed form in array operations, for torch and jax: what autograd differentiates, and what runs where no fused kernel does.
 
-``xp`` is the framework's namespace; ``basis`` arrays already have the compute dtype and device.
+``xp`` is the framework's namespace; right, left and bias already have the compute dtype and device.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from equipoise.kernels.recipe import Norm, Preference
 def debias(xp: Any, x: Any, matmul: Any, right: Any, left: Any, bias: Any, preference: Preference, norm: Norm, wide: Limits, low: Limits):
     """``(u, bad)`` for x (..., d) in the compute dtype; bad (...,) marks rows without a direction, returned as they were.
 
-    Every division that may be by zero has a safe stand-in, selected before it and not after: else its gradient is NaN.
+    Every operation that a row cannot take has a safe stand-in, selected before it and not after: else its gradient is NaN.
     """
     n2 = (x * x).sum(-1)[..., None]
     one = xp.ones_like(n2)
@@ -24,7 +24,7 @@ def debias(xp: Any, x: Any, matmul: Any, right: Any, left: Any, bias: Any, prefe
     n2 = (e * e).sum(-1)[..., None]
     bad = ~((n2 > 0) & (n2 < float("inf")))
     e = xp.where(bad, xp.ones_like(e), e)
-    n2 = xp.where(bad, (e * e).sum(-1)[..., None], n2)
+    n2 = (e * e).sum(-1)[..., None]
     n = xp.sqrt(n2)
     e = e / n
     c = matmul(e, right)
@@ -43,16 +43,17 @@ def debias(xp: Any, x: Any, matmul: Any, right: Any, left: Any, bias: Any, prefe
     if norm == "raw":
         beta = o
     u = xp.where(pure | zero, e, (beta / o) * rest + shrink * taken)
-    length = n / scale if norm == "keep" else one
+    if norm == "keep":
+        u = u * n / scale
     as_it_was = bad | (zero & ((norm == "keep") | (abs(n2 / (scale * scale) - 1) <= low.unit)))
-    return xp.where(as_it_was, x, length * u), bad[..., 0]
+    return xp.where(as_it_was, x, u), bad[..., 0]
 
 
 def _kappa(xp, p2, o, preference):
+    if preference.kind == "kappa":
+        return xp.full_like(p2, preference.constant) if preference.constant is not None else preference.value[..., None]
     if preference.kind == "printed":
-        return geometry.printed_kappa(p2, o, xp.sqrt)
-    if preference.kind == "weights":
-        return geometry.weighted_kappa(p2, o, preference.value, xp.sqrt)
-    if preference.constant is not None:
-        return xp.full_like(p2, preference.constant)
-    return preference.value[..., None]
+        return preference.kappa(p2, o, xp.sqrt)
+    projected = p2 <= preference.value * preference.value
+    safe = xp.where(projected, xp.ones_like(p2) * (1 + preference.value) ** 2, p2)
+    return xp.where(projected, xp.ones_like(p2) * float("inf"), preference.kappa(safe, o, xp.sqrt))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from equipoise import geometry
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
 
@@ -32,6 +33,9 @@ class LowRank:
     @classmethod
     def projection(cls, basis: Float64) -> LowRank:
         return cls(basis, basis)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_cache": {}}  # copies for devices stay here
 
     def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """A kernel's own copy of the factors (another dtype, another device), made once."""
@@ -64,6 +68,12 @@ class Preference:
         """kappa where it is one number for all rows, else None."""
         return self.value if self.kind == "kappa" and isinstance(self.value, float) else None
 
+    def kappa(self, p2: Any, o: Any, sqrt: Callable) -> Any:
+        """The kappa of rows split into p2 and o: every preference is one."""
+        if self.kind == "printed":
+            return geometry.printed_kappa(p2, o, sqrt)
+        return geometry.weighted_kappa(p2, o, self.value, sqrt) if self.kind == "weights" else self.value
+
 
 PROJECT = Preference("kappa", math.inf)
 
@@ -74,30 +84,28 @@ def preference(kappa: Any, weights: tuple[float, float] | None) -> Preference:
         if kappa is not None:
             raise InputError("kappa and weights were both given; they are two ways to say one thing, so pass one of them")
         return _weights(weights)
-    if isinstance(kappa, str):
-        if kappa != "printed":
-            raise InputError(f'kappa={kappa!r} is not legal; pass a number >= 0, an array of them, or "printed"')
+    if isinstance(kappa, str) and kappa == "printed":
         return Preference("printed")
-    if isinstance(kappa, int | float | np.number) or (isinstance(kappa, np.ndarray) and kappa.ndim == 0):
-        value = float(kappa)
-        if not value >= 0:
-            raise InputError(f"kappa={value} is not legal; it must be a number from 0 (identity) to infinity (projection)")
-        return Preference("kappa", value)
-    if hasattr(kappa, "shape") and hasattr(kappa, "dtype"):
-        return Preference("kappa", kappa)
+    if hasattr(kappa, "shape") and len(kappa.shape) and not isinstance(kappa, np.ndarray):
+        return Preference("kappa", kappa)  # a tensor or a jax array, one a row
     try:
-        return Preference("kappa", np.asarray(kappa, dtype=np.float64))
-    except (TypeError, ValueError):
+        if np.iscomplexobj(kappa):
+            raise TypeError
+        value = np.asarray(kappa.detach() if hasattr(kappa, "detach") else kappa).astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f'kappa={kappa!r} is not legal; pass a number >= 0, an array of them, or "printed"') from None
+    if not (value >= 0).all():
+        raise InputError(f"kappa={kappa!r} is not legal; it must be from 0 (identity) to infinity (projection), and holds negative or NaN")
+    return Preference("kappa", float(value) if value.ndim == 0 else value)
 
 
 def _weights(weights: tuple[float, float]) -> Preference:
     try:
         w1, w2 = (float(w) for w in weights)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"weights={weights!r} is not legal; pass two numbers (w1, w2), leakage first") from None
-    if not (w1 >= 0 and w2 >= 0 and 0 < w1 + w2 < math.inf):
+    if not (0 <= w1 < math.inf and 0 <= w2 < math.inf and max(w1, w2) > 0):
         raise InputError(f"weights=({w1}, {w2}) is not legal; both must be finite and >= 0, and one of them positive")
-    if w1 == 0 or w2 == 0:  # nothing to gain from less leakage, or nothing to lose
-        return Preference("kappa", 0.0 if w1 == 0 else math.inf)
-    return Preference("weights", w1 / w2)
+    if w1 >= w2:  # no p exceeds w1 / w2: the projection
+        return Preference("kappa", math.inf)
+    return Preference("weights", w1 / w2) if w1 / w2 > 0 else Preference("kappa", 0.0)

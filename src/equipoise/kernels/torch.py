@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from equipoise import geometry
 from equipoise.errors import InputError
@@ -31,7 +30,7 @@ def _has_triton() -> bool:
 
 def kernel_name(x: torch.Tensor, kappa: Any = None) -> str:
     """ "numba", "triton" or "torch", the plain form."""
-    if _traced(x) or _needs_grad(x, kappa):
+    if traced(x) or traced(kappa) or _needs_grad(x, kappa):
         return "torch"
     if x.device.type == "cpu" and host.kernel_name(dtype_name(x)) == "numba":
         return "numba"
@@ -44,9 +43,14 @@ def _needs_grad(*values: Any) -> bool:
     return torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
 
 
-def _traced(x: torch.Tensor) -> bool:
-    """Inside torch.compile or a torch.func transform a tensor has no memory of its own."""
-    return torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore[reportAttributeAccessIssue]
+def traced(x: Any) -> bool:
+    """Inside torch.compile, torch.func or forward-mode differentiation a tensor is more than its memory."""
+    if torch.compiler.is_compiling():
+        return True
+    if not isinstance(x, torch.Tensor):
+        return False
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore[reportAttributeAccessIssue]
+    return wrapped or forward_ad.unpack_dual(x).tangent is not None
 
 
 def debias(
@@ -54,10 +58,10 @@ def debias(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """``(u, bad)`` for x (..., d); u is ``out`` where one was given."""
     kernel = kernel_name(x, preference.value)
-    if kernel == "torch" and out is None and (_traced(x) or _needs_grad(x, preference.value)):
+    if traced(x) or traced(preference.value) or _needs_grad(x, preference.value, out):
+        if out is not None:
+            raise InputError("out= cannot hold a result that gradients flow through; leave out= away, or detach the input")
         return _plain(x, low_rank, preference, norm)
-    if kernel == "torch" and _needs_grad(x, preference.value):
-        raise InputError("out= cannot hold a result that gradients flow through; leave out= away, or detach the input")
     with torch.no_grad():
         preference = _one_per_row(preference, x)
         rows = x.detach().reshape(-1, x.shape[-1])
@@ -68,6 +72,7 @@ def debias(
             return flat.view(x.shape), bad.view(x.shape[:-1])
         if not result.is_contiguous():
             result.copy_(flat.view(x.shape))
+        torch.autograd.graph.increment_version(out)  # autograd must know that it was written to
         return out, bad.view(x.shape[:-1])
 
 
@@ -102,29 +107,24 @@ def _numpy_bits(x: torch.Tensor) -> np.ndarray:
 
 
 def _plain(x, low_rank, preference, norm):
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    right, left, bias = low_rank.cached(("torch", wide, x.device), lambda: _factors(low_rank, wide, x.device))
+    # float64, which neither autocast nor the TF32 switches touch; MPS has none
+    wide = torch.float32 if x.device.type == "mps" else torch.float64
+    right, left, bias = _factors(low_rank, wide, x)
     if preference.kind == "kappa" and preference.constant is None:
         value = torch.as_tensor(preference.value, device=x.device).to(wide).expand(x.shape[:-1])
         preference = Preference("kappa", value)
     limits = geometry.limits(str(wide).removeprefix("torch.")), geometry.limits(dtype_name(x))
-    with _full_precision(x.device.type):
+    with torch.autocast(x.device.type, enabled=False):
         u, bad = plain.debias(torch, x.to(wide), torch.matmul, right, left, bias, preference, norm, *limits)
     return torch.where(bad[..., None], x, u.to(x.dtype)), bad
 
 
-def _factors(low_rank: LowRank, dtype: torch.dtype, device: torch.device):
-    right, left = (torch.as_tensor(m, dtype=dtype, device=device) for m in (low_rank.right, low_rank.left))
-    return right, left, None if low_rank.bias is None else torch.as_tensor(low_rank.bias, dtype=dtype, device=device)
+def _factors(low_rank: LowRank, dtype: torch.dtype, x: torch.Tensor):
+    def make():
+        with torch.inference_mode(False):
+            right, left = (torch.tensor(m, dtype=dtype, device=x.device) for m in (low_rank.right, low_rank.left))
+            return right, left, None if low_rank.bias is None else torch.tensor(low_rank.bias, dtype=dtype, device=x.device)
 
-
-@contextlib.contextmanager
-def _full_precision(device: str) -> Iterator[None]:
-    """Products in float32 whatever autocast and the TF32 switches say: they would cost three digits."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.autocast(device, enabled=False):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    if torch.compiler.is_compiling() or type(x) not in (torch.Tensor, torch.nn.Parameter):
+        return make()  # what a tracer makes belongs to its trace
+    return low_rank.cached(("torch", dtype, x.device), make)
