@@ -17,6 +17,11 @@ settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# numba keeps what it compiled by the stamp of the kernel's file alone: drop what is older than the mathematics it inlines.
+for _kept in (ROOT / "src" / "equipoise" / "kernels" / "__pycache__").glob("_numba.*.nb?"):
+    if _kept.stat().st_mtime < (ROOT / "src" / "equipoise" / "geometry.py").stat().st_mtime:
+        _kept.unlink(missing_ok=True)
+
 
 def component(name: str):
     """The module, or a skip with a reason; a failure where everything must be there."""

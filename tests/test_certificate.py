@@ -155,3 +155,28 @@ def test_any_framework_and_shape(rng):
     assert single.leakage.shape == ()
     assert eq.cross_bound(single, want).shape == (4, 5)
     assert np.isfinite(eq.certify(torch.tensor(e).bfloat16(), space).leakage).all()
+
+
+def test_a_corrupted_result_is_counted(rng):
+    space = make_space(rng, 64)
+    e = rng.standard_normal((50, 64))
+    u = eq.debias(e, space)
+    u[4], u[9] = 0, np.nan
+    c = eq.certify(e, space, u=u)
+    assert c.summary()["invalid"] == 2 and c.summary()["n"] == 48
+    assert np.isfinite(c.summary()["leakage"]["max"])
+
+
+def test_certificates_of_two_spaces_do_not_merge(rng):
+    e = rng.standard_normal((5, 64))
+    with pytest.raises(InputError, match="space"):
+        eq.certify(e, make_space(rng, 64)) + eq.certify(e, make_space(rng, 64))
+
+
+def test_pure_attribute_rows_are_certified_and_drawn_as_they_are(rng):
+    space = make_space(rng, 64)
+    e = space.basis[:, :1].T
+    assert np.allclose(eq.frontier(e, space, [1.0, np.inf]).leakage, 1)
+    assert eq.certify(e, space).totals.leakage_error < 1e-14
+    near = unit(e + 5e-4 * unit(rng.standard_normal((1, 64)))).astype(np.float32)  # pure for float16, not for float32
+    assert eq.certify(near, space, u=eq.debias(near, space).astype(np.float16)).totals.leakage_error < 2e-3

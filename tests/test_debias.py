@@ -295,7 +295,12 @@ def test_kappa_array_and_forms(rng):
         ({"kappa": np.ones(7)}, "does not fit"),
         ({"kappa": -np.ones(5)}, "negative"),
         ({"kappa": object()}, "not legal"),
+        ({"kappa": np.array(["x"] * 5)}, "not legal"),
+        ({"kappa": 1j}, "not legal"),
+        ({"kappa": 10**400}, "not legal"),
         ({"weights": (-1, 2)}, "weights"),
+        ({"weights": (10**400, 1)}, "weights"),
+        ({"weights": (np.inf, 1)}, "finite"),
         ({"weights": (0, 0)}, "weights"),
         ({"weights": 3}, "two numbers"),
         ({"weights": (1, 1), "kappa": 1.0}, "both"),
@@ -346,6 +351,35 @@ def test_read_only_and_overlapping_out(rng):
         eq.debias(e, space, out=fixed)
     with pytest.raises(InputError, match="overlaps"):
         eq.debias(e[:-1], space, out=e[1:])
+
+
+def test_weights_of_any_size(rng):
+    space = make_space(rng)
+    e = rng.standard_normal((20, 64))
+    projection = eq.debias(e, space, kappa=np.inf)
+    for weights in ((1e300, 1e-300), (1e308, 1e308), (1, 1), (3, 2)):
+        assert np.array_equal(eq.debias(e, space, weights=weights), projection)
+    assert np.allclose(eq.debias(e, space, weights=(1e-300, 1e300)), unit(e), atol=1e-15)
+
+
+def test_keep_where_only_the_length_overflows(rng):
+    space = make_space(rng, 16)
+    e = np.sign(rng.standard_normal((5, 16))) * 6e307
+    kept = eq.debias(e, space, norm="keep")
+    assert np.isfinite(kept).all()
+    assert np.allclose(kept / 6e307, eq.debias(e, space) * 4, rtol=1e-14)
+
+
+def test_columns_of_one_array_side_by_side(rng):
+    space = make_space(rng)
+    both = rng.standard_normal((30, 128))
+    want = eq.debias(both[:, :64].copy(), space)
+    assert np.array_equal(eq.debias(both[:, :64], space, out=both[:, 64:]), want)
+
+
+def test_masked_arrays_are_refused(rng):
+    with pytest.raises(InputError, match="masked"):
+        eq.debias(np.ma.masked_invalid(np.ones((3, 64))), make_space(rng))
 
 
 # --- Rows without a direction ---

@@ -58,6 +58,23 @@ def test_debias_of_numpy_loads_no_framework_but_numba():
     assert not {"torch", "jax", "triton"} & set(loaded)
 
 
+def test_works_without_a_place_to_keep_compiled_code(tmp_path):
+    """A read-only installation and no home: numba must compile each time rather than fail."""
+    for path in SOURCE.rglob("*.py"):
+        copy = tmp_path / "equipoise" / path.relative_to(SOURCE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(path.read_text())
+    (tmp_path / "equipoise" / "kernels" / "__pycache__").write_text("not a folder")
+    code = (
+        "import equipoise as eq, numpy as np; s = eq.AttributeSpace.from_prototypes({'a': np.eye(4)[0], 'b': np.eye(4)[1]});"
+        "print(eq.__file__, eq.kernels.which(np.ones(4)), eq.debias(np.ones((2, 4)), s).shape)"
+    )
+    environment = {"PYTHONPATH": str(tmp_path), "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null", "PATH": "/usr/bin:/bin"}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert str(tmp_path) in result.stdout and "numba (2, 4)" in result.stdout
+
+
 def room(module: str) -> str:
     return module.split(".")[1] if "." in module else "__init__"
 

@@ -73,6 +73,14 @@ def test_invalid_rows(rng, space):
         assert np.array_equal(kept[2], e[2]) and np.isnan(kept[4, 0]) and np.isfinite(np.delete(kept, 4, 0)).all()
 
 
+def test_gradients_with_weights_and_around_bad_rows(rng, space):
+    e = rng.standard_normal((6, 24)).astype(np.float32)
+    e[2], e[4, 0] = 0, np.nan
+    for options in ({"weights": (1, 1)}, {"weights": (0.2, 0.8)}, {}):
+        gradient = jax.grad(lambda x, o=options: eq.debias(x, space, on_invalid="keep", **o)[jnp.array([0, 1, 3, 5])].sum())(jnp.asarray(e))
+        assert jnp.isfinite(gradient).all()
+
+
 def test_errors(rng, space):
     e = jnp.ones((2, 24))
     with pytest.raises(InputError, match="unchecked"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from types import SimpleNamespace
@@ -146,7 +147,7 @@ def test_wrong_files(saved, tmp_path):
     with pytest.raises(ArtefactError, match="scope"):
         eq.AttributeSpace.load(saved)
     rewrite(saved, scope="shared", arrays={"basis": np.ones((64, 2))})
-    with pytest.raises(ArtefactError, match="do not form"):
+    with pytest.raises(ArtefactError, match="not orthonormal"):
         eq.AttributeSpace.load(saved)
 
 
@@ -156,3 +157,65 @@ def test_another_encoder_is_refused(saved):
     for other in ("hf:siglip", EncoderRef("hf:clip", "2"), EncoderRef("hf:clip", "1", "bbbb")):
         with pytest.raises(EncoderMismatchError, match=re.escape("hf:clip @1")):
             eq.AttributeSpace.load(saved, encoder=other)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": "one"},
+        {"format": None},
+        {"kappa": "nan"},
+        {"kappa": -1},
+        {"kappa": 10**400},
+        {"parts": []},
+        {"parts": [{"attribute": "a", "groups": [1, 2, 3]}]},
+        {"parts": [{"attribute": "a", "groups": ["x", "y"]}]},
+        {"encoder": "hf:clip"},
+        {"tolerance": "x"},
+    ],
+    ids=str,
+)
+def test_hostile_metadata(saved, changes):
+    rewrite(saved, **changes)
+    with pytest.raises(ArtefactError):
+        eq.AttributeSpace.load(saved)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"prototypes.0": np.full((3, 64), np.nan)},
+        {"prototypes.0": np.ones((3, 64))},
+        {"basis": np.eye(64, 2, dtype=np.int64)},
+        {"basis": np.zeros((64, 0))},
+    ],
+)
+def test_hostile_arrays(saved, arrays):
+    rewrite(saved, arrays)
+    with pytest.raises(ArtefactError):
+        eq.AttributeSpace.load(saved)
+
+
+@pytest.mark.parametrize("document", ["[]", "3", "[" * 100_000, "{", '{"kind": 5, "format": []}'])
+def test_hostile_documents(saved, document):
+    save_file(load_file(saved), saved, {"equipoise": document})
+    with pytest.raises(ArtefactError):
+        eq.AttributeSpace.load(saved)
+
+
+def test_tolerance_never_adds_a_direction_of_noise(rng):
+    assert make_space(rng, 64, 2, tolerance=0).rank == 1
+
+
+def test_names_that_collide(rng):
+    with pytest.raises(InputError, match="same name"):
+        eq.AttributeSpace.from_prototypes({1: rng.standard_normal(4), "1": rng.standard_normal(4)})
+
+
+def test_frozen_and_light_to_pickle(rng):
+    space = make_space(rng)
+    eq.debias(rng.standard_normal((2, 64)), space)
+    with pytest.raises(ValueError, match="read-only"):
+        space.basis[0, 0] = 1
+    twin = copy.deepcopy(space)  # goes the way of pickling, as multiprocessing does
+    assert np.array_equal(twin.basis, space.basis) and not twin.low_rank._cache

@@ -125,3 +125,76 @@ def test_prototypes_may_be_tensors(rng):
     assert np.allclose(np.abs(from_torch.basis.T @ eq.AttributeSpace.from_prototypes(dict(zip("ab", prototypes, strict=True))).basis), 1)
     half = eq.AttributeSpace.from_prototypes({"a": torch.tensor(prototypes[0]).bfloat16(), "b": torch.tensor(prototypes[1]).bfloat16()})
     assert half.dim == 24
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("weights", [(1, 1), (0.3, 0.7), (0.01, 0.99), (1e300, 1e-300), (1e-300, 1e300)], ids=str)
+def test_gradients_with_weights(rng, space, dtype, weights):
+    e = torch.tensor(rng.standard_normal((20, 24)), dtype=dtype, requires_grad=True)
+    eq.debias(e, space, weights=weights).sum().backward()
+    assert e.grad is not None and e.grad.isfinite().all()
+
+
+def test_gradients_around_rows_without_a_direction(rng, space):
+    e = torch.tensor(rng.standard_normal((4, 24)))
+    e[1], e[2, 3], e[3, 0] = 0, float("nan"), float("inf")
+    e.requires_grad_()
+    eq.debias(e, space, on_invalid="keep")[0].sum().backward()
+    assert e.grad is not None and e.grad.isfinite().all() and (e.grad[1:] == 0).all()
+
+
+def test_forward_mode(rng, space):
+    from torch.autograd import forward_ad
+
+    e, tangent = torch.tensor(rng.standard_normal((2, 3, 24)))
+    with forward_ad.dual_level():
+        u = forward_ad.unpack_dual(eq.debias(forward_ad.make_dual(e, tangent), space, on_invalid="unchecked"))
+    step = 1e-6
+    difference = (eq.debias(e + step * tangent, space) - eq.debias(e - step * tangent, space)) / (2 * step)
+    assert u.tangent is not None and torch.allclose(u.tangent, difference, atol=1e-8)
+
+
+def test_tracing_does_not_leak_into_later_calls(rng, space):
+    class Debias(torch.nn.Module):
+        def forward(self, x):
+            return eq.debias(x, space, on_invalid="unchecked")
+
+    e = torch.tensor(rng.standard_normal((3, 24)))
+    exported = torch.export.export(Debias(), (e,)).module()
+    assert torch.allclose(exported(e), eq.debias(e, space), atol=1e-14)
+    assert type(eq.debias(e.clone().requires_grad_(), space)) is torch.Tensor
+    with torch.inference_mode():
+        torch.func.vmap(Debias())(e)
+    eq.debias(e.clone().requires_grad_(), space).sum().backward()
+
+
+def test_out_is_protected(rng, space):
+    x = torch.tensor(rng.standard_normal((6, 24)))
+    with pytest.raises(InputError, match="overlaps"):
+        eq.debias(x[:-1], space, out=x[1:])
+    with pytest.raises(InputError, match="gradients"):
+        eq.debias(x, space, out=torch.empty(6, 24, dtype=x.dtype, requires_grad=True))
+    w = torch.ones(6, 24, dtype=x.dtype, requires_grad=True)
+    z = (w * x).sum()
+    eq.debias(x, space, out=x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+
+
+def test_default_check_inside_a_transform_says_what_to_pass(rng, space):
+    e = torch.tensor(rng.standard_normal((3, 24)))
+    with pytest.raises(InputError, match="unchecked"):
+        torch.func.vmap(lambda x: eq.debias(x, space))(e)
+    u = torch.func.vmap(lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked"))(torch.ones(2, 3))
+    assert torch.allclose(u[1], eq.debias(e, space), atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "make", [np.float32, lambda v: np.array(v, ">f8"), lambda v: torch.tensor(v).bfloat16(), lambda v: torch.tensor(v, requires_grad=True)]
+)
+def test_kappa_of_another_framework(rng, space, make):
+    e = rng.standard_normal((3, 24))
+    kappa = make([0.5, 1.0, 2.0])
+    want = eq.debias(e, space, kappa=np.array([0.5, 1.0, 2.0]))
+    for array in (e, torch.tensor(e)):
+        assert np.allclose(np.asarray(torch.as_tensor(eq.debias(array, space, kappa=kappa)).detach()), want, atol=1e-6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,23 +31,16 @@ def write_atomically(path: Path, data: bytes) -> None:
     if path.is_dir():
         raise ArtefactError(f"{path} is a folder; pass the name of a file to write")
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -73,8 +66,8 @@ def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dic
         )
     try:
         document = json.loads(metadata)
-        found, version = document.pop("kind"), document.pop("format")
-    except (ValueError, KeyError, AttributeError) as error:
+        found, version = str(document.pop("kind")), int(document.pop("format"))
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ArtefactError(f"the metadata of {path} cannot be read ({error!r}); the file is damaged, so copy or fit it again") from None
     if version > FORMAT:
         raise ArtefactError(f"{path} has format {version} and this equipoise reads up to {FORMAT}; type: pip install -U equipoise")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,9 @@ class Tally:
 class Totals:
     """What a certificate says in a few numbers; ``a + b`` is the certificate of both runs' rows."""
 
+    ADDED: ClassVar = ("n", "invalid", "leakage_before", "leakage", "self_loss")
+    WORST: ClassVar = ("group_gap_bound", "leakage_error", "self_loss_error", "length_error")
+
     n: int = 0
     invalid: int = 0
     leakage_before: Tally = field(default_factory=Tally)
@@ -75,16 +78,12 @@ class Totals:
     facts: dict[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Totals) -> Totals:
-        shared = self.facts.keys() & other.facts.keys()
-        differing = sorted(k for k in shared if self.facts[k] != other.facts[k])
-        if self.facts and other.facts and differing:
+        differing = sorted(k for k in self.facts.keys() & other.facts.keys() if self.facts[k] != other.facts[k])
+        if differing:
             raise InputError(f"certificates of different runs do not merge: they differ in {', '.join(differing)}")
-        merged: dict[str, Any] = {"facts": self.facts or other.facts}
-        for item in fields(self):
-            mine, theirs = getattr(self, item.name), getattr(other, item.name)
-            if item.name != "facts":
-                merged[item.name] = max(mine, theirs) if isinstance(mine, float) else mine + theirs
-        return Totals(**merged)
+        merged = {name: getattr(self, name) + getattr(other, name) for name in self.ADDED}
+        worst = {name: max(getattr(self, name), getattr(other, name)) for name in self.WORST}
+        return Totals(**merged, **worst, facts=self.facts or other.facts)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a manifest; ``from_json`` reads it back."""
@@ -170,10 +169,12 @@ def certify(e: Any, space: AttributeSpace, *, u: Any = None, kappa: Any = None, 
     Rows without a direction are counted as invalid and left out of every figure.
     """
     wanted = check_arguments(e, space, kappa, weights)
-    dtype = kernels.dtype_name(e if u is None else u)
+    dtype = kernels.dtype_name(e)
     kernel = kernels.which(e) if u is None else "not known: u was given"
     if u is None:
         u = debias(e, space, kappa=kappa, weights=weights, on_invalid="keep")
+    elif kernels.framework(u) != kernels.framework(e):
+        raise InputError(f"u is of type {type(u).__name__} and the embeddings are of type {type(e).__name__}; they must match")
     elif tuple(u.shape) != tuple(e.shape):
         raise InputError(f"u has shape {tuple(u.shape)} and the embeddings {tuple(e.shape)}; they must be the same rows")
     shape = tuple(e.shape[:-1])
@@ -184,13 +185,14 @@ def certify(e: Any, space: AttributeSpace, *, u: Any = None, kappa: Any = None, 
     loss = chord * chord / 2
     facts = {
         "kappa": _describe(wanted),
-        "dtype": dtype,
+        "dtype": kernels.dtype_name(u),
         "kernel": kernel,
+        "space": space.fingerprint,
         "space_encoder": str(space.encoder) if any(space.encoder) else "unknown: the space does not say",
         "embeddings_encoder": BARE,
         "version": __version__,
     }
-    good = np.isfinite(p)
+    good = np.isfinite(p) & np.isfinite(leakage)  # a row that u lost counts as invalid too
     totals = Totals(
         n=int(good.sum()),
         invalid=int((~good).sum()),
@@ -208,7 +210,7 @@ def certify(e: Any, space: AttributeSpace, *, u: Any = None, kappa: Any = None, 
 
 
 def cross_bound(c_image: Certificate, c_text: Certificate, *, paired: bool = False) -> Float64:
-    """Bound on ``|<u_I, u_T> - <e_I, e_T>|`` for every image and text, shape (images..., texts...); row by row if ``paired``.
+    """Bound on ``|<u_I, u_T> - <e_I, e_T>|`` of unit e, for every image and text, shape (images..., texts...); row by row if ``paired``.
 
     The angle form ``2 sin((delta_I + delta_T) / 2)``, plus what the stored rows' lengths can add.
     """
@@ -236,25 +238,21 @@ def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = Non
         raise InputError(f"kappas must be a list of numbers >= 0, and this is {kappas!r}")
     p, o, *_ = kernels.measure(e, e, space.low_rank)
     p, o = p[np.isfinite(p)], o[np.isfinite(p)]
-    points = [geometry.leakage_and_loss(p, o, kappa) for kappa in grid]
+    pure = geometry.limits(kernels.dtype_name(e)).pure
+    points = [_expected(p, o, Preference("kappa", float(kappa)), p.shape, pure) for kappa in grid]
     leakage, loss = (np.array([v[i].mean() if len(p) else 0.0 for v in points]) for i in (0, 1))
     return Frontier(grid, leakage, loss, len(p))
 
 
 def _expected(p: Float64, o: Float64, wanted: Preference, shape: tuple[int, ...], pure: float) -> tuple[Float64, Float64]:
-    if wanted.kind == "printed":
-        kappa = geometry.printed_kappa(p * p, o, np.sqrt)
-    elif wanted.kind == "weights":
-        kappa = geometry.weighted_kappa(p * p, o, wanted.value, np.sqrt)
-    elif wanted.constant is not None:
-        kappa = wanted.constant
-    else:
-        kappa = np.broadcast_to(to_numpy(wanted.value), shape).reshape(-1).astype(np.float64)
+    kappa = wanted.kappa(p * p, o, np.sqrt)
+    if wanted.kind == "kappa" and wanted.constant is None:
+        kappa = np.broadcast_to(to_numpy(kappa), shape).reshape(-1).astype(np.float64)
     leakage, loss = geometry.leakage_and_loss(p, o, kappa)
     return np.where(o <= pure, p, leakage), np.where(o <= pure, 0.0, loss)
 
 
 def _describe(wanted: Preference) -> str:
     if wanted.constant is not None:
-        return f"{wanted.constant:g}"
+        return repr(wanted.constant)
     return {"kappa": "one a row", "printed": "printed", "weights": f"weights with ratio {wanted.value}"}[wanted.kind]

@@ -8,7 +8,8 @@ import numpy as np
 
 from equipoise import kernels
 from equipoise.errors import InputError, InvalidRowsError
-from equipoise.kernels.recipe import NORMS, preference
+from equipoise.kernels.measure import to_numpy
+from equipoise.kernels.recipe import NORMS, Preference, preference
 from equipoise.space import AttributeSpace
 
 OnInvalid = Literal["raise", "keep", "unchecked"]
@@ -66,19 +67,33 @@ def check_arguments(e: Any, space: AttributeSpace, kappa: Any, weights: Any, nor
         raise InputError(f'on_invalid={on_invalid!r} is not legal; pass "raise", "keep" or "unchecked"')
     wanted = preference(space.kappa if kappa is None and weights is None else kappa, weights)
     if wanted.kind == "kappa" and wanted.constant is None:
-        _check_kappas(wanted.value, e.shape[:-1], on_invalid)
+        wanted = Preference("kappa", _kappas(wanted.value, e, on_invalid))
     return wanted
 
 
-def _check_kappas(kappa: Any, shape: tuple[int, ...], on_invalid: str) -> None:
+def _kappas(kappa: Any, e: Any, on_invalid: str) -> Any:
+    """One kappa a row, checked, and of a type that e's framework takes."""
+    shape = e.shape[:-1]
+    if not isinstance(kappa, np.ndarray) and kernels.framework(kappa) != kernels.framework(e):
+        kappa = to_numpy(kappa)
     try:
         fits = np.broadcast_shapes(tuple(kappa.shape), tuple(shape)) == tuple(shape)
     except ValueError:
         fits = False
     if not fits:
         raise InputError(f"kappa has shape {tuple(kappa.shape)}, which does not fit the embeddings' leading shape {tuple(shape)}")
-    if on_invalid != "unchecked" and not bool((kappa >= 0).all()):
+    if on_invalid != "unchecked" and not _traced(kappa) and not bool((kappa >= 0).all()):
         raise InputError("kappa holds negative or NaN values; each must be a number from 0 (identity) to infinity (projection)")
+    return kappa
+
+
+def _traced(x: Any) -> bool:
+    """Whether x stands for values that are not there yet (jit, vmap, compile)."""
+    if kernels.framework(x) == "torch":
+        from equipoise.kernels import torch
+
+        return torch.traced(x)
+    return kernels.framework(x) == "jax" and not hasattr(x, "addressable_data")
 
 
 def _check_out(e: Any, out: Any) -> None:
@@ -97,11 +112,26 @@ def _check_out(e: Any, out: Any) -> None:
             f"out has shape {tuple(out.shape)} and dtype {out.dtype}; it must match the embeddings: {tuple(e.shape)}, {e.dtype}"
             + (f", on {e.device}" if kind == "torch" else "")
         )
-    if kind == "numpy":
-        if not out.flags.writeable:
-            raise InputError("out is read-only; open the memory map with mode='r+' or 'w+', or pass a writable array")
-        if np.may_share_memory(e, out) and not _same_memory(e, out):
-            raise InputError("out overlaps the embeddings without being the same rows; pass another array, or e itself")
+    if kind == "numpy" and not out.flags.writeable:
+        raise InputError("out is read-only; open the memory map with mode='r+' or 'w+', or pass a writable array")
+    if _overlap(e, out) and not _same_memory(e, out):
+        raise InputError("out overlaps the embeddings without being the same rows; pass another array, or e itself")
+
+
+def _overlap(e: Any, out: Any) -> bool:
+    if kernels.framework(e) == "numpy":
+        try:
+            return np.shares_memory(e, out, max_work=10_000)  # pyright: ignore[reportArgumentType]
+        except np.exceptions.TooHardError:
+            return True
+    first, second = sorted(_span(x) for x in (e, out))
+    return e.numel() > 0 and second[0] < first[1]
+
+
+def _span(x: Any) -> tuple[int, int]:
+    """First and last byte of a tensor's memory."""
+    last = sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
+    return x.data_ptr(), x.data_ptr() + x.element_size() * (last + 1)
 
 
 def _same_memory(e: Any, out: Any) -> bool:
@@ -121,6 +151,8 @@ def _as_numpy(bad: Any) -> np.ndarray:
     if kind == "numpy":
         return bad
     if kind == "torch":
+        if _traced(bad):
+            raise InputError('inside torch.func or torch.compile rows cannot be looked at; pass on_invalid="unchecked", or "keep"')
         if bad.device.type != "cpu" and not bool(bad.any()):  # one flag across the bus, not a mask
             return np.zeros(0, bool)
         return bad.cpu().numpy()

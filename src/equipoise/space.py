@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -84,16 +85,18 @@ class AttributeSpace:
         tolerance: directions with a singular value under this fraction of the largest are dropped. kappa: what ``debias``
         uses by default. encoder (an encoder or its id) and book_hash say where the prototypes came from.
         """
-        if preference(kappa, None).constant is None:
-            raise InputError(f"kappa={kappa!r} is not legal here; a space keeps one number >= 0")
         if scope not in SCOPES:
             raise InputError(f"scope={scope!r} is not legal; pass one of {', '.join(SCOPES)}")
-        if not 0 <= tolerance < 1:
+        if not (isinstance(tolerance, int | float | np.number) and 0 <= tolerance < 1):
             raise InputError(f"tolerance={tolerance} is not legal; it is a fraction of the largest singular value, from 0 to below 1")
         groups, unit_prototypes = _prototypes(prototypes)
         basis, _ = geometry.attribute_basis(unit_prototypes, tolerance)
         part = Part(attribute, groups, unit_prototypes)
-        return cls(basis, (part,), float(kappa), scope, tolerance, EncoderRef.of(encoder), book_hash)
+        return cls(basis, (part,), _one_kappa(kappa), scope, float(tolerance), EncoderRef.of(encoder), book_hash)
+
+    def __post_init__(self) -> None:
+        for array in (self.basis, *(part.prototypes for part in self.parts)):
+            array.flags.writeable = False  # kernels keep copies of it
 
     @property
     def dim(self) -> int:
@@ -108,6 +111,11 @@ class AttributeSpace:
         return tuple(dict.fromkeys(group for part in self.parts for group in part.groups))
 
     @cached_property
+    def fingerprint(self) -> str:
+        """Twelve digits that tell this basis from others."""
+        return hashlib.sha256(np.ascontiguousarray(self.basis).tobytes()).hexdigest()[:12]
+
+    @cached_property
     def low_rank(self) -> LowRank:
         """The orthogonal projection onto this space, as the kernels take it."""
         return LowRank.projection(self.basis)
@@ -118,9 +126,7 @@ class AttributeSpace:
 
     def with_kappa(self, kappa: float) -> AttributeSpace:
         """The same space with another default kappa."""
-        if preference(kappa, None).constant is None:
-            raise InputError(f"kappa={kappa!r} is not legal here; a space keeps one number >= 0")
-        return replace(self, kappa=float(kappa))
+        return replace(self, kappa=_one_kappa(kappa))
 
     def __add__(self, other: AttributeSpace) -> AttributeSpace:
         """The union: debiasing in it equalises the groups of both spaces."""
@@ -131,11 +137,13 @@ class AttributeSpace:
         self.require_encoder(other.encoder)
         if self.kappa != other.kappa:
             raise InputError(f"the spaces have kappa {self.kappa} and {other.kappa}; give both the same with .with_kappa(...)")
-        basis, _ = geometry.union_basis([self.basis, other.basis], max(self.tolerance, other.tolerance))
+        tolerance = max(self.tolerance, other.tolerance)
+        basis, _ = geometry.union_basis([self.basis, other.basis], tolerance)
         scope = self.scope if self.scope == other.scope else "mixed"
         books = ",".join(dict.fromkeys(filter(None, (self.book_hash, other.book_hash))))
         encoder = max(self.encoder, other.encoder, key=lambda ref: sum(map(bool, ref)))
-        return replace(self, basis=basis, parts=self.parts + other.parts, scope=scope, book_hash=books, encoder=encoder)
+        parts = self.parts + other.parts
+        return replace(self, basis=basis, parts=parts, scope=scope, tolerance=tolerance, book_hash=books, encoder=encoder)
 
     def require_encoder(self, encoder: Any) -> None:
         """Raise unless ``encoder`` (an encoder, its id, or an EncoderRef) is the one this space was fitted with, or neither says."""
@@ -173,23 +181,32 @@ class AttributeSpace:
             space = cls(
                 basis=arrays["basis"],
                 parts=parts,
-                kappa=float(metadata["kappa"]),
-                scope=metadata["scope"],
-                tolerance=metadata["tolerance"],
-                encoder=EncoderRef(**metadata["encoder"]),
-                book_hash=metadata["book_hash"],
-                version=metadata["version"],
+                kappa=_one_kappa(float(metadata["kappa"])),
+                scope=str(metadata["scope"]),
+                tolerance=float(metadata["tolerance"]),
+                encoder=EncoderRef(**{name: str(value) for name, value in metadata["encoder"].items()}),
+                book_hash=str(metadata["book_hash"]),
+                version=str(metadata["version"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ArtefactError(f"{path} lacks what an attribute space needs ({error!r}); the file is damaged, so fit it again") from None
-        space._check_arrays(path)
+            space._check_arrays()
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise ArtefactError(f"{path} does not hold a whole attribute space ({error}); the file is damaged, so fit it again") from None
         space.require_encoder(encoder)
         return space
 
-    def _check_arrays(self, path: Any) -> None:
-        whole = self.basis.ndim == 2 and all(part.prototypes.shape == (len(part.groups), self.dim) for part in self.parts)
-        if not whole or not np.allclose(self.basis.T @ self.basis, np.eye(self.rank), atol=1e-6):
-            raise ArtefactError(f"the arrays of {path} do not form an attribute space; the file is damaged, so fit it again")
+    def _check_arrays(self) -> None:
+        """What a file could have got wrong: each array float64, finite and of its shape, basis orthonormal, prototypes unit."""
+        arrays = (self.basis, *(part.prototypes for part in self.parts))
+        if not self.parts or any(a.dtype != np.float64 or a.ndim != 2 or not np.isfinite(a).all() for a in arrays):
+            raise ValueError("an array is missing, or not of finite float64 rows")
+        if self.rank == 0 or not np.allclose(self.basis.T @ self.basis, np.eye(self.rank), atol=1e-6):
+            raise ValueError("the basis is not orthonormal")
+        for part in self.parts:
+            named = all(isinstance(group, str) for group in part.groups)
+            if not named or part.prototypes.shape != (len(part.groups), self.dim):
+                raise ValueError("groups and prototypes do not match")
+            if not np.allclose(np.linalg.norm(part.prototypes, axis=1), 1, atol=1e-6):
+                raise ValueError("the prototypes are not of unit length")
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload to the Hugging Face hub; returns the address of the commit. Options as in ``equipoise.hub.push``."""
@@ -209,6 +226,13 @@ class AttributeSpace:
         return f"AttributeSpace({attributes}, dim={self.dim}, rank={self.rank}, kappa={self.kappa:g})"
 
 
+def _one_kappa(kappa: Any) -> float:
+    constant = preference(kappa, None).constant
+    if constant is None:
+        raise InputError(f"kappa={kappa!r} is not legal here; a space keeps one number >= 0")
+    return constant
+
+
 def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
     """Check what the user gave; unit float64 rows, one a group."""
     if not isinstance(given, Mapping):
@@ -217,6 +241,8 @@ def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
         raise InputError(
             f"an attribute needs two groups or more, and {len(given)} was given: {list(given)}; add the groups it is compared with"
         )
+    if len({str(group) for group in given}) < len(given):
+        raise InputError(f"two groups have the same name: {list(given)}; name each differently")
     rows, width = [], None
     for group, vector in given.items():
         array = _to_float64(group, vector)
@@ -237,6 +263,8 @@ def _to_float64(group: str, vector: Any) -> Float64:
     if hasattr(vector, "detach"):  # torch: off the device, and through float64 because numpy has no bfloat16
         vector = vector.detach().cpu().double().numpy()
     try:
+        if np.iscomplexobj(vector) or isinstance(vector, np.ma.MaskedArray):
+            raise TypeError
         array = np.asarray(vector, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(

@@ -32,6 +32,10 @@ def framework(e: Any) -> str:
 
 def dtype_name(e: Any) -> str:
     """The dtype's name, checked against what the kernels take."""
+    if isinstance(e, np.ma.MaskedArray):
+        raise InputError("masked arrays hide rows that would be debiased all the same; drop the masked rows, or pass e.data")
+    if framework(e) == "torch" and (e.is_sparse or e.is_meta or e.is_neg()):
+        raise InputError("sparse, meta and negative-view tensors have no plain rows; pass a dense tensor (e.to_dense(), e.resolve_neg())")
     name = str(e.dtype).removeprefix("torch.") if framework(e) == "torch" else e.dtype.name
     if name not in host.DTYPES:
         raise InputError(f"embeddings of dtype {name} cannot be debiased; convert them to one of {', '.join(host.DTYPES)}")

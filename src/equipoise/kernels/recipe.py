@@ -86,12 +86,13 @@ def preference(kappa: Any, weights: tuple[float, float] | None) -> Preference:
         return _weights(weights)
     if isinstance(kappa, str) and kappa == "printed":
         return Preference("printed")
-    if hasattr(kappa, "shape") and len(kappa.shape) and not isinstance(kappa, np.ndarray):
+    if len(getattr(kappa, "shape", ())) and not isinstance(kappa, np.ndarray):
         return Preference("kappa", kappa)  # a tensor or a jax array, one a row
     try:
         if np.iscomplexobj(kappa):
             raise TypeError
-        value = np.asarray(kappa.detach() if hasattr(kappa, "detach") else kappa).astype(np.float64)
+        plain = kappa.detach().cpu() if hasattr(kappa, "detach") else kappa  # pyright: ignore[reportAttributeAccessIssue]
+        value = np.asarray(plain).astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(f'kappa={kappa!r} is not legal; pass a number >= 0, an array of them, or "printed"') from None
     if not (value >= 0).all():
