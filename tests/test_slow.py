@@ -1,4 +1,4 @@
-"""Long tests: kills while a file is written, an index larger than what may be held."""
+"""Long tests: kills while a file is written, an index larger than what may be held, kernels compiled for another machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from tests.conftest import make_space
+from tests.conftest import component, make_space
 
 pytestmark = pytest.mark.slow
 
@@ -74,3 +74,33 @@ def test_a_memory_map_of_two_gibibytes_in_a_quarter_of_one(rng, tmp_path):
         assert np.array_equal(target[start : start + len(block)], want)
     os.unlink(tmp_path / "in.npy")
     os.unlink(tmp_path / "out.npy")
+
+
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from equipoise.kernels import _triton
+
+HALF, FLOAT = {"x", "out", "high", "low"}, {"right", "left", "bias", "full", "value"}
+
+def compile_for_hopper(kernel, dtype, warps, **constants):
+    kinds = {"bad": "*i1", "n_rows": "i32", "x_stride": "i32", "out_stride": "i32"}
+    kind = lambda a: "constexpr" if a in constants else kinds.get(a) or ("*" + dtype if a in HALF else "*fp32" if a in FLOAT else "fp32")
+    source = ASTSource(fn=kernel, signature={a: kind(a) for a in kernel.arg_names}, constexprs=constants)
+    assert triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps}).asm["cubin"]
+
+for norm in (0, 1):
+    for kind in (0, 2):
+        shared = dict(D=768, KIND=kind, PER_ROW=kind == 0, NORM=norm)
+        compile_for_hopper(_triton._rows_kernel, "fp32", 1, D2=1024, R=7, ROWS=2, PROJECTION=True, BIAS=False, **shared)
+        compile_for_hopper(_triton._tiles_kernel, "bf16", 4, ROWS=64, CHUNK=128, STAGES=3, **shared)
+compile_for_hopper(_triton._rows_kernel, "fp16", 1, D=768, D2=1024, R=3, ROWS=2, KIND=0, PER_ROW=False, NORM=2, PROJECTION=False, BIAS=True)
+"""
+
+
+def test_cuda_kernels_compile_without_a_gpu():
+    """The interpreter runs what the compiler might refuse."""
+    component("triton")
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILE], check=True, env=environment)

@@ -113,6 +113,7 @@ def test_errors(rng, space):
         eq.debias(torch.ones(6, 24, dtype=torch.int64), space)
 
 
+@pytest.mark.filterwarnings("ignore:To copy construct")  # the tracer's own remark on tensors made from numpy arrays
 def test_works_in_compiled_code(rng, space):
     e = torch.tensor(rng.standard_normal((6, 24)))
     compiled = torch.compile(lambda x: eq.debias(2 * x, space, on_invalid="unchecked") + 1, backend="aot_eager")

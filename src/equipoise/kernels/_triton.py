@@ -53,12 +53,12 @@ def _scale_of(n2, small, large, up):
 
 
 @triton.jit
-def _factor(n, scale, NORM: tl.constexpr):
-    """What brings the scaled row to the length that it shall have."""
-    factor = tl.div_rn(1.0, n)
+def _divisor(n, scale, NORM: tl.constexpr):
+    """What the scaled row is divided by to have the length that it shall have."""
     if NORM == 1:
-        factor = tl.div_rn(1.0, scale)
-    return factor
+        return scale
+    else:
+        return n
 
 
 @triton.jit
@@ -119,13 +119,13 @@ def _rows_kernel(
     else:
         parameter = tl.load(value) + tl.zeros([ROWS], tl.float32)
     shrink, beta = _coefficients(tl.div_rn(c2, n2), o, parameter, KIND, NORM)
-    factor = _factor(n, scale, NORM)
-    k1 = tl.div_rn(beta, o) * factor
-    k2 = shrink * factor
+    divisor = _divisor(n, scale, NORM)
+    k1 = tl.div_rn(beta, o * divisor)
+    k2 = tl.div_rn(shrink, divisor)
     u = (k1[:, None] * (e - taken) + k2[:, None] * taken).to(out.dtype.element_ty)
     lost, plain, same = _unusual(n2, o, scale, parameter, live, pure, unit, KIND, NORM)
     if tl.max(tl.where(same | plain, 1, 0), 0) > 0:
-        u = tl.where(plain[:, None], (e * factor[:, None]).to(out.dtype.element_ty), u)
+        u = tl.where(plain[:, None], (e * tl.div_rn(1.0, divisor)[:, None]).to(out.dtype.element_ty), u)
         u = tl.where(same[:, None], tl.load(source, mask, other=0), u)
         tl.store(bad + rows, lost, live)
     tl.store(out + rows[:, None] * out_stride + cols[None, :], u, mask)
@@ -155,16 +155,16 @@ def _careful_tile(
     n = tl.sqrt_rn(n2)
     o = tl.sqrt_rn(tl.div_rn(tl.sum(squares, 1), n2))
     shrink, beta = _coefficients(tl.div_rn(tl.sum(c * c, 1), n2), o, parameter, KIND, NORM)
-    factor = _factor(n, scale, NORM)
-    k1 = tl.div_rn(beta, o) * factor
-    k2 = shrink * factor
+    divisor = _divisor(n, scale, NORM)
+    k1 = tl.div_rn(beta, o * divisor)
+    k2 = tl.div_rn(shrink, divisor)
     lost, plain, same = _unusual(n2, o, scale, parameter, live, pure, unit, KIND, NORM)
     for k in range(0, D, CHUNK):
         stored = tl.load(source + (k + cols)[None, :], live[:, None], other=0)
         e = stored.to(tl.float32) * scale[:, None]
         taken = tl.dot(c, tl.load(full + axes[:, None] * D + (k + cols)[None, :]), input_precision="ieee")
         u = k1[:, None] * (e - taken) + k2[:, None] * taken
-        u = tl.where(plain[:, None], e * factor[:, None], u).to(half)
+        u = tl.where(plain[:, None], e * tl.div_rn(1.0, divisor)[:, None], u).to(half)
         tl.store(target + (k + cols)[None, :], tl.where(same[:, None], stored, u), live[:, None])
     tl.store(bad + rows, lost, live)
 
