@@ -1,6 +1,6 @@
 """The fused CUDA kernels: one read and one write of device memory.
 
-``_rows_kernel`` holds whole rows in registers, one warp to a pair of rows, and does every map, rank and dtype. Its cost beyond the
+``_rows_kernel`` holds whole rows in registers, one warp to a row (or two short ones), and does every map, rank and dtype. Its cost beyond the
 copy is r reductions a row, which float32 hides behind memory. Half-width rows leave half the time, so from rank 3 up they go
 to ``_tiles_kernel``, which lets the matrix units take the inner products: 64 rows at a time, the basis split into two half-width terms
 (``high + low``, 16 bits of it or more), sums in float32. It reads a tile a second time, out of the second-level cache.
@@ -242,7 +242,7 @@ def debias(x: torch.Tensor, out: torch.Tensor, low_rank: LowRank, preference: Pr
     else:
         factors = low_rank.cached(("rows", x.device), lambda: _columns(low_rank, x.device))
         width = triton.next_power_of_2(low_rank.dim)
-        rows, warps = (2, 1) if width <= 1024 else (1, 1 if width <= 2048 else 4)
+        rows, warps = 2 if width <= 256 else 1, 1 if width <= 2048 else 4  # measured on an H200: docs/benchmarks.md
         _rows_kernel[(triton.cdiv(len(x), rows),)](
             x, out, *factors, *shared, D=low_rank.dim, D2=width, R=low_rank.rank, ROWS=rows, num_warps=warps,
             PROJECTION=low_rank.is_projection, BIAS=low_rank.bias is not None, **options,
