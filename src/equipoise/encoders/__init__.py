@@ -1,0 +1,55 @@
+"""Encoders: any CLIP-like model in, unit vectors out. ``load_encoder`` by scheme, one contract, one short file an adapter."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from equipoise.encoders import registry
+from equipoise.encoders.cache import EmbeddingCache
+from equipoise.encoders.encoder import Encoder, Report, Unreadable
+from equipoise.encoders.export import export_onnx
+from equipoise.encoders.images import UnreadableImageError
+from equipoise.encoders.towers import Towers
+from equipoise.encoders.wrapping import WrappedEncoder, wrap
+
+__all__ = [
+    "EmbeddingCache",
+    "Encoder",
+    "Report",
+    "Towers",
+    "Unreadable",
+    "UnreadableImageError",
+    "WrappedEncoder",
+    "export_onnx",
+    "load_encoder",
+    "wrap",
+]
+
+
+def load_encoder(
+    spec: str,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    revision: str | None = None,
+    offline: bool | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    cache: bool | str | os.PathLike | EmbeddingCache = False,
+    show_progress: bool | None = None,
+) -> Any:
+    """Load the encoder that ``spec`` names: "hf:ID-or-folder", "open_clip:NAME/WEIGHTS", "st:ID-or-folder", "onnx:FOLDER", "mini".
+
+    device: "cuda", "mps" or "cpu"; None for the first that is here. dtype: "float32" or "bfloat16" (autocast); None for
+    bfloat16 on CUDA that computes it natively, float32 elsewhere. offline: read local files only (None: as HF_HUB_OFFLINE says).
+    batch_size: None to have it found by trying. workers: processes that decode images (0: this one).
+    cache: True keeps embeddings in the user's cache, a path in that file. show_progress: None for a terminal only.
+    """
+    load, name = registry.find(spec)
+    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE") if offline is None else offline
+    towers = load(name, device=device, dtype=dtype, revision=revision, offline=offline)
+    if not isinstance(towers, Towers):
+        return towers  # another package's encoder, whole
+    kept = cache if isinstance(cache, EmbeddingCache) else EmbeddingCache(None if cache is True else cache) if cache else None
+    return Encoder(towers, batch_size=batch_size, workers=workers, cache=kept, show_progress=show_progress)

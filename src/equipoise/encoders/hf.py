@@ -1,0 +1,236 @@
+"""``hf:`` a transformers model with both towers, from the hub or a folder: CLIP, SigLIP, BLIP and BLIP-2 retrieval, ALIGN, Chinese-CLIP, ...
+
+From transformers 5 on, ``get_text_features`` gives an object whose ``pooler_output`` is the projected feature.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from equipoise.encoders.names import cannot_load
+from equipoise.encoders.preprocess import Preprocess
+from equipoise.errors import InputError, MissingExtraError
+
+try:
+    import torch
+    import transformers
+
+    from equipoise.encoders.torch_towers import TorchModule, TorchTowers
+except ImportError as error:
+    raise MissingExtraError("an hf: encoder", "transformers with torch", "transformers") from error
+
+KNOWN = (
+    "openai/clip-vit-base-patch32",
+    "openai/clip-vit-base-patch16",
+    "openai/clip-vit-large-patch14",
+    "laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
+    "laion/CLIP-ViT-H-14-laion2B-s32B-b79K",
+    "google/siglip-base-patch16-224",
+    "google/siglip-so400m-patch14-384",
+    "google/siglip2-base-patch16-224",
+    "google/siglip2-base-patch16-naflex",
+    "Salesforce/blip-itm-base-coco",
+    "Salesforce/blip2-itm-vit-g",
+    "kakaobrain/align-base",
+    "OFA-Sys/chinese-clip-vit-base-patch16",
+)
+RETRIEVAL = {"blip": "BlipForImageTextRetrieval", "blip-2": "Blip2ForImageTextRetrieval"}  # AutoModel finds other heads
+PAD_TO_THE_END = ("siglip", "siglip2")  # trained without an attention mask
+
+
+def load(
+    name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False
+) -> HFTowers:
+    """Load by hub id or from a folder."""
+    where: dict[str, Any] = {} if Path(name).is_dir() else {"revision": revision, "local_files_only": offline}
+    try:
+        with _no_bars_off_terminals():
+            config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **where)
+            model = _model_class(config).from_pretrained(name, config=config, dtype=torch.float32, **where)
+            if (problem := _missing_tower(model)) is not None:
+                raise InputError(f"hf:{name} is {type(model).__name__}, which {problem}; for texts alone use st:{name}")
+            # The same pixels whether or not torchvision is installed.
+            processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False, **where)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False, **where)
+    except InputError:
+        raise
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise cannot_load("hf", name, KNOWN, error) from error
+    commit = getattr(config, "_commit_hash", None) or ""
+    return HFTowers(name, commit, model, processor, tokenizer, device, dtype)
+
+
+class HFTowers(TorchTowers):
+    """A transformers model, its image processor and its tokenizer."""
+
+    def __init__(self, name: str, revision: str, model: Any, processor: Any, tokenizer: Any, device: str | None, dtype: str | None):
+        preprocess = _preprocess(processor)
+        super().__init__(_module(model, preprocess), device, dtype)
+        self.id, self.revision = f"hf:{name}", revision
+        self.processor, self.tokenizer = processor, tokenizer
+        self.max_tokens = _max_tokens(model.config, tokenizer)
+        self.padding = "max_length" if model.config.model_type in PAD_TO_THE_END else True
+        with torch.inference_mode():
+            inputs = {key: value.to(self.device) for key, value in self.tokenize(["a"]).items()}
+            self.dim = self.module.encode_text(**inputs).shape[-1]
+
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        # Longer than the model reads is what we count, so the tokenizer need not warn of it.
+        return [len(ids) for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]]
+
+    def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+        tokens = self.tokenizer(
+            list(texts), padding=self.padding, truncation=True, max_length=self.max_tokens, return_attention_mask=True, return_tensors="pt"
+        )
+        return {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
+
+    def image_inputs(self, pixels: Any) -> dict[str, torch.Tensor]:
+        if self.preprocess is not None:
+            return super().image_inputs(pixels)
+        return dict(self.processor(images=list(pixels), return_tensors="pt"))
+
+    def settings(self) -> dict[str, Any]:
+        from equipoise.encoders.towers import digest_of_vocabulary
+
+        seen = self.preprocess.to_json() if self.preprocess else _visible(self.processor.to_dict())
+        vocabulary = digest_of_vocabulary(self.tokenizer.get_vocab())
+        return {"preprocess": seen, "vocabulary": vocabulary, "max_tokens": self.max_tokens, "padding": self.padding}
+
+
+class _Features(TorchModule):
+    """Models with ``get_image_features`` and ``get_text_features``."""
+
+    def __init__(self, model: Any, preprocess: Preprocess | None):
+        super().__init__()
+        self.model, self.preprocess = model, preprocess
+        self.masked = model.config.model_type not in PAD_TO_THE_END
+
+    def image_features(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        return _projected(self.model.get_image_features(pixel_values=pixel_values, **inputs))
+
+    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        mask = {"attention_mask": attention_mask} if self.masked else {}
+        return _projected(self.model.get_text_features(input_ids=input_ids, **mask))
+
+
+class _Blip(TorchModule):
+    """The contrastive (ITC) head of BLIP's retrieval model."""
+
+    def __init__(self, model: Any, preprocess: Preprocess | None):
+        super().__init__()
+        self.model, self.preprocess = model, preprocess
+
+    def image_features(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        return self.model.vision_proj(self.model.vision_model(pixel_values=pixel_values).last_hidden_state[:, 0])
+
+    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        hidden = self.model.text_encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return self.model.text_proj(hidden[:, 0])
+
+
+class _Blip2(TorchModule):
+    """BLIP-2 gives an image one vector a query token, and its own score is the largest over them. One vector an image: their mean."""
+
+    def __init__(self, model: Any, preprocess: Preprocess | None):
+        super().__init__()
+        self.model, self.preprocess = model, preprocess
+
+    def image_features(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        return self.query_features(pixel_values).mean(1)
+
+    def query_features(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        """Unit vectors (n, queries, dim), as the model compares them."""
+        seen = self.model.vision_model(pixel_values=pixel_values).last_hidden_state
+        queries = self.model.query_tokens.expand(seen.shape[0], -1, -1)
+        hidden = self.model.qformer(query_embeds=queries, encoder_hidden_states=seen).last_hidden_state
+        return torch.nn.functional.normalize(self.model.vision_projection(hidden), dim=-1)
+
+    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        words = self.model.embeddings(input_ids=input_ids)
+        hidden = self.model.qformer(query_embeds=words, query_length=0, attention_mask=attention_mask).last_hidden_state
+        return self.model.text_projection(hidden[:, 0])
+
+
+@contextmanager
+def _no_bars_off_terminals() -> Iterator[None]:
+    shown = transformers.utils.logging.is_progress_bar_enabled()
+    if not sys.stderr.isatty():
+        transformers.utils.logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            transformers.utils.logging.enable_progress_bar()
+
+
+def _module(model: Any, preprocess: Preprocess | None) -> TorchModule:
+    return {"BlipForImageTextRetrieval": _Blip, "Blip2ForImageTextRetrieval": _Blip2}.get(type(model).__name__, _Features)(model, preprocess)
+
+
+def _model_class(config: Any) -> Any:
+    return getattr(transformers, RETRIEVAL[config.model_type]) if config.model_type in RETRIEVAL else transformers.AutoModel
+
+
+def _missing_tower(model: Any) -> str | None:
+    if type(model).__name__ in RETRIEVAL.values():
+        return None
+    for side in ("image", "text"):
+        if not hasattr(model, f"get_{side}_features"):
+            return f"has no {side} tower"
+    return None
+
+
+def _projected(output: Any) -> torch.Tensor:
+    return output if isinstance(output, torch.Tensor) else output.pooler_output
+
+
+def _max_tokens(config: Any, tokenizer: Any) -> int:
+    text = getattr(config, "text_config", None) or getattr(config, "qformer_config", None) or config
+    positions = getattr(text, "max_position_embeddings", None) or tokenizer.model_max_length
+    return min(positions, tokenizer.model_max_length)
+
+
+def _preprocess(processor: Any) -> Preprocess | None:
+    """The processor's steps in our few numbers, where those give its own pixels; else None, and it runs itself, in this process."""
+    try:
+        preprocess = _guess(processor.to_dict())
+    except (KeyError, TypeError, ValueError):
+        return None
+    rng = np.random.default_rng(0)
+    for height, width in ((41, 67), (150, 101)):
+        picture = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        expected = processor(images=picture, return_tensors="np").get("pixel_values")
+        ours = preprocess.normalise(preprocess(Image.fromarray(picture))[None])
+        if np.shape(expected) != ours.shape or not np.allclose(expected, ours, rtol=0, atol=1e-5):  # a byte is 1e-2 or more
+            return None
+    return preprocess
+
+
+def _guess(settings: dict[str, Any]) -> Preprocess:
+    size, crop = settings["size"], settings.get("crop_size") if settings.get("do_center_crop") else None
+    target = crop or size
+    mean, std = (np.array(settings[key]) if settings["do_normalize"] else np.full(3, i) for i, key in enumerate(("image_mean", "image_std")))
+    if settings.get("rescale_offset"):
+        mean = mean + 1
+    if settings.get("include_top"):  # EfficientNet's, which ALIGN has: divided twice
+        std = std * std
+    return Preprocess(
+        size=(int(target["height"]), int(target["width"])),
+        resize=int(size["shortest_edge"]) if size.get("shortest_edge") else None,
+        resample=int(settings["resample"]),
+        scale=float(settings["rescale_factor"]) if settings["do_rescale"] else 1.0,
+        mean=tuple(mean.tolist()),
+        std=tuple(std.tolist()),
+    )
+
+
+def _visible(settings: dict[str, Any]) -> dict[str, Any]:
+    """A processor's numbers, without what says which version or class wrote them."""
+    return {key: value for key, value in settings.items() if isinstance(value, int | float | list | dict | bool)}

@@ -1,0 +1,28 @@
+"""Errors for names that are not known: what was asked, what is nearest, what to do."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from equipoise.errors import InputError
+
+
+def nearest(name: str, known: Iterable[str], *, count: int = 3) -> str:
+    """', or did you mean ...' or an empty string."""
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=count, cutoff=0.5)
+    return f"; did you mean {' or '.join(by_lower[match] for match in close)}?" if close else ""
+
+
+def cannot_load(scheme: str, name: str, known: Iterable[str], error: Exception) -> InputError:
+    """A model that could not be loaded: no such folder, no such id, or no way to the hub."""
+    reason = " ".join(str(error).split())[:300]
+    if Path(name).exists() or name.startswith((".", os.path.sep, "~")):
+        return InputError(f"{scheme}:{name} could not be loaded from that folder ({reason}); it must hold what save_pretrained writes")
+    return InputError(
+        f"{scheme}:{name} could not be loaded ({reason}){nearest(name, known)}. Without a way to the hub, copy the model's files to a folder "
+        f"and pass {scheme}:FOLDER"
+    )

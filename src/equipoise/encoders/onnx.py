@@ -1,0 +1,174 @@
+"""``onnx:`` a folder with two graphs, a tokenizer and ``encoder.json``: an encoder without torch. ``export_onnx`` writes such folders.
+
+A graph made elsewhere works too: encoder.json says what its inputs are called and whether it takes bytes or normalised floats.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from equipoise.encoders.preprocess import Modality, Preprocess
+from equipoise.encoders.towers import Towers
+from equipoise.errors import ArtefactError, InputError, MissingExtraError
+
+try:
+    import onnxruntime
+    import tokenizers
+except ImportError as error:
+    raise MissingExtraError("an onnx: encoder", "onnxruntime with tokenizers", "onnx") from error
+
+FORMAT = 1
+SETTINGS = "encoder.json"
+PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
+
+
+class ImageGraph(BaseModel):
+    """layout "bytes": uint8 (n, height, width, 3), normalised in the graph; "floats": normalised float32 (n, 3, height, width)."""
+
+    file: str = "image.onnx"
+    input: str = "pixels"
+    output: str = "unit_row"
+    layout: Literal["bytes", "floats"] = "bytes"
+    preprocess: dict[str, Any]
+
+
+class TextGraph(BaseModel):
+    """pad_to_end: texts are padded to ``max_tokens`` rather than to the longest of a batch; padding_side: "right" or "left"."""
+
+    file: str = "text.onnx"
+    tokenizer: str = "tokenizer.json"
+    input_ids: str = "input_ids"
+    attention_mask: str = "attention_mask"
+    output: str = "unit_row"
+    max_tokens: int
+    pad_id: int = 0
+    pad_to_end: bool = False
+    padding_side: Literal["right", "left"] = "right"
+
+
+class Settings(BaseModel):
+    """encoder.json. fingerprint: that of the encoder the graphs were exported from; sha256: of each file."""
+
+    format: int = FORMAT
+    id: str = ""
+    revision: str = ""
+    dim: int
+    fingerprint: str = ""
+    text: TextGraph
+    image: ImageGraph | None = None
+    sha256: dict[str, str] = {}
+
+
+def load(
+    name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False
+) -> ONNXTowers:
+    """Load from a folder; every file is checked against the checksum that encoder.json holds."""
+    if dtype not in (None, "float32"):
+        raise InputError(f"dtype={dtype!r} is not legal here: an ONNX graph has the precision that it was exported with")
+    folder = Path(name).expanduser()
+    if not (folder / SETTINGS).is_file():
+        raise InputError(f"onnx:{name} is not a folder with {SETTINGS}; export_onnx(encoder, FOLDER) writes one")
+    settings = _read(folder / SETTINGS)
+    _check_files(folder, settings)
+    return ONNXTowers(folder, settings, _provider(device))
+
+
+class ONNXTowers(Towers):
+    """Two sessions of onnxruntime."""
+
+    def __init__(self, folder: Path, settings: Settings, provider: str):
+        self.id = settings.id or f"onnx:{folder}"
+        self.revision, self.dim = settings.revision, settings.dim
+        self.device = next(device for device, known in PROVIDERS.items() if known == provider)
+        self.settings = settings
+        self._folder = folder
+        self._text = _session(folder / settings.text.file, provider)
+        self._image = _session(folder / settings.image.file, provider) if settings.image else None
+        self.modalities: tuple[Modality, ...] = ("text", "image") if self._image else ("text",)
+        self.preprocess = Preprocess.from_json(settings.image.preprocess) if settings.image else None
+        self.max_tokens = settings.text.max_tokens
+        self._whole, self._cut = (tokenizers.Tokenizer.from_file(str(folder / settings.text.tokenizer)) for _ in range(2))
+        self._whole.no_truncation()
+        self._whole.no_padding()
+        self._cut.enable_truncation(self.max_tokens)
+        length = self.max_tokens if settings.text.pad_to_end else None
+        self._cut.enable_padding(direction=settings.text.padding_side, pad_id=settings.text.pad_id, length=length)
+
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        return [len(encoding) for encoding in self._whole.encode_batch(list(texts))]
+
+    def text_features(self, texts: Sequence[str]) -> np.ndarray:
+        tokens = self._cut.encode_batch(list(texts))
+        graph = self.settings.text
+        inputs = {graph.input_ids: [t.ids for t in tokens], graph.attention_mask: [t.attention_mask for t in tokens]}
+        taken = {node.name for node in self._text.get_inputs()}
+        feed = {name: np.asarray(values, np.int64) for name, values in inputs.items() if name in taken}
+        return self._text.run([graph.output], feed)[0]
+
+    def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
+        graph, preprocess = self.settings.image, self.preprocess
+        assert graph and preprocess and self._image and isinstance(pixels, np.ndarray)  # noqa: S101 - Encoder asks no text-only towers
+        feed = pixels if graph.layout == "bytes" else preprocess.normalise(pixels)
+        return self._image.run([graph.output], {graph.input: feed})[0]
+
+    def digest(self) -> str:
+        if self.settings.fingerprint:
+            return self.settings.fingerprint
+        parts = [*sorted(sha256(self._folder / file) for file in _files(self.settings)), self.settings.model_dump_json()]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _read(path: Path) -> Settings:
+    try:
+        settings = Settings.model_validate_json(path.read_bytes())
+        if settings.image:
+            Preprocess.from_json(settings.image.preprocess)
+    except (ValidationError, TypeError) as error:
+        raise ArtefactError(f"{path} does not describe an encoder ({error}); export it again, or mend it") from None
+    if settings.format > FORMAT:
+        raise ArtefactError(f"{path} has format {settings.format} and this equipoise reads up to {FORMAT}; type: pip install -U equipoise")
+    return settings
+
+
+def _files(settings: Settings) -> list[str]:
+    return [settings.text.file, settings.text.tokenizer, *([settings.image.file] if settings.image else []), *settings.sha256]
+
+
+def _check_files(folder: Path, settings: Settings) -> None:
+    for file in dict.fromkeys(_files(settings)):
+        if Path(file).name != file:
+            raise ArtefactError(f"{folder / SETTINGS} names {file!r}; files lie in the folder itself")
+        if not (folder / file).is_file():
+            raise ArtefactError(f"{folder} lacks {file}, which its {SETTINGS} names; copy or export it again")
+        expected = settings.sha256.get(file)
+        if expected and sha256(folder / file) != expected:
+            raise ArtefactError(f"{folder / file} is damaged: its checksum is not the one in {SETTINGS}; copy or export it again")
+
+
+def sha256(path: Path) -> str:
+    """Of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _provider(device: str | None) -> str:
+    here = [name for name, provider in PROVIDERS.items() if provider in onnxruntime.get_available_providers()]
+    name = (device or here[0]).split(":")[0]
+    if name not in here:
+        raise InputError(f"device={device!r} is not one that this onnxruntime runs on; pass one of {', '.join(here)}")
+    return PROVIDERS[name]
+
+
+def _session(path: Path, provider: str) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=[provider])
+    except Exception as error:  # onnxruntime has no common class for what it raises
+        raise ArtefactError(f"onnxruntime cannot load {path} ({' '.join(str(error).split())[:300]}); export it again") from None

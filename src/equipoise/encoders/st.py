@@ -1,0 +1,76 @@
+"""``st:`` a sentence-transformers model, for texts alone or for texts and images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from equipoise.encoders.names import cannot_load
+from equipoise.encoders.preprocess import Modality
+from equipoise.encoders.towers import Towers, digest_of, digest_of_vocabulary
+from equipoise.errors import InputError, MissingExtraError
+
+try:
+    import sentence_transformers
+    import torch
+
+    from equipoise.encoders.torch_towers import float_arrays, pick_device, pick_precision
+except ImportError as error:
+    raise MissingExtraError("an st: encoder", "sentence-transformers", "sentence-transformers") from error
+
+KNOWN = (
+    "sentence-transformers/clip-ViT-B-32",
+    "sentence-transformers/clip-ViT-L-14",
+    "sentence-transformers/all-MiniLM-L6-v2",
+    "sentence-transformers/all-mpnet-base-v2",
+)
+
+
+def load(
+    name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False
+) -> SentenceTowers:
+    """Load by hub id or from a folder."""
+    place = pick_device(device)
+    try:
+        model = sentence_transformers.SentenceTransformer(
+            name, device=place, revision=revision, local_files_only=offline or Path(name).is_dir(), trust_remote_code=False
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise cannot_load("st", name, KNOWN, error) from error
+    return SentenceTowers(name, revision or "", model.float().eval(), place, pick_precision(dtype, place))
+
+
+class SentenceTowers(Towers):
+    """A sentence-transformers model; it prepares texts and images by itself."""
+
+    def __init__(self, name: str, revision: str, model: Any, device: str, precision: str):
+        self.id, self.revision, self.model = f"st:{name}", revision, model
+        self.device, self.precision = device, precision
+        self.modalities: tuple[Modality, ...] = ("text", "image") if "image" in model.modalities else ("text",)
+        if "text" not in model.modalities:
+            raise InputError(f"st:{name} has no text tower; equipoise needs one to know what an attribute is")
+        self.dim = int(model.get_embedding_dimension() or self._encode(["a"]).shape[1])
+        self.max_tokens = model.max_seq_length or 0
+        tokenizer = getattr(model, "tokenizer", None)
+        self.tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]]
+
+    def text_features(self, texts: Sequence[str]) -> np.ndarray:
+        return self._encode(list(texts))
+
+    def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
+        return self._encode([Image.fromarray(picture) for picture in pixels])
+
+    def _encode(self, items: list[Any]) -> np.ndarray:
+        with torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=self.precision == "bfloat16"):
+            return self.model.encode(items, batch_size=len(items), show_progress_bar=False, convert_to_numpy=True)
+
+    def digest(self) -> str:
+        settings = {"vocabulary": digest_of_vocabulary(self.tokenizer.get_vocab()), "max_tokens": self.max_tokens, "dim": self.dim}
+        return digest_of(float_arrays(self.model), settings)

@@ -1,0 +1,130 @@
+"""Towers that are a torch module: device, precision, pixels to tensors. The adapters of transformers and open_clip build on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from equipoise.encoders.preprocess import Preprocess
+from equipoise.encoders.towers import Towers, digest_of
+from equipoise.errors import InputError
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+class TorchModule(nn.Module):
+    """Unit embeddings on tensors, gradients included. Adapters say how their model gives features."""
+
+    preprocess: Preprocess | None = None
+
+    def image_features(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        """Features (n, dim) of normalised pixels (n, 3, height, width)."""
+        raise NotImplementedError
+
+    def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Features (n, dim) of tokens (n, length)."""
+        raise NotImplementedError
+
+    def encode_image(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        """Unit rows (n, dim); bytes (n, height, width, 3) are normalised first."""
+        if pixel_values.dtype == torch.uint8 and self.preprocess is not None:
+            factor, offset = (torch.from_numpy(a).to(pixel_values.device) for a in self.preprocess.affine)
+            pixel_values = (pixel_values * factor + offset).permute(0, 3, 1, 2)
+        return _unit(self.image_features(pixel_values, **inputs))
+
+    def encode_text(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Unit rows (n, dim)."""
+        return _unit(self.text_features(input_ids, attention_mask))
+
+    def forward(self, pixel_values: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both towers: rows of the images, rows of the texts."""
+        return self.encode_image(pixel_values), self.encode_text(input_ids, attention_mask)
+
+
+class TorchTowers(Towers):
+    """Runs a ``TorchModule`` on a device. Adapters give ``tokenize`` and the settings that belong in the fingerprint."""
+
+    def __init__(self, module: TorchModule, device: str | None, dtype: str | None):
+        self.device = pick_device(device)
+        self.precision = pick_precision(dtype, self.device)
+        self.module = module.float().eval().requires_grad_(False).to(self.device)
+        self.preprocess = module.preprocess
+
+    def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+        """input_ids and attention_mask, cut and padded as the model wants them."""
+        raise NotImplementedError
+
+    def image_inputs(self, pixels: Any) -> dict[str, torch.Tensor]:
+        """What the module's ``encode_image`` takes."""
+        return {"pixel_values": torch.from_numpy(pixels)}
+
+    def settings(self) -> dict[str, Any]:
+        """What else the embeddings depend on, as JSON."""
+        raise NotImplementedError
+
+    def text_features(self, texts: Sequence[str]) -> np.ndarray:
+        return self._run(self.module.encode_text, self.tokenize(texts))
+
+    def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
+        return self._run(self.module.encode_image, self.image_inputs(pixels))
+
+    def _run(self, function: Any, inputs: dict[str, torch.Tensor]) -> np.ndarray:
+        half = self.precision == "bfloat16"
+        with torch.inference_mode(), torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=half):
+            rows = function(**{name: tensor.to(self.device) for name, tensor in inputs.items()})
+        return rows.float().cpu().numpy()
+
+    def digest(self) -> str:
+        return digest_of(float_arrays(self.module), self.settings())
+
+
+def pick_device(device: str | None) -> str:
+    """The one asked for, or CUDA, MPS, CPU: the first that is here."""
+    mps = getattr(torch.backends, "mps", None) is not None and torch.backends.mps.is_available()
+    here = ["cuda"] * torch.cuda.is_available() + ["mps"] * mps + ["cpu"]
+    if device is None:
+        return here[0]
+    if str(device).split(":")[0] not in here:
+        raise InputError(f"device={device!r} is not on this machine; pass one of {', '.join(here)}")
+    return str(device)
+
+
+def pick_precision(dtype: str | None, device: str) -> str:
+    """bfloat16 autocast where the device computes it natively, float32 otherwise. float16 overflows in too many models."""
+    name = str(dtype).removeprefix("torch.")
+    if dtype is None:
+        return "bfloat16" if device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    if name not in PRECISIONS:
+        raise InputError(f"dtype={dtype!r} is not legal; pass {' or '.join(PRECISIONS)}")
+    return name
+
+
+def _unit(rows: torch.Tensor) -> torch.Tensor:
+    rows = rows.float()
+    return rows / torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+
+
+def float_arrays(module: nn.Module) -> Iterator[np.ndarray]:
+    """The weights as float32 arrays. Integers are positions, and come and go with versions."""
+    for tensor in module.state_dict().values():
+        if tensor.is_floating_point():
+            yield tensor.detach().float().cpu().numpy()
+
+
+class WrappedModule(TorchModule):
+    """A module whose unit rows pass through an operator."""
+
+    def __init__(self, module: TorchModule, operator: Any):
+        super().__init__()
+        self.inner, self.operator = module, operator
+        self.preprocess = module.preprocess
+
+    def encode_image(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        return self.operator.image(self.inner.encode_image(pixel_values, **inputs))
+
+    def encode_text(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return self.operator.text(self.inner.encode_text(input_ids, attention_mask))

@@ -1,0 +1,61 @@
+"""What an adapter gives: two towers of one model. ``Encoder`` does the rest, for all adapters alike."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from equipoise.encoders.preprocess import Modality, Preprocess
+
+
+class Towers(ABC):
+    """One model: features of texts and of prepared pictures, (n, dim), of any length and any float dtype."""
+
+    id: str
+    revision: str = ""
+    dim: int
+    modalities: tuple[Modality, ...] = ("text", "image")
+    preprocess: Preprocess | None = None  # None: ``image_features`` takes RGB arrays of any size
+    max_tokens: int = 0  # of a text, special tokens included; 0 where there is no limit
+    precision: str = "float32"
+    device: str = "cpu"
+
+    @abstractmethod
+    def token_counts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text before any is cut off."""
+
+    @abstractmethod
+    def text_features(self, texts: Sequence[str]) -> np.ndarray:
+        """Features of texts, cut to ``max_tokens`` by the model's own tokenizer."""
+
+    @abstractmethod
+    def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
+        """Features of prepared pictures: bytes (n, height, width, 3), or a list of arrays where ``preprocess`` is None."""
+
+    @abstractmethod
+    def digest(self) -> str:
+        """A hash of all that the embeddings depend on: weights, vocabulary, preprocessing."""
+
+
+def digest_of(arrays: Iterable[np.ndarray], settings: Any) -> str:
+    """Hash of weights, whatever their names and order, and of settings that JSON can hold."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor() as threads:  # hashlib lets go of the interpreter
+        parts = sorted(set(threads.map(_digest, arrays)))
+    document = json.dumps(settings, sort_keys=True)
+    return hashlib.sha256("\n".join([*parts, document]).encode()).hexdigest()
+
+
+def digest_of_vocabulary(vocabulary: dict[str, int]) -> str:
+    """Hash of token -> id, in the order of ids."""
+    return hashlib.sha256("\n".join(f"{i} {token}" for token, i in sorted(vocabulary.items(), key=lambda kv: kv[1])).encode()).hexdigest()
+
+
+def _digest(array: np.ndarray) -> str:
+    return f"{array.shape} {hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()}"

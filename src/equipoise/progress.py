@@ -1,0 +1,44 @@
+"""A progress bar on everything that takes over two seconds: items a second and time left, silent when nobody watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+DELAY = 2.0
+
+
+@contextmanager
+def progress(label: str, total: int | None = None, show: bool | None = None) -> Iterator[Callable[[int], None]]:
+    """Gives a function to call with the number of items just done. show: None for a terminal only."""
+    if not (sys.stderr.isatty() if show is None else show):
+        yield lambda count: None
+        return
+    started, bar, done = time.monotonic(), None, 0
+
+    def advance(count: int) -> None:
+        nonlocal bar, done
+        done += count
+        if bar is None and time.monotonic() - started >= DELAY:
+            bar = _bar(label, total)
+            bar.start()
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done, rate=f"{done / (time.monotonic() - started):,.0f}/s")
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
+
+
+def _bar(label: str, total: int | None):
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar.add_task(label, total=total, rate="")
+    return bar

@@ -1,0 +1,172 @@
+"""Small instances of the real architectures, with random weights, a real tokenizer and a real processor, saved to a folder as a user would have them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+WORDS = (
+    "a photo of the person man woman doctor nurse engineer who smiles old young in front hospital park red blue and with without glasses hat "
+    "very long sentence about people that goes on talk to each other seen from afar"
+)
+CORPUS = [WORDS, *(f"a photo of a {word}" for word in WORDS.split())]
+VISION = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "image_size": 32, "patch_size": 8}
+TEXT = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 24}
+SIZE = {"height": 32, "width": 32}
+
+
+def save(folder: Path, *parts) -> Path:
+    for part in parts:
+        part.save_pretrained(folder)
+    return folder
+
+
+def seeded(model_class, config):
+    import torch
+
+    torch.manual_seed(0)
+    return model_class(config).eval()
+
+
+def clip_tokenizer():
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from transformers import CLIPTokenizer
+
+    trained = Tokenizer(models.BPE(end_of_word_suffix="</w>"))
+    trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trained.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=700, initial_alphabet=alphabet, end_of_word_suffix="</w>"))
+    pieces = list(trained.get_vocab())
+    pieces += [f"{piece}</w>" for piece in alphabet if f"{piece}</w>" not in pieces]
+    pieces += ["<|startoftext|>", "<|endoftext|>"]
+    import json
+
+    merges = [tuple(merge) for merge in json.loads(trained.to_str())["model"]["merges"]]
+    return CLIPTokenizer(vocab={piece: i for i, piece in enumerate(pieces)}, merges=merges, model_max_length=TEXT["max_position_embeddings"])
+
+
+def bert_tokenizer(**options):
+    from transformers import BertTokenizer
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS.split(), *"abcdefghijklmnopqrstuvwxyz"]
+    return BertTokenizer(vocab={word: i for i, word in enumerate(dict.fromkeys(words))}, model_max_length=24, **options)
+
+
+def clip(folder: Path, size: int = 32, **vision) -> Path:
+    from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
+
+    tokenizer = clip_tokenizer()
+    ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = CLIPConfig(
+        text_config={**TEXT, "vocab_size": len(tokenizer), **ids}, vision_config={**VISION, "image_size": size, **vision}, projection_dim=16
+    )
+    processor = CLIPImageProcessor(size={"shortest_edge": size}, crop_size={"height": size, "width": size})
+    return save(folder, seeded(CLIPModel, config), tokenizer, processor)
+
+
+def siglip(folder: Path) -> Path:
+    import sentencepiece
+    from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel, SiglipTokenizer
+
+    folder.mkdir()
+    (folder / "corpus.txt").write_text("\n".join(CORPUS))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "corpus.txt"), model_prefix=str(folder / "spiece"), vocab_size=80, model_type="unigram", hard_vocab_limit=False
+    )
+    tokenizer = SiglipTokenizer(str(folder / "spiece.model"), model_max_length=24)
+    config = SiglipConfig(text_config={**TEXT, "vocab_size": len(tokenizer)}, vision_config=VISION)
+    return save(folder, seeded(SiglipModel, config), tokenizer, SiglipImageProcessor(size=SIZE))
+
+
+def siglip2(folder: Path) -> Path:
+    """The flexible-resolution one: patches, masks and shapes instead of a picture."""
+    from tokenizers import Tokenizer, models, normalizers, trainers
+    from transformers import Siglip2Config, Siglip2ImageProcessor, Siglip2Model, Siglip2Tokenizer
+
+    trained = Tokenizer(models.BPE())
+    trained.normalizer = normalizers.Replace(" ", "▁")
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    trained.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=150, special_tokens=specials))
+    import json
+
+    model = json.loads(trained.to_str())["model"]
+    tokenizer = Siglip2Tokenizer(vocab=model["vocab"], merges=[tuple(merge) for merge in model["merges"]], model_max_length=24)
+    vision = {key: value for key, value in VISION.items() if key != "image_size"} | {"num_patches": 16}
+    config = Siglip2Config(text_config={**TEXT, "vocab_size": len(tokenizer)}, vision_config=vision)
+    return save(folder, seeded(Siglip2Model, config), tokenizer, Siglip2ImageProcessor(patch_size=8, max_num_patches=16))
+
+
+def blip(folder: Path) -> Path:
+    from transformers import BlipConfig, BlipForImageTextRetrieval, BlipImageProcessor
+
+    tokenizer = bert_tokenizer()
+    text = {**TEXT, "vocab_size": len(tokenizer), "encoder_hidden_size": 32, "bos_token_id": 2, "sep_token_id": 3, "pad_token_id": 0}
+    config = BlipConfig(text_config=text, vision_config=VISION, image_text_hidden_size=16)
+    return save(folder, seeded(BlipForImageTextRetrieval, config), tokenizer, BlipImageProcessor(size=SIZE))
+
+
+def blip2(folder: Path) -> Path:
+    import torch
+    from transformers import Blip2Config, Blip2ForImageTextRetrieval, BlipImageProcessor
+
+    tokenizer = bert_tokenizer()
+    qformer = {**TEXT, "vocab_size": len(tokenizer), "encoder_hidden_size": 32, "use_qformer_text_input": True}
+    config = Blip2Config(vision_config=VISION, qformer_config=qformer, num_query_tokens=4, image_text_hidden_size=16)
+    model = seeded(Blip2ForImageTextRetrieval, config)
+    torch.nn.init.normal_(model.query_tokens)
+    return save(folder, model, tokenizer, BlipImageProcessor(size=SIZE))
+
+
+def align(folder: Path) -> Path:
+    from transformers import AlignConfig, AlignModel, EfficientNetImageProcessor
+
+    tokenizer = bert_tokenizer()
+    vision = {
+        "image_size": 32, "width_coefficient": 0.25, "depth_coefficient": 0.2, "hidden_dim": 32, "kernel_sizes": [3, 3], "in_channels": [32, 16],
+        "out_channels": [16, 24], "depthwise_padding": [], "strides": [1, 2], "num_block_repeats": [1, 1], "expand_ratios": [1, 2],
+        "num_hidden_layers": 2, "squeeze_expansion_ratio": 0.25,
+    }  # fmt: skip
+    config = AlignConfig(text_config={**TEXT, "vocab_size": len(tokenizer), "pad_token_id": 0}, vision_config=vision, projection_dim=8)
+    return save(folder, seeded(AlignModel, config), tokenizer, EfficientNetImageProcessor(size=SIZE, crop_size=SIZE))
+
+
+def chinese_clip(folder: Path) -> Path:
+    from transformers import ChineseCLIPConfig, ChineseCLIPImageProcessor, ChineseCLIPModel
+
+    tokenizer = bert_tokenizer()
+    config = ChineseCLIPConfig(
+        text_config={**TEXT, "vocab_size": len(tokenizer), "pad_token_id": 0}, vision_config=VISION, projection_dim=16
+    )
+    processor = ChineseCLIPImageProcessor(size={"shortest_edge": 32}, crop_size=SIZE)
+    return save(folder, seeded(ChineseCLIPModel, config), tokenizer, processor)
+
+
+def sentence_texts(folder: Path) -> Path:
+    """Texts alone."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel
+
+    tokenizer = bert_tokenizer()
+    base = save(folder / "base", seeded(BertModel, BertConfig(vocab_size=len(tokenizer), **TEXT)), tokenizer)
+    transformer = Transformer(str(base), max_seq_length=24)
+    SentenceTransformer(modules=[transformer, Pooling(32)], device="cpu").save(str(folder / "st"))
+    return folder / "st"
+
+
+def sentence_clip(folder: Path) -> Path:
+    """Texts and images."""
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(str(clip(folder / "base")), device="cpu").save(str(folder / "st"))
+    return folder / "st"
+
+
+HF = {
+    "clip": clip,
+    "siglip": siglip,
+    "siglip2": siglip2,
+    "blip": blip,
+    "blip2": blip2,
+    "align": align,
+    "chinese_clip": chinese_clip,
+}
