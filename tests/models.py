@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 WORDS = (
@@ -21,10 +22,16 @@ def save(folder: Path, *parts) -> Path:
 
 
 def seeded(model_class, config):
+    """Weights large enough that inputs tell: at the usual 0.02 an untrained tower maps everything to nearly one point."""
     import torch
 
     torch.manual_seed(0)
-    return model_class(config).eval()
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(std=0.15)
+    return model
 
 
 def clip_tokenizer():
@@ -35,11 +42,9 @@ def clip_tokenizer():
     trained.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trained.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=700, initial_alphabet=alphabet, end_of_word_suffix="</w>"))
-    pieces = list(trained.get_vocab())
-    pieces += [f"{piece}</w>" for piece in alphabet if f"{piece}</w>" not in pieces]
+    pieces = sorted(trained.get_vocab())
+    pieces += [f"{piece}</w>" for piece in sorted(alphabet) if f"{piece}</w>" not in pieces]
     pieces += ["<|startoftext|>", "<|endoftext|>"]
-    import json
-
     merges = [tuple(merge) for merge in json.loads(trained.to_str())["model"]["merges"]]
     return CLIPTokenizer(vocab={piece: i for i, piece in enumerate(pieces)}, merges=merges, model_max_length=TEXT["max_position_embeddings"])
 
@@ -86,8 +91,6 @@ def siglip2(folder: Path) -> Path:
     trained.normalizer = normalizers.Replace(" ", "▁")
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
     trained.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=150, special_tokens=specials))
-    import json
-
     model = json.loads(trained.to_str())["model"]
     tokenizer = Siglip2Tokenizer(vocab=model["vocab"], merges=[tuple(merge) for merge in model["merges"]], model_max_length=24)
     vision = {key: value for key, value in VISION.items() if key != "image_size"} | {"num_patches": 16}
@@ -105,15 +108,12 @@ def blip(folder: Path) -> Path:
 
 
 def blip2(folder: Path) -> Path:
-    import torch
     from transformers import Blip2Config, Blip2ForImageTextRetrieval, BlipImageProcessor
 
     tokenizer = bert_tokenizer()
     qformer = {**TEXT, "vocab_size": len(tokenizer), "encoder_hidden_size": 32, "use_qformer_text_input": True}
     config = Blip2Config(vision_config=VISION, qformer_config=qformer, num_query_tokens=4, image_text_hidden_size=16)
-    model = seeded(Blip2ForImageTextRetrieval, config)
-    torch.nn.init.normal_(model.query_tokens)
-    return save(folder, model, tokenizer, BlipImageProcessor(size=SIZE))
+    return save(folder, seeded(Blip2ForImageTextRetrieval, config), tokenizer, BlipImageProcessor(size=SIZE))
 
 
 def align(folder: Path) -> Path:

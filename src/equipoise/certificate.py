@@ -18,7 +18,7 @@ from equipoise.errors import InputError
 from equipoise.geometry import Float64
 from equipoise.kernels.measure import to_numpy
 from equipoise.kernels.recipe import Preference
-from equipoise.space import AttributeSpace
+from equipoise.space import AttributeSpace, EncoderRef
 
 BINS_PER_DECADE = 64
 EDGES = np.concatenate([[0.0], np.logspace(-9, 0.5, round(9.5 * BINS_PER_DECADE) + 1)])
@@ -163,12 +163,23 @@ class Frontier(NamedTuple):
     n: int
 
 
-def certify(e: Any, space: AttributeSpace, *, u: Any = None, kappa: Any = None, weights: tuple[float, float] | None = None) -> Certificate:
+def certify(
+    e: Any,
+    space: AttributeSpace,
+    *,
+    u: Any = None,
+    kappa: Any = None,
+    weights: tuple[float, float] | None = None,
+    encoder: Any = None,
+) -> Certificate:
     """Measure what debiasing does to embeddings ``e`` (..., d), or what it did, if ``u`` is what was stored.
 
-    Rows without a direction are counted as invalid and left out of every figure.
+    Rows without a direction are counted as invalid and left out of every figure. encoder (or the store that holds e) says which
+    encoder made them: one that did not make the space is refused. A bare array cannot say, and the certificate says so.
     """
     wanted = check_arguments(e, space, kappa, weights)
+    space.require_encoder(encoder)
+    made_by = EncoderRef.of(encoder)
     dtype = kernels.dtype_name(e)
     kernel = kernels.which(e) if u is None else "not known: u was given"
     if u is None:
@@ -189,7 +200,7 @@ def certify(e: Any, space: AttributeSpace, *, u: Any = None, kappa: Any = None, 
         "kernel": kernel,
         "space": space.fingerprint,
         "space_encoder": str(space.encoder) if any(space.encoder) else "unknown: the space does not say",
-        "embeddings_encoder": BARE,
+        "embeddings_encoder": str(made_by) if any(made_by) else BARE,
         "version": __version__,
     }
     good = np.isfinite(p) & np.isfinite(leakage)  # a row that u lost counts as invalid too

@@ -22,7 +22,7 @@ def progress(label: str, total: int | None = None, show: bool | None = None) -> 
         nonlocal bar, done
         done += count
         if bar is None and time.monotonic() - started >= DELAY:
-            bar = _bar(label, total)
+            bar = _bar(label, total, show)
             bar.start()
         if bar is not None:
             bar.update(bar.task_ids[0], completed=done, rate=f"{done / (time.monotonic() - started):,.0f}/s")
@@ -34,11 +34,11 @@ def progress(label: str, total: int | None = None, show: bool | None = None) -> 
             bar.stop()
 
 
-def _bar(label: str, total: int | None):
+def _bar(label: str, total: int | None, show: bool | None):
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    bar = Progress(*columns, console=Console(stderr=True, force_terminal=show), transient=True)
     bar.add_task(label, total=total, rate="")
     return bar

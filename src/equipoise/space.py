@@ -38,9 +38,11 @@ class EncoderRef(NamedTuple):
 
     @classmethod
     def of(cls, encoder: Any) -> EncoderRef:
-        """From an encoder, its id as a string, or None."""
+        """From an encoder, its id as a string, a store of its rows, or None."""
         if encoder is None or isinstance(encoder, EncoderRef):
             return encoder or cls()
+        if isinstance(getattr(encoder, "encoder", None), EncoderRef):
+            return encoder.encoder
         if isinstance(encoder, str):
             return cls(encoder)
         return cls(*(str(getattr(encoder, name, None) or "") for name in cls._fields))

@@ -7,11 +7,16 @@ import sys
 import typer
 
 from equipoise._version import __version__
-from equipoise.cli import bench
+from equipoise.cli import bench, cache
+from equipoise.cli.doctor import doctor
+from equipoise.cli.embed import embed
 from equipoise.errors import EquipoiseError
 
 app = typer.Typer(name="equipoise", help="Remove social bias from vision-language embeddings in closed form.", no_args_is_help=True)
+app.command()(embed)
+app.command()(doctor)
 app.add_typer(bench.app, name="bench")
+app.add_typer(cache.app, name="cache")
 
 
 @app.callback(invoke_without_command=True)

@@ -34,8 +34,9 @@ class Batches:
         except (RuntimeError, MemoryError) as error:
             if not _out_of_memory(error) or len(items) == 1:
                 raise
-            self.size, self._settled = max(1, len(items) // 2), True
-            return np.concatenate([self.run(function, items[: self.size]), self.run(function, items[self.size :])])
+            half = len(items) // 2
+            self.size, self._settled = half, True
+            return np.concatenate([self.run(function, items[:half]), self.run(function, items[half:])])
         if len(items) == self.size and not self._settled:
             self._learn((time.perf_counter() - started) / len(items))
         return rows

@@ -195,8 +195,8 @@ class Encoder:
         yield from self._finished(waiting)
 
     def _looked_up(self, images: Iterable[Any]) -> Iterator[_Item]:
-        numbered = enumerate(images)
-        for chunk in iter(lambda: [_Item(i, source, pictures.name_of(source, i)) for i, source in islice(numbered, LOOKUP)], []):
+        items = (_Item(i, source, pictures.name_of(source, i)) for i, source in enumerate(images))
+        for chunk in iter(lambda: list(islice(items, LOOKUP if self.cache else 1)), []):
             if self.cache:
                 for item, key in zip(chunk, image_keys([item.source for item in chunk]), strict=True):
                     item.key = key

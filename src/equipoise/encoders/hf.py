@@ -61,7 +61,7 @@ def load(
             tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False, **where)
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except Exception as error:  # loaders of damaged files raise whatever they like
         raise cannot_load("hf", name, KNOWN, error) from error
     commit = getattr(config, "_commit_hash", None) or ""
     return HFTowers(name, commit, model, processor, tokenizer, device, dtype)

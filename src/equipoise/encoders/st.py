@@ -39,7 +39,7 @@ def load(
         model = sentence_transformers.SentenceTransformer(
             name, device=place, revision=revision, local_files_only=offline or Path(name).is_dir(), trust_remote_code=False
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except Exception as error:  # loaders of damaged files raise whatever they like
         raise cannot_load("st", name, KNOWN, error) from error
     return SentenceTowers(name, revision or "", model.float().eval(), place, pick_precision(dtype, place))
 

@@ -1,0 +1,45 @@
+"""``equipoise doctor``: is everything here, and does the encoder work."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from equipoise.cli.options import Device, Dtype, Json, Offline
+
+
+def doctor(
+    model: Annotated[str | None, typer.Option(help="An encoder to try: one text and one image.")] = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    offline: Offline = None,
+    as_json: Json = False,
+) -> None:
+    """Print versions, devices and extras, and encode one text and one image with the chosen model."""
+    from equipoise import doctor as examination
+
+    trial = examination.try_encoder(model, device=device, dtype=dtype, offline=offline) if model else None
+    versions, extras, devices = examination.versions(), examination.extras(), examination.devices()
+    if as_json:
+        document = {"versions": versions, "extras": extras, "devices": devices, "encoder": trial._asdict() if trial else None}
+        typer.echo(json.dumps(document, indent=1))
+        return
+    console = Console()
+    console.print(" · ".join(f"{name} {version}" for name, version in versions.items() if version), style="dim", highlight=False)
+    console.print(f"devices: {', '.join(devices)}")
+    table = Table("extra", "", title="extras")
+    for extra, line in extras.items():
+        table.add_row(extra, "here" if line is None else line.replace("[", r"\["), style="" if line is None else "dim")
+    console.print(table)
+    if trial is None:
+        console.print("no encoder was tried; name one with --model")
+        return
+    image = "no image tower" if trial.image_milliseconds is None else f"an image in {trial.image_milliseconds:.0f} ms, cosine {trial.cosine:+.3f}"
+    console.print(
+        f"[bold]{trial.id}[/] on {trial.device} in {trial.precision}: {trial.dim} dimensions, fingerprint {trial.fingerprint[:12]}, loaded in "
+        f"{trial.seconds_to_load:.1f} s; a text in {trial.text_milliseconds:.0f} ms, {image}"
+    )

@@ -1,0 +1,167 @@
+"""``embed``: pictures or texts in, a store of embeddings out; stopped at any moment and resumed, it does nothing twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from equipoise.encoders import Encoder, Unreadable
+from equipoise.errors import InputError
+from equipoise.space import EncoderRef
+from equipoise.stores import Store, StoreWriter, open_store
+from equipoise.stores.folder import MANIFEST, Manifest, Skipped
+
+SHARD_ITEMS = 10_000
+COLUMNS = {"image": ("path", "image_path", "image", "file", "filename"), "text": ("text", "caption", "prompt")}
+
+Modality = Literal["image", "text"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What to encode: a table with one line an item, and the column that names the picture or holds the text."""
+
+    name: str
+    table: Any
+    column: str
+    modality: Modality
+    root: Path
+
+    def items(self, start: int) -> list[Any]:
+        """Paths or texts from line ``start`` on."""
+        values = self.table[self.column].tolist()[start:]
+        return [self.root / value for value in values] if self.modality == "image" else values
+
+    def digest(self) -> str:
+        """Tells this list of items from another."""
+        return hashlib.sha256(json.dumps([self.modality, self.table[self.column].tolist()]).encode()).hexdigest()
+
+
+def read_source(path: str | os.PathLike, modality: Modality | None = None, column: str | None = None) -> Source:
+    """A folder of pictures, a .txt file with a text a line, or a .csv or .parquet table with a column of paths or texts."""
+    import pandas as pd
+
+    path = Path(path)
+    if path.is_dir():
+        if modality == "text":
+            raise InputError(f"{path} is a folder, and texts were asked for; pass a .txt, .csv or .parquet file")
+        names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in _suffixes() and file.is_file())
+        return _checked(Source(str(path), pd.DataFrame({"path": names}), "path", "image", path))
+    if not path.is_file():
+        raise InputError(f"there is no file or folder {path}; pass a folder of pictures, or a .txt, .csv or .parquet file")
+    if path.suffix == ".txt":
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        return _checked(Source(str(path), pd.DataFrame({"text": lines}), "text", "text", path.parent))
+    readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
+    if path.suffix not in readers:
+        raise InputError(f"{path} is neither a folder nor a .txt, .csv or .parquet file")
+    try:
+        table = readers[path.suffix](path)
+    except (ValueError, OSError) as error:  # pandas' and pyarrow's own derive from these
+        raise InputError(f"{path} cannot be read as {path.suffix} ({error})") from None
+    modality, column = _pick_column(path, list(table.columns), modality, column)
+    return _checked(Source(str(path), table, column, modality, path.parent))
+
+
+def embed(
+    source: Source,
+    destination: str | os.PathLike,
+    encoder: Encoder,
+    *,
+    dtype: Literal["float32", "float16"] = "float32",
+    shard_items: int = SHARD_ITEMS,
+    resume: bool = False,
+) -> Store:
+    """Encode every item of ``source`` into the folder ``destination``. What cannot be read is left out and listed."""
+    folder = Path(destination)
+    manifest = Manifest(
+        encoder=EncoderRef.of(encoder),
+        modality=source.modality,
+        dim=encoder.dim,
+        dtype=dtype,
+        source=source.name,
+        source_sha256=source.digest(),
+        items=len(source.table),
+        shard_items=shard_items,
+    )
+    writer = StoreWriter(folder, _started(folder, manifest, resume))
+    writer.write_manifest()
+    start = sum(shard.items for shard in writer.manifest.shards)
+    rows = iter(_rows(encoder, source, start))
+    while start < len(source.table):
+        lines = source.table.iloc[start : start + writer.manifest.shard_items]
+        results = list(islice(rows, len(lines)))
+        kept = [i for i, row in enumerate(results) if not isinstance(row, Unreadable)]
+        skipped = [Skipped(str(lines[source.column].iloc[i]), row.reason) for i, row in enumerate(results) if isinstance(row, Unreadable)]
+        stacked = np.stack([results[i] for i in kept]) if kept else np.empty((0, encoder.dim), np.float32)
+        writer.add(stacked, lines.iloc[kept], skipped, len(lines))
+        start += len(lines)
+    return open_store(folder)
+
+
+def _rows(encoder: Encoder, source: Source, start: int) -> Iterable[Any]:
+    items = source.items(start)
+    if source.modality == "image":
+        return encoder.iter_images(items)
+    return _text_rows(encoder, items)
+
+
+def _text_rows(encoder: Encoder, texts: list[str]) -> Iterator[Any]:
+    texts_at_once = 4096
+    for start in range(0, len(texts), texts_at_once):
+        yield from encoder.encode_text(texts[start : start + texts_at_once])
+
+
+def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
+    """The manifest to go on with."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return manifest
+    if not (folder / MANIFEST).is_file():
+        raise InputError(f"{folder} exists and holds no store; pass a new folder")
+    found = open_store(folder).manifest
+    if found.encoder.differs_from(manifest.encoder):
+        raise InputError(f"{folder} holds rows of {found.encoder}, and {manifest.encoder} was given; pass a new folder")
+    same = ("modality", "dim", "dtype", "source_sha256", "items")
+    different = [name for name in same if getattr(found, name) != getattr(manifest, name)]
+    if different:
+        raise InputError(f"{folder} holds another run (its {', '.join(different)} differ); pass a new folder")
+    if not resume and found.shards:
+        raise InputError(f"{folder} holds {len(found.shards)} shards of this very run; pass --resume to go on, or a new folder")
+    return found
+
+
+def _checked(source: Source) -> Source:
+    if not len(source.table):
+        what = "pictures" if source.modality == "image" else "texts"
+        raise InputError(f"{source.name} holds no {what}")
+    values = source.table[source.column]
+    if not all(isinstance(value, str) and value for value in values):
+        line = next(i for i, value in enumerate(values) if not isinstance(value, str) or not value)
+        raise InputError(f"line {line} of {source.name} has no {source.column}; every line needs one")
+    return source
+
+
+def _pick_column(path: Path, columns: list[str], modality: Modality | None, column: str | None) -> tuple[Modality, str]:
+    if column is not None:
+        if column not in columns:
+            raise InputError(f"{path} has no column {column!r}; it has {', '.join(map(str, columns))}")
+        return modality or ("text" if column in COLUMNS["text"] else "image"), column
+    for kind in [modality] if modality else COLUMNS:
+        for name in COLUMNS[kind]:
+            if name in columns:
+                return kind, name
+    raise InputError(f"no column of {path} is called {' or '.join(COLUMNS[modality or 'image'])}; name one with --column")
+
+
+def _suffixes() -> set[str]:
+    from PIL import Image
+
+    return {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}

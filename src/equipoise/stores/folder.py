@@ -1,0 +1,160 @@
+"""A store in a folder: shards of .npy beside parquet metadata, as clip-retrieval lays them out, and a manifest that names the encoder.
+
+    img_emb/img_emb_00000.npy      rows of the first shard (text_emb/text_emb_... for texts)
+    metadata/metadata_00000.parquet   one line a row, in the same order
+    equipoise.json                 encoder, source, shards and what could not be read
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from equipoise._version import __version__
+from equipoise.artefact import write_atomically
+from equipoise.errors import ArtefactError, InputError
+from equipoise.space import EncoderRef
+
+FORMAT = 1
+MANIFEST = "equipoise.json"
+PREFIX = {"image": "img_emb", "text": "text_emb"}
+
+
+class Skipped(NamedTuple):
+    """An item of the source that has no row, and why."""
+
+    name: str
+    reason: str
+
+
+class Shard(BaseModel):
+    """items of the source that went in, rows that came out, and those that have none."""
+
+    items: int
+    rows: int
+    sha256: str
+    skipped: list[Skipped] = []
+
+
+class Manifest(BaseModel):
+    """equipoise.json."""
+
+    format: int = FORMAT
+    version: str = __version__
+    encoder: EncoderRef
+    modality: Literal["image", "text"]
+    dim: int
+    dtype: Literal["float32", "float16"]
+    source: str
+    source_sha256: str
+    items: int
+    shard_items: int
+    shards: list[Shard] = []
+
+    @property
+    def done(self) -> bool:
+        return sum(shard.items for shard in self.shards) == self.items
+
+
+class Store:
+    """Embeddings in a folder, read shard by shard, and the encoder that made them."""
+
+    def __init__(self, folder: Path, manifest: Manifest):
+        self.folder, self.manifest = folder, manifest
+        self.encoder = manifest.encoder
+        self.dim = manifest.dim
+
+    def __len__(self) -> int:
+        return sum(shard.rows for shard in self.manifest.shards)
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """What could not be read."""
+        return [item for shard in self.manifest.shards for item in shard.skipped]
+
+    def shards(self) -> Iterator[np.ndarray]:
+        """Each shard's rows as a read-only memory map."""
+        for i, shard in enumerate(self.manifest.shards):
+            path = shard_path(self.folder, self.manifest.modality, i)
+            try:
+                rows = np.load(path, mmap_mode="r", allow_pickle=False)
+            except (OSError, ValueError) as error:
+                raise ArtefactError(f"{path} is not a whole .npy file ({error}); embed again with --resume after removing it") from None
+            if rows.shape != (shard.rows, self.dim):
+                raise ArtefactError(f"{path} has shape {rows.shape} and the manifest says {(shard.rows, self.dim)}; embed it again")
+            yield rows
+
+    def load(self) -> np.ndarray:
+        """All rows in memory."""
+        shards = list(self.shards())
+        return np.concatenate(shards) if shards else np.empty((0, self.dim), self.manifest.dtype)
+
+    def metadata(self) -> Any:
+        """All lines of metadata, a pandas DataFrame."""
+        import pandas as pd
+
+        lines = [pd.read_parquet(metadata_path(self.folder, i)) for i in range(len(self.manifest.shards))]
+        return pd.concat(lines, ignore_index=True) if lines else pd.DataFrame()
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.folder)!r}, {len(self)} {self.manifest.modality} rows, dim={self.dim}, encoder={str(self.encoder)!r})"
+
+
+class StoreWriter:
+    """Adds shards to a store; each appears whole or not at all, and the manifest after it."""
+
+    def __init__(self, folder: Path, manifest: Manifest):
+        self.folder, self.manifest = folder, manifest
+
+    def add(self, rows: np.ndarray, metadata: Any, skipped: Sequence[Skipped], items: int) -> None:
+        """rows (n, dim) and the DataFrame of their n lines."""
+        i = len(self.manifest.shards)
+        data, lines = io.BytesIO(), io.BytesIO()
+        np.save(data, rows.astype(self.manifest.dtype), allow_pickle=False)
+        metadata.to_parquet(lines, index=False)
+        write_atomically(metadata_path(self.folder, i), lines.getvalue())
+        write_atomically(shard_path(self.folder, self.manifest.modality, i), data.getvalue())
+        digest = hashlib.sha256(data.getvalue()).hexdigest()
+        self.manifest.shards.append(Shard(items=items, rows=len(rows), sha256=digest, skipped=list(skipped)))
+        self.write_manifest()
+
+    def write_manifest(self) -> None:
+        """Also called before the first shard, so that a folder says what it is from the start."""
+        write_atomically(self.folder / MANIFEST, self.manifest.model_dump_json(indent=1).encode())
+
+
+def open_store(folder: str | os.PathLike) -> Store:
+    """The store in a folder that ``equipoise embed`` wrote."""
+    folder = Path(folder)
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise InputError(f"{folder} holds no store: there is no {MANIFEST} in it; equipoise embed writes one")
+    return Store(folder, read_manifest(path))
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest, checked."""
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ArtefactError(f"{path} is not a store's manifest ({error.errors()[0]['msg']}); the file is damaged") from None
+    if manifest.format > FORMAT:
+        raise ArtefactError(f"{path} has format {manifest.format} and this equipoise reads up to {FORMAT}; type: pip install -U equipoise")
+    return manifest
+
+
+def shard_path(folder: Path, modality: str, i: int) -> Path:
+    """Where the rows of shard i are."""
+    return folder / PREFIX[modality] / f"{PREFIX[modality]}_{i:05d}.npy"
+
+
+def metadata_path(folder: Path, i: int) -> Path:
+    """Where the lines of shard i are."""
+    return folder / "metadata" / f"metadata_{i:05d}.parquet"

@@ -1,0 +1,210 @@
+"""``equipoise embed``, ``cache`` and ``doctor``, as a user types them; and stores, which know their encoder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import equipoise as eq
+from equipoise import embedding
+from equipoise.encoders import Encoder
+from tests import models
+from tests.conftest import component
+from tests.test_encoders import Averages
+
+component("transformers")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return f"hf:{models.clip(tmp_path_factory.mktemp('model') / 'clip')}"
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Sixty pictures in two folders, three of them broken, and files that are no pictures."""
+    folder, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    for i in range(60):
+        path = folder / ("a" if i % 2 else "b") / f"{i:03d}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (30, 40, 3), dtype=np.uint8)).save(path)
+    for name in ("a/005.jpg", "b/010.jpg", "b/058.jpg"):
+        (folder / name).write_bytes(b"broken")
+    (folder / "notes.txt").write_text("no picture")
+    return folder
+
+
+def equipoise(*arguments, cache, **options):
+    environment = os.environ | {"EQUIPOISE_CACHE": str(cache)}
+    command = [sys.executable, "-m", "equipoise", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, **options)
+
+
+def test_a_folder_of_pictures(photos, model, tmp_path):
+    out = equipoise("embed", photos, tmp_path / "store", "--model", model, "--shard", 25, "--json", cache=tmp_path / "c.sqlite")
+    assert out.returncode == 0, out.stderr
+    document = json.loads(out.stdout)
+    assert document["rows"] == 57
+    assert [item["name"] for item in document["skipped"]] == ["a/005.jpg", "b/010.jpg", "b/058.jpg"]
+    assert sorted(path.name for path in (tmp_path / "store" / "img_emb").iterdir()) == [f"img_emb_{i:05d}.npy" for i in range(3)]
+    store = eq.open_store(tmp_path / "store")
+    encoder = eq.load_encoder(model)
+    paths = store.metadata()["path"]
+    assert "a/005.jpg" not in set(paths)
+    np.testing.assert_allclose(store.load(), encoder.encode_images([photos / path for path in paths]), atol=2e-6)
+    assert store.encoder.fingerprint == encoder.fingerprint
+    assert len(store) == 57
+    listed = equipoise("cache", "--json", cache=tmp_path / "c.sqlite")
+    assert json.loads(listed.stdout)["encoders"][0]["rows"] == 57
+    assert equipoise("cache", "clear", cache=tmp_path / "c.sqlite").stdout == "57 embeddings removed\n"
+    assert "0 embeddings removed" in equipoise("cache", "prune", 1, cache=tmp_path / "c.sqlite").stdout
+    assert "encoder" in equipoise("cache", cache=tmp_path / "c.sqlite").stdout
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_tables_carry_their_other_columns(photos, model, tmp_path, suffix):
+    names = [str(path.relative_to(photos)) for path in sorted(photos.glob("a/*.jpg"))]
+    table = pd.DataFrame({"path": names, "gender": ["f", "m"] * (len(names) // 2), "age": range(len(names))})
+    table.to_csv(photos / "t.csv", index=False) if suffix == ".csv" else table.to_parquet(photos / "t.parquet")
+    source = embedding.read_source(photos / f"t{suffix}")
+    store = embedding.embed(source, tmp_path / "store", eq.load_encoder(model), dtype="float16")
+    pd.testing.assert_frame_equal(store.metadata(), table[table.path != "a/005.jpg"].reset_index(drop=True))
+    assert store.load().dtype == np.float16
+
+
+def test_texts(model, tmp_path):
+    (tmp_path / "texts.txt").write_text("a photo of a doctor\n\na nurse\n")
+    store = embedding.embed(embedding.read_source(tmp_path / "texts.txt"), tmp_path / "store", eq.load_encoder(model))
+    assert store.metadata()["text"].tolist() == ["a photo of a doctor", "a nurse"]
+    np.testing.assert_allclose(store.load(), eq.load_encoder(model).encode_text(["a photo of a doctor", "a nurse"]), atol=2e-6)
+    assert (tmp_path / "store" / "text_emb" / "text_emb_00000.npy").is_file()
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_gives_the_same_files(photos, tmp_path):
+    """A killed run leaves whole shards only; resumed, the store is byte for byte that of an undisturbed run."""
+    slow = f"""
+import sys, time
+from equipoise import embedding
+from equipoise.encoders import Encoder
+from tests.test_encoders import Averages
+class Slow(Averages):
+    def image_features(self, pixels):
+        time.sleep(0.05)
+        return super().image_features(pixels)
+embedding.embed(embedding.read_source({str(photos)!r}), sys.argv[1], Encoder(Slow(), batch_size=2), shard_items=5, resume=True)
+"""
+    rng = np.random.default_rng(0)
+    embedding.embed(embedding.read_source(photos), tmp_path / "whole", Encoder(Averages(), batch_size=2), shard_items=5)
+    for _ in range(8):
+        run = subprocess.Popen([sys.executable, "-c", slow, str(tmp_path / "killed")])
+        time.sleep(1.2 + rng.uniform(0, 0.6))
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+    embedding.embed(embedding.read_source(photos), tmp_path / "killed", Encoder(Averages(), batch_size=2), shard_items=5, resume=True)
+    for path in sorted((tmp_path / "whole").rglob("*.npy")) + sorted((tmp_path / "whole").rglob("*.json")):
+        assert (tmp_path / "killed" / path.relative_to(tmp_path / "whole")).read_bytes() == path.read_bytes()
+
+
+def test_resume_does_nothing_twice(photos, tmp_path):
+    source, towers = embedding.read_source(photos), Averages()
+    embedding.embed(source, tmp_path / "store", Encoder(towers), shard_items=20)
+    towers.batches.clear()
+    with pytest.raises(eq.EquipoiseError, match="holds 3 shards of this very run; pass --resume"):
+        embedding.embed(source, tmp_path / "store", Encoder(towers), shard_items=20)
+    assert len(embedding.embed(source, tmp_path / "store", Encoder(towers), shard_items=20, resume=True)) == 57
+    assert towers.batches == []
+
+
+def test_a_destination_that_holds_something_else(photos, tmp_path):
+    source = embedding.read_source(photos)
+    embedding.embed(source, tmp_path / "store", Encoder(Averages()))
+    other = Averages()
+    other.digest = lambda: "other"
+    with pytest.raises(eq.EquipoiseError, match="holds rows of test:averages averages, and test:averages other was given"):
+        embedding.embed(source, tmp_path / "store", Encoder(other), resume=True)
+    with pytest.raises(eq.EquipoiseError, match=r"holds another run \(its dtype differ"):
+        embedding.embed(source, tmp_path / "store", Encoder(Averages()), dtype="float16", resume=True)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.doc").write_text("")
+    with pytest.raises(eq.EquipoiseError, match="holds no store; pass a new folder"):
+        embedding.embed(source, tmp_path / "full", Encoder(Averages()))
+
+
+def test_a_space_refuses_a_store_of_another_encoder(photos, tmp_path, rng):
+    store = embedding.embed(embedding.read_source(photos), tmp_path / "store", Encoder(Averages()))
+    prototypes = {"a": rng.standard_normal(12), "b": rng.standard_normal(12)}
+    mine = eq.AttributeSpace.from_prototypes(prototypes, encoder=Encoder(Averages()))
+    mine.require_encoder(store)
+    assert eq.certify(store.load(), mine, encoder=store).summary()["embeddings_encoder"] == "test:averages averages"
+    other = Averages()
+    other.id, other.digest = "test:other", lambda: "other"
+    theirs = eq.AttributeSpace.from_prototypes(prototypes, encoder=Encoder(other))
+    for refuse in (lambda: theirs.require_encoder(store), lambda: eq.certify(store.load(), theirs, encoder=store)):
+        with pytest.raises(eq.errors.EncoderMismatchError, match="fitted with test:other other, and test:averages averages was given"):
+            refuse()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: folder / "nowhere", "there is no file or folder"),
+        (lambda folder: folder, "holds no pictures"),
+        (lambda folder: _write(folder / "a.doc", "x"), "neither a folder nor a .txt, .csv or .parquet file"),
+        (lambda folder: _write(folder / "a.csv", "x,y\n1,2\n"), "no column of .* is called path or image_path"),
+        (lambda folder: _write(folder / "a.csv", "path,y\n,2\n"), "line 0 of .* has no path"),
+        (lambda folder: _write(folder / "a.parquet", "x"), "cannot be read as .parquet"),
+        (lambda folder: _write(folder / "a.txt", "\n"), "holds no texts"),
+    ],
+)
+def test_sources_that_are_none(tmp_path, make, message):
+    with pytest.raises(eq.EquipoiseError, match=message):
+        embedding.read_source(make(tmp_path))
+
+
+def _write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_a_damaged_store(photos, tmp_path):
+    embedding.embed(embedding.read_source(photos), tmp_path / "store", Encoder(Averages()))
+    shard = tmp_path / "store" / "img_emb" / "img_emb_00000.npy"
+    shard.write_bytes(shard.read_bytes()[:100])
+    with pytest.raises(eq.EquipoiseError, match="is not a whole .npy file"):
+        eq.open_store(tmp_path / "store").load()
+    (tmp_path / "store" / "equipoise.json").write_text("{}")
+    with pytest.raises(eq.EquipoiseError, match="is not a store's manifest"):
+        eq.open_store(tmp_path / "store")
+    with pytest.raises(eq.EquipoiseError, match="holds no store"):
+        eq.open_store(tmp_path)
+
+
+def test_errors_of_the_command_line_are_messages(photos, tmp_path):
+    out = equipoise("embed", photos, tmp_path / "store", "--model", "hff:x", cache=tmp_path / "c")
+    assert out.returncode == 2
+    assert "did you mean hf?" in out.stderr
+    assert "Traceback" not in out.stderr
+
+
+def test_doctor(model, tmp_path):
+    out = equipoise("doctor", "--model", model, "--json", cache=tmp_path / "c")
+    assert out.returncode == 0, out.stderr
+    document = json.loads(out.stdout)
+    assert document["versions"]["equipoise"] == eq.__version__
+    assert document["devices"][-1] == "cpu"
+    assert document["encoder"]["dim"] == 16
+    assert document["extras"]["transformers"] is None
+    spoken = equipoise("doctor", "--model", model, cache=tmp_path / "c").stdout
+    assert "16 dimensions" in " ".join(spoken.split())
+    assert 'pip install "equipoise[diffusers]"' in spoken or "diffusers" in document["versions"]
+    assert "no encoder was tried" in equipoise("doctor", cache=tmp_path / "c").stdout

@@ -1,0 +1,138 @@
+"""Every odd picture a folder can hold, and preprocessing to the pixel."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from equipoise.encoders.images import UnreadableImageError, open_image
+from equipoise.encoders.preprocess import Preprocess
+from equipoise.errors import InputError
+
+
+def stored(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+@pytest.fixture
+def picture(rng):
+    return Image.fromarray(rng.integers(0, 256, (20, 30, 3), dtype=np.uint8))
+
+
+def pixels(source) -> np.ndarray:
+    image = open_image(source)
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+def test_path_bytes_image_and_array_are_the_same_picture(tmp_path, picture):
+    (tmp_path / "a.png").write_bytes(stored(picture))
+    sources = [tmp_path / "a.png", str(tmp_path / "a.png"), stored(picture), memoryview(stored(picture)), picture, np.asarray(picture)]
+    for source in sources:
+        np.testing.assert_array_equal(pixels(source), np.asarray(picture))
+
+
+def test_grey_scale(picture):
+    grey = picture.convert("L")
+    np.testing.assert_array_equal(pixels(stored(grey)), np.repeat(np.asarray(grey)[:, :, None], 3, 2))
+    np.testing.assert_array_equal(pixels(np.asarray(grey)), pixels(grey))
+
+
+def test_sixteen_bits_are_scaled_and_not_clipped():
+    values = np.linspace(0, 65535, 256, dtype=np.uint16).reshape(16, 16)
+    expected = np.rint(values / 257).astype(np.uint8)
+    for source in (stored(Image.fromarray(values)), values):
+        np.testing.assert_array_equal(pixels(source)[:, :, 0], expected)
+
+
+def test_cmyk(picture):
+    np.testing.assert_array_equal(pixels(stored(picture.convert("CMYK"), "TIFF")), np.asarray(picture.convert("CMYK").convert("RGB")))
+
+
+def test_palette(picture):
+    palette = picture.quantize(16)
+    np.testing.assert_array_equal(pixels(stored(palette)), np.asarray(palette.convert("RGB")))
+
+
+def test_transparent_pixels_lie_on_white():
+    clear = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
+    assert (pixels(stored(clear)) == 255).all()
+    palette = Image.new("P", (4, 4), 0)
+    palette.putpalette([10, 20, 30] * 256)
+    assert (pixels(stored(palette, transparency=0)) == 255).all()
+
+
+def test_exif_rotation_is_undone(picture):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned a quarter clockwise
+    np.testing.assert_array_equal(pixels(stored(picture, exif=exif)), np.rot90(np.asarray(picture), -1))
+
+
+def test_of_an_animation_the_first_frame(picture):
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    first = pixels(stored(frames[0], "GIF", save_all=True, append_images=frames[1:]))
+    assert first[0, 0, 0] > 250
+    assert first[0, 0, 2] < 5
+
+
+def test_floats_from_zero_to_one(picture):
+    np.testing.assert_array_equal(pixels(np.asarray(picture) / 255), np.asarray(picture))
+
+
+def test_truncated(picture):
+    data = stored(picture.resize((200, 200)), "JPEG")
+    with pytest.raises(UnreadableImageError, match="damaged"):
+        open_image(data[: len(data) // 2])
+
+
+def test_not_a_picture(tmp_path):
+    with pytest.raises(UnreadableImageError, match="not a picture"):
+        open_image(b"hello")
+    with pytest.raises(UnreadableImageError, match="no such file"):
+        open_image(tmp_path / "nowhere.jpg")
+    with pytest.raises(UnreadableImageError):
+        open_image(tmp_path)  # a folder
+
+
+def test_a_decompression_bomb_is_not_decoded():
+    bomb = Image.new("1", (20_000, 20_000))
+    with pytest.raises(UnreadableImageError, match="too large to decode safely"):
+        open_image(stored(bomb))
+
+
+@pytest.mark.parametrize("shape", [(3, 20, 30), (20,), (0, 3, 3), (2, 2, 2, 3)])
+def test_arrays_that_are_no_image(shape):
+    with pytest.raises(InputError, match="is not an image"):
+        open_image(np.zeros(shape, np.uint8))
+
+
+@pytest.mark.parametrize("values", [np.full((2, 2), -1.0), np.full((2, 2), np.nan), np.full((2, 2), 1e6)])
+def test_values_that_are_no_image(values):
+    with pytest.raises(InputError, match="an image"):
+        open_image(values)
+
+
+def test_a_picture_too_elongated_to_resize():
+    with pytest.raises(UnreadableImageError, match="too elongated"):
+        Preprocess((224, 224), 224)(Image.new("RGB", (1, 20_000)))
+
+
+def test_preprocess_through_json(picture):
+    preprocess = Preprocess((8, 10), 12, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+    again = Preprocess.from_json(preprocess.to_json())
+    assert again == preprocess
+    assert preprocess(picture).shape == (8, 10, 3)
+    raw = preprocess(picture)[None]
+    expected = ((raw / 255 - preprocess.mean) / preprocess.std).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(preprocess.normalise(raw), expected, atol=1e-6)
+
+
+def test_cropping_more_than_there_is_pads_with_black():
+    out = Preprocess((8, 8), 4)(Image.new("RGB", (4, 4), "white"))
+    assert out.sum() == 4 * 4 * 3 * 255
+    assert out[2:6, 2:6].min() == 255
