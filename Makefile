@@ -5,16 +5,19 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow test-open-clip lint format bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/first.py
 
 test: $(VENV)/.test
-	$(PYTEST) -n 2 -m "not slow"
+	$(PYTEST) -n 2 -m "not slow and not open_clip"
 
 test-slow: $(VENV)/.test
 	$(PYTEST) -m slow
+
+test-open-clip: $(VENV)-open-clip/.test
+	$(VENV)-open-clip/bin/python -m pytest -m open_clip tests/test_encoders_open_clip.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -40,5 +43,11 @@ $(VENV)/.test: $(VENV)/.core
 	$(PIP) --group test --group lint
 	touch $@
 
+$(VENV)-open-clip/.test: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-open-clip
+	$(VENV)-open-clip/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
+	$(VENV)-open-clip/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group test-open-clip
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-open-clip build dist .pytest_cache .ruff_cache .hypothesis

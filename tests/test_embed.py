@@ -180,7 +180,7 @@ def test_a_damaged_store(photos, tmp_path):
     embedding.embed(embedding.read_source(photos), tmp_path / "store", Encoder(Averages()))
     shard = tmp_path / "store" / "img_emb" / "img_emb_00000.npy"
     shard.write_bytes(shard.read_bytes()[:100])
-    with pytest.raises(eq.EquipoiseError, match="is not a whole .npy file"):
+    with pytest.raises(eq.EquipoiseError, match=r"is not a whole .npy file"):
         eq.open_store(tmp_path / "store").load()
     (tmp_path / "store" / "equipoise.json").write_text("{}")
     with pytest.raises(eq.EquipoiseError, match="is not a store's manifest"):

@@ -107,12 +107,12 @@ def test_an_iterator_is_read_only_a_little_ahead(pictures):
 
 def test_the_first_unreadable_can_be_an_error(files):
     files[3].write_bytes(b"")
-    with pytest.raises(eq.EquipoiseError, match="0003.png: not a picture"):
+    with pytest.raises(eq.EquipoiseError, match=r"0003.png: not a picture"):
         Encoder(Averages()).encode_images(files[:5], on_unreadable="raise")
 
 
 def test_nothing_readable_is_an_error(tmp_path):
-    with pytest.raises(eq.EquipoiseError, match="none of 2 images could be read; the first, .*a.jpg: there is no such file"):
+    with pytest.raises(eq.EquipoiseError, match=r"none of 2 images could be read; the first, .*a.jpg: there is no such file"):
         Encoder(Averages()).encode_images([tmp_path / "a.jpg", tmp_path / "b.jpg"])
 
 
@@ -181,7 +181,7 @@ def test_a_text_the_model_knows_nothing_of():
         def text_features(self, texts):
             return np.array([np.zeros(12) if "🙂" in text else np.ones(12) for text in texts])
 
-    with pytest.raises(eq.EquipoiseError, match="text 1 .*has no embedding: test:averages knows nothing that is in it"):
+    with pytest.raises(eq.EquipoiseError, match=r"text 1 .*has no embedding: test:averages knows nothing that is in it"):
         Encoder(Deaf()).encode_text(["a", "🙂"])
 
 
@@ -293,14 +293,17 @@ def test_cache_under_concurrent_runs(tmp_path):
 
 def test_a_file_that_is_no_cache(tmp_path):
     (tmp_path / "c.sqlite").write_bytes(b"something else entirely" * 100)
-    with pytest.raises(eq.EquipoiseError, match="cannot be used .*remove the file, set EQUIPOISE_CACHE"):
+    with pytest.raises(eq.EquipoiseError, match=r"cannot be used .*remove the file, set EQUIPOISE_CACHE"):
         Encoder(Averages(), cache=EmbeddingCache(tmp_path / "c.sqlite")).encode_text(["a"])
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("hff:openai/clip", r"'hff:openai/clip' starts with no known scheme; legal are hf:, open_clip:, st:, onnx:, mini.*did you mean hf\?"),
+        (
+            "hff:openai/clip",
+            r"'hff:openai/clip' starts with no known scheme; legal are hf:, open_clip:, st:, onnx:, mini.*did you mean hf\?",
+        ),
         ("openai/clip-vit-base-patch32", "did you mean hf:openai/clip-vit-base-patch32"),
         ("hf:", "names no model; write hf:NAME or hf:FOLDER"),
         (7, "an encoder is named by a str"),
@@ -321,7 +324,10 @@ def test_mini_absent(monkeypatch):
 def test_a_missing_extra_prints_the_pip_line():
     code = "import sys; sys.modules['transformers'] = None\nimport equipoise as eq\neq.load_encoder('hf:x')"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert 'MissingExtraError: an hf: encoder needs transformers with torch, which is not installed. Type: pip install "equipoise[transformers]"' in out.stderr
+    assert (
+        'MissingExtraError: an hf: encoder needs transformers with torch, which is not installed. Type: pip install "equipoise[transformers]"'
+        in out.stderr
+    )
 
 
 def test_another_package_joins_through_an_entry_point(tmp_path, monkeypatch):
@@ -371,7 +377,9 @@ def test_a_jpeg_of_every_mode_in_one_go(rng, tmp_path):
     sources = []
     for mode, kind in (("RGB", "JPEG"), ("L", "JPEG"), ("CMYK", "JPEG"), ("P", "GIF"), ("RGBA", "PNG"), ("I;16", "PNG"), ("1", "PNG")):
         file = io.BytesIO()
-        (pixels.convert("L").convert("I").point(lambda v: v * 257).convert("I;16") if mode == "I;16" else pixels.convert(mode)).save(file, kind)
+        (pixels.convert("L").convert("I").point(lambda v: v * 257).convert("I;16") if mode == "I;16" else pixels.convert(mode)).save(
+            file, kind
+        )
         sources.append(file.getvalue())
     rows = Encoder(Averages()).encode_images(sources)
     assert rows.shape == (7, 12)

@@ -96,13 +96,23 @@ def test_a_graph_made_elsewhere_that_takes_floats(clip, copy, pictures):
 
     batch = torch.export.Dim("batch")
     program = torch.onnx.export(
-        Vision().eval(), (torch.zeros(2, 3, 32, 32),), input_names=["pixel_values"], output_names=["image_embeds"], dynamic_shapes=({0: batch},)
+        Vision().eval(),
+        (torch.zeros(2, 3, 32, 32),),
+        input_names=["pixel_values"],
+        output_names=["image_embeds"],
+        dynamic_shapes=({0: batch},),
     )
     program.save(str(copy / "vision_model.onnx"))
     settings = json.loads((copy / "encoder.json").read_text())
     preprocess = clip.towers.preprocess.to_json()
     settings |= {"sha256": {}, "fingerprint": "", "id": ""}
-    settings["image"] = {"file": "vision_model.onnx", "input": "pixel_values", "output": "image_embeds", "layout": "floats", "preprocess": preprocess}
+    settings["image"] = {
+        "file": "vision_model.onnx",
+        "input": "pixel_values",
+        "output": "image_embeds",
+        "layout": "floats",
+        "preprocess": preprocess,
+    }
     (copy / "encoder.json").write_text(json.dumps(settings))
     encoder = eq.load_encoder(f"onnx:{copy}")
     agree(encoder.encode_images(pictures), clip.encode_images(pictures))
@@ -169,7 +179,7 @@ def test_a_wrapped_module_is_a_torch_module(clip, space):
     module = eq.wrap(clip, space).module
     pixels = torch.randint(0, 256, (3, 32, 32, 3), dtype=torch.uint8)
     tokens = clip.towers.tokenize(TEXTS[:3])
-    images, texts = module(pixels, **tokens)
+    _, texts = module(pixels, **tokens)
     np.testing.assert_allclose(texts, eq.debias(clip.encode_text(TEXTS[:3]), space), atol=2e-6)
     assert isinstance(module, torch.nn.Module)
     grad = torch.rand(2, 3, 32, 32, requires_grad=True)

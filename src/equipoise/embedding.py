@@ -19,10 +19,13 @@ from equipoise.space import EncoderRef
 from equipoise.stores import Store, StoreWriter, open_store
 from equipoise.stores.folder import MANIFEST, Manifest, Skipped
 
-SHARD_ITEMS = 10_000
-COLUMNS = {"image": ("path", "image_path", "image", "file", "filename"), "text": ("text", "caption", "prompt")}
-
 Modality = Literal["image", "text"]
+
+SHARD_ITEMS = 10_000
+COLUMNS: dict[Modality, tuple[str, ...]] = {
+    "image": ("path", "image_path", "image", "file", "filename"),
+    "text": ("text", "caption", "prompt"),
+}
 
 
 @dataclass(frozen=True)

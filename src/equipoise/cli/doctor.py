@@ -38,8 +38,12 @@ def doctor(
     if trial is None:
         console.print("no encoder was tried; name one with --model")
         return
-    image = "no image tower" if trial.image_milliseconds is None else f"an image in {trial.image_milliseconds:.0f} ms, cosine {trial.cosine:+.3f}"
+    image = (
+        "no image tower"
+        if trial.image_milliseconds is None
+        else f"an image in {trial.image_milliseconds:.0f} ms, cosine {trial.cosine:+.3f}"
+    )
     console.print(
-        f"[bold]{trial.id}[/] on {trial.device} in {trial.precision}: {trial.dim} dimensions, fingerprint {trial.fingerprint[:12]}, loaded in "
-        f"{trial.seconds_to_load:.1f} s; a text in {trial.text_milliseconds:.0f} ms, {image}"
+        f"[bold]{trial.id}[/] on {trial.device} in {trial.precision}: {trial.dim} dimensions, fingerprint {trial.fingerprint[:12]}, "
+        f"loaded in {trial.seconds_to_load:.1f} s; a text in {trial.text_milliseconds:.0f} ms, {image}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ class Batches:
         self._seconds: list[float] = []
         self._previous = np.inf  # seconds an item at half this size
 
-    def run(self, function: Callable[[Sequence[Any]], np.ndarray], items: Sequence[Any]) -> np.ndarray:
+    def run(self, function: Callable[[Any], np.ndarray], items: Any) -> np.ndarray:
         """The function's rows for one batch, in halves where the whole does not fit."""
         started = time.perf_counter()
         try:

@@ -152,7 +152,7 @@ class EmbeddingCache:
                 yield self._connection
         except (sqlite3.Error, OSError) as error:
             raise ArtefactError(
-                f"the embedding cache {self.path} cannot be used ({error}); remove the file, set EQUIPOISE_CACHE to another, or do without it"
+                f"the embedding cache {self.path} cannot be used ({error}); remove the file, set EQUIPOISE_CACHE to another, or do without"
             ) from None
 
 
@@ -178,7 +178,7 @@ def _image_key(source: Any) -> bytes | None:
             kind, data = f"rgb{image.size}".encode(), image.tobytes()
         else:
             array = np.ascontiguousarray(source)
-            kind, data = f"{array.dtype}{array.shape}".encode(), array.view(np.uint8)
+            kind, data = f"{array.dtype}{array.shape}".encode(), array.data
     except (OSError, TypeError, ValueError):
         return None
     return hashlib.blake2b(data, digest_size=16, salt=hashlib.blake2b(kind, digest_size=16).digest(), person=b"image").digest()

@@ -122,13 +122,11 @@ class Encoder:
         """
         if on_unreadable not in ("nan", "raise"):
             raise InputError(f'on_unreadable={on_unreadable!r} is not legal; pass "nan" or "raise"')
-        rows = []
+        rows, lost = [], np.full(self.dim, np.nan, np.float32)
         for row in self.iter_images(images):
-            if isinstance(row, Unreadable):
-                if on_unreadable == "raise":
-                    raise UnreadableImageError(f"{row.name}: {row.reason}")
-                row = np.full(self.dim, np.nan, np.float32)
-            rows.append(row)
+            if isinstance(row, Unreadable) and on_unreadable == "raise":
+                raise UnreadableImageError(f"{row.name}: {row.reason}")
+            rows.append(lost if isinstance(row, Unreadable) else row)
         if bad := self.report.unreadable:
             if len(bad) == len(rows):
                 raise UnreadableImageError(f"none of {len(rows)} images could be read; the first, {bad[0].name}: {bad[0].reason}")
@@ -218,7 +216,7 @@ class Encoder:
             for item, row in zip(decoded, rows, strict=True):
                 item.row, item.pixels = row, None
             if self.cache:
-                self.cache.put(self._cache_space, {item.key: item.row for item in decoded if item.key})
+                self.cache.put(self._cache_space, {item.key: row for item, row in zip(decoded, rows, strict=True) if item.key})
         for item in items:
             if item.row is None:
                 problem = Unreadable(item.index, item.name, str(item.pixels))

@@ -80,7 +80,7 @@ def _write_graphs(module: Any, towers: Any, folder: Path, opset: int) -> None:
                 Graph(method).eval(), inputs, input_names=names, output_names=["unit_row"], dynamic_shapes={"inputs": tuple(axes)},
                 opset_version=opset, dynamo=True, verbose=False,
             )  # fmt: skip
-            assert program is not None  # noqa: S101 - what dynamo=True promises
+            assert program is not None  # what dynamo=True promises
             program.save(str(folder / file), external_data=_large(module))
     module.to(towers.device)
 
@@ -124,7 +124,9 @@ def _check(encoder: Any, towers: Any, folder: Path) -> None:
             expected, got = (getattr(e, method)(items) for e in (encoder, ours))
         error = float((1 - (expected * got).sum(1)).max())
         if not error <= AGREE:
-            raise EquipoiseError(f"the exported graph does not agree with {encoder.id} on {kind}: 1 - cosine reaches {error:.1e}; nothing was kept")
+            raise EquipoiseError(
+                f"the exported graph does not agree with {encoder.id} on {kind}: 1 - cosine reaches {error:.1e}; nothing was kept"
+            )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``hf:`` a transformers model with both towers, from the hub or a folder: CLIP, SigLIP, BLIP and BLIP-2 retrieval, ALIGN, Chinese-CLIP, ...
+"""``hf:`` a transformers model with both towers, from the hub or a folder: CLIP, SigLIP, BLIP's retrieval models, ALIGN, Chinese-CLIP, ...
 
 From transformers 5 on, ``get_text_features`` gives an object whose ``pooler_output`` is the projected feature.
 """
@@ -45,9 +45,7 @@ RETRIEVAL = {"blip": "BlipForImageTextRetrieval", "blip-2": "Blip2ForImageTextRe
 PAD_TO_THE_END = ("siglip", "siglip2")  # trained without an attention mask
 
 
-def load(
-    name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False
-) -> HFTowers:
+def load(name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False) -> HFTowers:
     """Load by hub id or from a folder."""
     where: dict[str, Any] = {} if Path(name).is_dir() else {"revision": revision, "local_files_only": offline}
     try:
@@ -171,7 +169,9 @@ def _no_bars_off_terminals() -> Iterator[None]:
 
 
 def _module(model: Any, preprocess: Preprocess | None) -> TorchModule:
-    return {"BlipForImageTextRetrieval": _Blip, "Blip2ForImageTextRetrieval": _Blip2}.get(type(model).__name__, _Features)(model, preprocess)
+    return {"BlipForImageTextRetrieval": _Blip, "Blip2ForImageTextRetrieval": _Blip2}.get(type(model).__name__, _Features)(
+        model, preprocess
+    )
 
 
 def _model_class(config: Any) -> Any:
@@ -216,7 +216,9 @@ def _preprocess(processor: Any) -> Preprocess | None:
 def _guess(settings: dict[str, Any]) -> Preprocess:
     size, crop = settings["size"], settings.get("crop_size") if settings.get("do_center_crop") else None
     target = crop or size
-    mean, std = (np.array(settings[key]) if settings["do_normalize"] else np.full(3, i) for i, key in enumerate(("image_mean", "image_std")))
+    mean, std = (
+        np.array(settings[key]) if settings["do_normalize"] else np.full(3, i) for i, key in enumerate(("image_mean", "image_std"))
+    )
     if settings.get("rescale_offset"):
         mean = mean + 1
     if settings.get("include_top"):  # EfficientNet's, which ALIGN has: divided twice

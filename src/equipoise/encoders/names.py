@@ -23,6 +23,6 @@ def cannot_load(scheme: str, name: str, known: Iterable[str], error: Exception) 
     if Path(name).exists() or name.startswith((".", os.path.sep, "~")):
         return InputError(f"{scheme}:{name} could not be loaded from that folder ({reason}); it must hold what save_pretrained writes")
     return InputError(
-        f"{scheme}:{name} could not be loaded ({reason}){nearest(name, known)}. Without a way to the hub, copy the model's files to a folder "
-        f"and pass {scheme}:FOLDER"
+        f"{scheme}:{name} could not be loaded ({reason}){nearest(name, known)}. Without a way to the hub, "
+        f"copy the model's files to a folder and pass {scheme}:FOLDER"
     )

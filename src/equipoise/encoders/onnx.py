@@ -113,7 +113,7 @@ class ONNXTowers(Towers):
 
     def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
         graph, preprocess = self.settings.image, self.preprocess
-        assert graph and preprocess and self._image and isinstance(pixels, np.ndarray)  # noqa: S101 - Encoder asks no text-only towers
+        assert graph and preprocess and self._image and isinstance(pixels, np.ndarray)  # Encoder asks no text-only towers
         feed = pixels if graph.layout == "bytes" else preprocess.normalise(pixels)
         return self._image.run([graph.output], {graph.input: feed})[0]
 

@@ -1,4 +1,4 @@
-"""``open_clip:NAME/WEIGHTS`` (``open_clip:RN50/openai``), where WEIGHTS is a tag or a checkpoint file; or ``open_clip:FOLDER`` that open_clip saved."""
+"""``open_clip:NAME/WEIGHTS`` (``open_clip:RN50/openai``), WEIGHTS being a tag or a checkpoint file; or a folder that open_clip saved."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ class OpenCLIPTowers(TorchTowers):
     def settings(self) -> dict[str, Any]:
         inner = getattr(self.tokenizer, "tokenizer", None)
         vocabulary = digest_of_vocabulary(inner.get_vocab() if inner is not None else self.tokenizer.encoder)
-        return {"preprocess": self.preprocess.to_json() if self.preprocess else None, "vocabulary": vocabulary, "max_tokens": self.max_tokens}
+        return {
+            "preprocess": self.preprocess.to_json() if self.preprocess else None,
+            "vocabulary": vocabulary,
+            "max_tokens": self.max_tokens,
+        }
 
 
 class _Module(TorchModule):
@@ -93,7 +97,9 @@ def _preprocess(config: dict[str, Any]) -> Preprocess:
     size = (size, size) if isinstance(size, int) else tuple(size)
     mode = config["resize_mode"]
     if mode == "longest" or (mode == "shortest" and size[0] != size[1]):
-        raise InputError(f"this open_clip model resizes by its {mode} edge to {size}, which equipoise does not do; use it through hf: or onnx:")
+        raise InputError(
+            f"this open_clip model resizes by its {mode} edge to {size}, which equipoise does not do; use it through hf: or onnx:"
+        )
     return Preprocess(
         size=size,
         resize=size[0] if mode == "shortest" else None,

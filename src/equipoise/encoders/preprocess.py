@@ -71,7 +71,8 @@ class Preprocess:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Preprocess:
         """What ``to_json`` gave; lists become tuples."""
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in document.items()})
+        settings: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in document.items()}
+        return cls(**settings)
 
 
 Modality = Literal["text", "image"]

@@ -56,7 +56,7 @@ class SentenceTowers(Towers):
         self.dim = int(model.get_embedding_dimension() or self._encode(["a"]).shape[1])
         self.max_tokens = model.max_seq_length or 0
         tokenizer = getattr(model, "tokenizer", None)
-        self.tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+        self.tokenizer: Any = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]]

@@ -40,7 +40,9 @@ class TorchModule(nn.Module):
         """Unit rows (n, dim)."""
         return _unit(self.text_features(input_ids, attention_mask))
 
-    def forward(self, pixel_values: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, pixel_values: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Both towers: rows of the images, rows of the texts."""
         return self.encode_image(pixel_values), self.encode_text(input_ids, attention_mask)
 

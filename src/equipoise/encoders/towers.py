@@ -58,4 +58,4 @@ def digest_of_vocabulary(vocabulary: dict[str, int]) -> str:
 
 
 def _digest(array: np.ndarray) -> str:
-    return f"{array.shape} {hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()}"
+    return f"{array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"

@@ -1,7 +1,7 @@
 """The fused CUDA kernels: one read and one write of device memory.
 
-``_rows_kernel`` holds whole rows in registers, one warp to a row (or two short ones), and does every map, rank and dtype. Its cost beyond the
-copy is r reductions a row, which float32 hides behind memory. Half-width rows leave half the time, so from rank 3 up they go
+``_rows_kernel`` holds whole rows in registers, one warp to a row (or two short ones), and does every map, rank and dtype. Its cost beyond
+the copy is r reductions a row, which float32 hides behind memory. Half-width rows leave half the time, so from rank 3 up they go
 to ``_tiles_kernel``, which lets the matrix units take the inner products: 64 rows at a time, the basis split into two half-width terms
 (``high + low``, 16 bits of it or more), sums in float32. It reads a tile a second time, out of the second-level cache.
 """

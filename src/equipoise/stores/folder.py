@@ -1,8 +1,8 @@
 """A store in a folder: shards of .npy beside parquet metadata, as clip-retrieval lays them out, and a manifest that names the encoder.
 
-    img_emb/img_emb_00000.npy      rows of the first shard (text_emb/text_emb_... for texts)
-    metadata/metadata_00000.parquet   one line a row, in the same order
-    equipoise.json                 encoder, source, shards and what could not be read
+img_emb/img_emb_00000.npy      rows of the first shard (text_emb/text_emb_... for texts)
+metadata/metadata_00000.parquet   one line a row, in the same order
+equipoise.json                 encoder, source, shards and what could not be read
 """
 
 from __future__ import annotations
