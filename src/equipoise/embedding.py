@@ -157,9 +157,9 @@ def _pick_column(path: Path, columns: list[str], modality: Modality | None, colu
         if column not in columns:
             raise InputError(f"{path} has no column {column!r}; it has {', '.join(map(str, columns))}")
         return modality or ("text" if column in COLUMNS["text"] else "image"), column
-    for kind in [modality] if modality else COLUMNS:
-        for name in COLUMNS[kind]:
-            if name in columns:
+    for kind, names in COLUMNS.items():
+        for name in names:
+            if name in columns and modality in (None, kind):
                 return kind, name
     raise InputError(f"no column of {path} is called {' or '.join(COLUMNS[modality or 'image'])}; name one with --column")
 

@@ -11,14 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from equipoise.bench import kernel as kernel_bench
+from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Workers
 from equipoise.bench import machine
 
 app = typer.Typer(help="Measure speed on this machine, as ratios to a plain copy and to the obvious way.", no_args_is_help=True)
-
-
-@app.callback()
-def _bench() -> None:
-    """Keeps ``kernel`` a subcommand while it is the only one."""
 
 
 @app.command()
@@ -29,7 +25,7 @@ def kernel(
     dtype: Annotated[list[str] | None, typer.Option(help="float64 (cpu), float32, float16, bfloat16 (cuda); repeat for several.")] = None,
     size: Annotated[int | None, typer.Option(help="MiB of each array; default 256 on the CPU, 2048 on CUDA.")] = None,
     rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 7,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Debiasing kernel, as ratios to a plain copy of the same array and to the paper's formula written straight down."""
     rows = kernel_bench.run(device, dim or kernel_bench.DIMS, rank or kernel_bench.RANKS, dtype, size, rounds)
@@ -46,5 +42,38 @@ def kernel(
             milliseconds, speed = f"{row.seconds * 1e3:.2f}", f"{row.gigabytes_per_second:.1f}"
             ratios = f"{row.over_copy:.2f}", f"{row.over_transcription:.1f}"
             table.add_row(row.dtype, str(row.dim), str(row.rank), row.kernel, milliseconds, speed, *ratios)
+    console.print(table)
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+
+
+@app.command()
+def encode(
+    model: Model,
+    images: Annotated[int, typer.Option(help="Files of each size.", min=1)] = 2000,
+    size: Annotated[list[int] | None, typer.Option(help="Width of the pictures; repeat for several.")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 3,
+    device: Device = None,
+    dtype: Dtype = None,
+    batch_size: Batch = None,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    """An encoder on JPEG files, as a share of the model alone on pixels that are already decoded."""
+    from equipoise.bench import encode as encode_bench
+    from equipoise.encoders import load_encoder
+
+    encoder = load_encoder(model, device=device, dtype=dtype, batch_size=batch_size, workers=workers)
+    rows = encode_bench.run(encoder, images=images, sizes=tuple(size or encode_bench.SIZES), rounds=rounds)
+    if as_json:
+        typer.echo(json.dumps({"machine": machine.describe(), "rows": [asdict(row) | {"share": row.share} for row in rows]}, indent=1))
+        return
+    console = Console()
+    table = Table(
+        "runs", "files", "batch", "workers", "model alone", "from files", "share", "texts", title=f"equipoise bench encode {model}"
+    )
+    with console.status("measuring"):
+        for row in rows:
+            rates = f"{row.model_alone:,.0f}/s", f"{row.from_files:,.0f}/s", f"{row.share:.0%}", f"{row.texts:,.0f}/s"
+            table.add_row(row.runs, f"{row.images:,} x {row.pixels} px", str(row.batch), str(row.workers), *rates)
     console.print(table)
     console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")

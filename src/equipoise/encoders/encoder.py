@@ -100,6 +100,10 @@ class Encoder:
             raise InputError(f"{self.id} is not a torch module; encoders of hf: and open_clip: are")
         return module
 
+    def batch_size(self, modality: Modality) -> int:
+        """How many items the model takes at once, as far as that has been found out."""
+        return self._batches[modality].size
+
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
         """Unit rows (n, dim), float32, in the order of the texts."""
         self._require("text")

@@ -41,7 +41,6 @@ KNOWN = (
     "kakaobrain/align-base",
     "OFA-Sys/chinese-clip-vit-base-patch16",
 )
-RETRIEVAL = {"blip": "BlipForImageTextRetrieval", "blip-2": "Blip2ForImageTextRetrieval"}  # AutoModel finds other heads
 PAD_TO_THE_END = ("siglip", "siglip2")  # trained without an attention mask
 
 
@@ -156,6 +155,9 @@ class _Blip2(TorchModule):
         return self.model.text_projection(hidden[:, 0])
 
 
+RETRIEVAL = {"blip": ("BlipForImageTextRetrieval", _Blip), "blip-2": ("Blip2ForImageTextRetrieval", _Blip2)}  # AutoModel finds other heads
+
+
 @contextmanager
 def _no_bars_off_terminals() -> Iterator[None]:
     shown = transformers.utils.logging.is_progress_bar_enabled()
@@ -169,17 +171,17 @@ def _no_bars_off_terminals() -> Iterator[None]:
 
 
 def _module(model: Any, preprocess: Preprocess | None) -> TorchModule:
-    return {"BlipForImageTextRetrieval": _Blip, "Blip2ForImageTextRetrieval": _Blip2}.get(type(model).__name__, _Features)(
-        model, preprocess
-    )
+    _, module = RETRIEVAL.get(model.config.model_type, (None, _Features))
+    return module(model, preprocess)
 
 
 def _model_class(config: Any) -> Any:
-    return getattr(transformers, RETRIEVAL[config.model_type]) if config.model_type in RETRIEVAL else transformers.AutoModel
+    name, _ = RETRIEVAL.get(config.model_type, ("AutoModel", None))
+    return getattr(transformers, name)
 
 
 def _missing_tower(model: Any) -> str | None:
-    if type(model).__name__ in RETRIEVAL.values():
+    if model.config.model_type in RETRIEVAL:
         return None
     for side in ("image", "text"):
         if not hasattr(model, f"get_{side}_features"):

@@ -1,0 +1,85 @@
+"""``equipoise bench encode``: an encoder on picture files, beside the model alone on pixels that are already decoded."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from equipoise.encoders import Encoder
+from equipoise.encoders.images import open_image
+from equipoise.errors import InputError
+
+SIZES = (72, 500)
+QUALITY = 90
+
+
+@dataclass(frozen=True)
+class Row:
+    """Pictures a second, and texts; the pictures are JPEG files of ``pixels`` x ``pixels``."""
+
+    encoder: str
+    runs: str
+    pixels: int
+    images: int
+    batch: int
+    workers: int
+    model_alone: float
+    from_files: float
+    texts: float
+
+    @property
+    def share(self) -> float:
+        """Of the model's own rate that is reached from files."""
+        return self.from_files / self.model_alone
+
+
+def run(encoder: Encoder, *, images: int, sizes: tuple[int, ...] = SIZES, rounds: int = 3) -> Iterator[Row]:
+    """One row a size of picture; rounds of both contenders alternate, and their medians are given."""
+    preprocess = encoder.towers.preprocess
+    if "image" not in encoder.modalities or preprocess is None:
+        raise InputError(f"{encoder.id} has no pixels that could be decoded beforehand; pass an encoder that resizes, crops and normalises")
+    texts = [f"a photo of a {noun} number {i}" for i in range(250) for noun in ("doctor", "nurse", "farmer", "clerk")]
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as place:
+            files = _write(Path(place), images, size)
+            encoder.encode_images(files[: min(len(files), 512)])  # warm up, find the batch size, start the workers
+            encoder.encode_text(texts)
+            batch = encoder.batch_size("image")
+            pixels = np.stack([preprocess(open_image(path)) for path in files[:batch]])
+            alone, whole, spoken = [], [], []
+            for _ in range(rounds):
+                alone.append(_seconds(lambda: [encoder.towers.image_features(pixels) for _ in range(0, len(files), batch)]))
+                whole.append(_seconds(lambda: encoder.encode_images(files)))
+                spoken.append(_seconds(lambda: encoder.encode_text(texts)))
+        decoded = batch * -(-len(files) // batch)
+        yield Row(
+            encoder.id, type(encoder.towers).__name__, size, len(files), batch, encoder.workers,
+            decoded / median(alone), len(files) / median(whole), len(texts) / median(spoken),
+        )  # fmt: skip
+
+
+def _seconds(work: Any) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _write(folder: Path, count: int, size: int) -> list[Path]:
+    """Smooth pictures with some noise: about as many bytes as photographs of that size."""
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    paths = []
+    for i in range(count):
+        coarse = Image.fromarray(rng.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize((size, size), Image.Resampling.BICUBIC)
+        noisy = np.asarray(coarse, np.int16) + rng.integers(-8, 9, (size, size, 3), dtype=np.int16)
+        paths.append(folder / f"{i:06d}.jpg")
+        Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(paths[-1], quality=QUALITY)
+    return paths
