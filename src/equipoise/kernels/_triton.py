@@ -23,7 +23,7 @@ from equipoise.kernels.recipe import LowRank, Norm, Preference
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
 _NORM = {"unit": 0, "keep": 1, "raw": 2}
 FLOAT32_MAX = 3e38
-SCALE = {torch.bfloat16: 1.0, torch.float16: 256.0}  # of basis and weights in a tile, lest float16 hold their low terms as subnormal numbers
+SCALE = {torch.bfloat16: 1.0, torch.float16: 256.0}  # of basis and weights in a tile: float16 would hold their low terms as subnormals
 TILE_RANK = 16  # the matrix units take 16 columns at a time
 FOLD_RANK = 3  # half-width rows: up to here reading the axes twice costs less than the matrix units' second read of the rows
 
@@ -205,8 +205,9 @@ def _tiles_kernel(
     squares = tl.zeros([TILE, CHUNK], tl.float32)
     for k in tl.range(0, D, CHUNK, num_stages=STAGES):
         e = tl.load(source + (k + cols)[None, :], live[:, None], other=0)
-        c = tl.dot(e, tl.load(high + axes[None, :] * D + (k + cols)[:, None]), c)
-        c = tl.dot(e, tl.load(low + axes[None, :] * D + (k + cols)[:, None]), c)
+        part = tl.dot(e, tl.load(high + axes[None, :] * D + (k + cols)[:, None]))
+        part = tl.dot(e, tl.load(low + axes[None, :] * D + (k + cols)[:, None]), part)
+        c += part  # added here, not in the matrix units: else the last product still reads e while the next chunk is copied over it
         wide = e.to(tl.float32)
         squares += wide * wide
     c *= 1 / SCALE
