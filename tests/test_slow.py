@@ -82,7 +82,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from equipoise.kernels import _triton
 
-HALF, FLOAT = {"x", "out", "high", "low"}, {"right", "left", "bias", "full", "value"}
+HALF, FLOAT = {"x", "out", "high", "low"}, {"right", "left", "bias", "value"}
 
 def compile_for_hopper(kernel, dtype, warps, **constants):
     kinds = {"bad": "*i1", "n_rows": "i32", "x_stride": "i32", "out_stride": "i32"}
@@ -92,10 +92,12 @@ def compile_for_hopper(kernel, dtype, warps, **constants):
 
 for norm in (0, 1):
     for kind in (0, 2):
-        shared = dict(D=768, KIND=kind, PER_ROW=kind == 0, NORM=norm)
-        compile_for_hopper(_triton._rows_kernel, "fp32", 1, D2=1024, R=7, ROWS=2, PROJECTION=True, BIAS=False, **shared)
-        compile_for_hopper(_triton._tiles_kernel, "bf16", 4, ROWS=64, CHUNK=128, STAGES=3, **shared)
-compile_for_hopper(_triton._rows_kernel, "fp16", 1, D=768, D2=1024, R=3, ROWS=2, KIND=0, PER_ROW=False, NORM=2, PROJECTION=False, BIAS=True)
+        shared = dict(D=768, D2=1024, R=7, WIDTH=128, KIND=kind, PER_ROW=kind == 0, NORM=norm)
+        compile_for_hopper(_triton._rows_kernel, "fp32", 1, ROWS=1, PROJECTION=True, BIAS=False, FOLD=False, **shared)
+        compile_for_hopper(_triton._tiles_kernel, "bf16", 4, ROWS=4, TILE=64, CHUNK=128, STAGES=3, SCALE=1.0, **shared)
+shared = dict(D=256, D2=256, R=3, ROWS=4, WIDTH=32, KIND=0, PER_ROW=False)
+compile_for_hopper(_triton._rows_kernel, "bf16", 1, PROJECTION=True, BIAS=False, FOLD=True, NORM=0, **shared)
+compile_for_hopper(_triton._rows_kernel, "fp16", 1, PROJECTION=False, BIAS=True, FOLD=False, NORM=2, **shared)
 """
 
 

@@ -74,7 +74,7 @@ def test_rows_that_do_not_follow_the_formula(rng):
     assert np.array_equal(u.numpy()[[0, 7]], e[[0, 7]])
 
 
-@pytest.mark.parametrize("rank", [3, 7, 15])
+@pytest.mark.parametrize("rank", [4, 7, 15])
 def test_float16_tiles(rng, rank):
     """The matrix-unit kernel: an ordinary tile, one that holds unusual rows, and a last one that is not full."""
     space = make_space(rng, 128, rank + 1)
@@ -89,6 +89,29 @@ def test_float16_tiles(rng, rank):
     want = eq.debias(e[good], space)
     assert (u.numpy()[good] == want).mean() > 0.99
     assert np.abs(u.numpy()[good].astype(float) - want.astype(float)).max() < 2.0**-10
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_float16_rows(rng, rank):
+    """Low ranks fold the two terms into one; rows beyond p^2 = 3/4 must not."""
+    space = make_space(rng, 100, rank + 1)
+    assert not _triton.uses_tiles(space.low_rank, torch.float16)
+    e = rows_at(rng, space, np.concatenate([rng.uniform(0.01, 0.6, 40), rng.uniform(0.8, 0.86, 60), np.full(9, 0.95)])).astype(np.float16)
+    e[7] = 0
+    u, bad = run(e, space.low_rank, dtype=torch.float16)
+    assert bad.nonzero().ravel().tolist() == [7]
+    good = np.delete(np.arange(len(e)), 7)
+    want = exact(e[good].astype(np.float64), space.basis).astype(np.float16)
+    assert (u.numpy()[good] == want).mean() > 0.995
+
+
+def test_extreme_lengths_are_kept(rng):
+    space = make_space(rng, 64, 3)
+    e = unit(rng.standard_normal((4, 64)))
+    lengths = np.array([[1e-30], [1e-14], [1e14], [1e30]])
+    u, bad = run(np.float32(e * lengths), space.low_rank, norm="keep")
+    assert not bad.any()
+    assert np.abs(u.numpy() / lengths - eq.debias(e, space)).max() < 1e-6
 
 
 def test_affine_map(rng):

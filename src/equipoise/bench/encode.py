@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 import numpy as np
 
+from equipoise.bench.timing import interleaved
 from equipoise.encoders import Encoder
 from equipoise.encoders.images import open_image
+from equipoise.encoders.preprocess import Preprocess
 from equipoise.errors import InputError
 
 SIZES = (72, 500)
@@ -41,34 +40,40 @@ class Row:
 
 
 def run(encoder: Encoder, *, images: int, sizes: tuple[int, ...] = SIZES, rounds: int = 3) -> Iterator[Row]:
-    """One row a size of picture; rounds of both contenders alternate, and their medians are given."""
+    """One row a size of picture; rounds of all contenders alternate, and their medians are given."""
     preprocess = encoder.towers.preprocess
     if "image" not in encoder.modalities or preprocess is None:
         raise InputError(f"{encoder.id} has no pixels that could be decoded beforehand; pass an encoder that resizes, crops and normalises")
     texts = [f"a photo of a {noun} number {i}" for i in range(250) for noun in ("doctor", "nurse", "farmer", "clerk")]
     for size in sizes:
         with tempfile.TemporaryDirectory() as place:
-            files = _write(Path(place), images, size)
-            encoder.encode_images(files[: min(len(files), 512)])  # warm up, find the batch size, start the workers
-            encoder.encode_text(texts)
-            batch = encoder.batch_size("image")
-            pixels = np.stack([preprocess(open_image(path)) for path in files[:batch]])
-            alone, whole, spoken = [], [], []
-            for _ in range(rounds):
-                alone.append(_seconds(lambda: [encoder.towers.image_features(pixels) for _ in range(0, len(files), batch)]))
-                whole.append(_seconds(lambda: encoder.encode_images(files)))
-                spoken.append(_seconds(lambda: encoder.encode_text(texts)))
-        decoded = batch * -(-len(files) // batch)
-        yield Row(
-            encoder.id, type(encoder.towers).__name__, size, len(files), batch, encoder.workers,
-            decoded / median(alone), len(files) / median(whole), len(texts) / median(spoken),
-        )  # fmt: skip
+            yield _measure(encoder, preprocess, _write(Path(place), images, size), size, texts, rounds)
 
 
-def _seconds(work: Any) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+def _measure(encoder: Encoder, preprocess: Preprocess, files: list[Path], size: int, texts: list[str], rounds: int) -> Row:
+    encoder.encode_images(files[:512])  # finds the batch size
+    batch = min(encoder.batch_size("image"), len(files))
+    pixels = np.stack([preprocess(open_image(path)) for path in files[:batch]])
+    batches = -(-len(files) // batch)
+    seconds = interleaved(
+        {
+            "alone": lambda: [encoder.towers.image_features(pixels) for _ in range(batches)],
+            "whole": lambda: encoder.encode_images(files),
+            "texts": lambda: encoder.encode_text(texts),
+        },
+        rounds,
+    )
+    return Row(
+        encoder=encoder.id,
+        runs=type(encoder.towers).__name__,
+        pixels=size,
+        images=len(files),
+        batch=batch,
+        workers=encoder.workers,
+        model_alone=batch * batches / seconds["alone"],
+        from_files=len(files) / seconds["whole"],
+        texts=len(texts) / seconds["texts"],
+    )
 
 
 def _write(folder: Path, count: int, size: int) -> list[Path]:

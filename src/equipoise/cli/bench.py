@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from equipoise.bench import kernel as kernel_bench
-from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Workers
 from equipoise.bench import machine
+from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Workers
 
 app = typer.Typer(help="Measure speed on this machine, as ratios to a plain copy and to the obvious way.", no_args_is_help=True)
 
