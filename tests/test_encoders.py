@@ -17,7 +17,7 @@ from equipoise.encoders import EmbeddingCache, Encoder, Towers, decoding
 from equipoise.encoders.batching import Batches
 from equipoise.encoders.preprocess import Preprocess
 from equipoise.encoders.registry import schemes
-from tests.conftest import unit
+from tests.conftest import ROOT, unit
 
 
 class Averages(Towers):
@@ -76,6 +76,42 @@ def test_order_is_kept_and_the_unreadable_are_named(files, pictures, workers):
     assert [item.index for item in encoder.report.unreadable] == [0, 77, 149]
     assert encoder.report.unreadable[1].name == str(files[77])
     assert encoder.report.items == 150
+
+
+@pytest.mark.slow
+def test_ten_thousand_files_with_twenty_broken_ones_in_bounded_memory(tmp_path, rng):
+    """Order kept, the twenty listed; and four times the files take no more memory but for their rows."""
+    broken = set(rng.choice(10_000, 20, replace=False).tolist())
+    for i in range(10_000):
+        path = tmp_path / f"{i:05d}.jpg"
+        Image.new("RGB", (72, 72), (i % 256, i // 256, 128)).save(path, quality=95)
+        if i in broken:
+            path.write_bytes(path.read_bytes()[:300])
+    script = textwrap.dedent("""
+        import resource, sys, warnings
+        from pathlib import Path
+        import numpy as np
+        from equipoise.encoders import Encoder
+        from tests.test_encoders import Averages
+        warnings.simplefilter("ignore")
+        encoder = Encoder(Averages(), workers=2)
+        rows = encoder.encode_images(sorted(Path(sys.argv[1]).glob("*.jpg"))[: int(sys.argv[2])])
+        np.save(sys.argv[3], rows)
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, *(item.index for item in encoder.report.unreadable))
+    """)
+    peaks = {}
+    for count in (2500, 10_000):
+        command = [sys.executable, "-c", script, tmp_path, str(count), tmp_path / "rows.npy"]
+        out = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+        peak, *unreadable = map(int, out.stdout.split())
+        peaks[count] = peak
+    assert set(unreadable) == broken
+    rows = np.load(tmp_path / "rows.npy")
+    assert set(np.flatnonzero(np.isnan(rows[:, 0]))) == broken
+    colours = np.array([[i % 256, i // 256, 128] for i in range(10_000)]) + 1.0
+    good = [i for i in range(10_000) if i not in broken]
+    np.testing.assert_allclose(rows[good], unit(np.tile(colours, 4))[good], atol=0.03)  # JPEG keeps a plain colour to a few steps
+    assert peaks[10_000] - peaks[2500] < 20_000  # KiB; 7,500 decoded pictures alone would be 117,000
 
 
 def test_every_kind_of_source_in_one_iterator(files, pictures):
