@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from equipoise.encoders import Encoder, Unreadable
+from equipoise.encoders import Unreadable
 from equipoise.errors import InputError
 from equipoise.space import EncoderRef
 from equipoise.stores import Store, StoreWriter, open_store
@@ -22,6 +22,7 @@ from equipoise.stores.folder import MANIFEST, Manifest, Skipped
 Modality = Literal["image", "text"]
 
 SHARD_ITEMS = 10_000
+BLOCK = 4096  # items at a time for encoders that do not stream
 COLUMNS: dict[Modality, tuple[str, ...]] = {
     "image": ("path", "image_path", "image", "file", "filename"),
     "text": ("text", "caption", "prompt"),
@@ -77,7 +78,7 @@ def read_source(path: str | os.PathLike, modality: Modality | None = None, colum
 def embed(
     source: Source,
     destination: str | os.PathLike,
-    encoder: Encoder,
+    encoder: Any,
     *,
     dtype: Literal["float32", "float16"] = "float32",
     shard_items: int = SHARD_ITEMS,
@@ -110,17 +111,18 @@ def embed(
     return open_store(folder)
 
 
-def _rows(encoder: Encoder, source: Source, start: int) -> Iterable[Any]:
+def _rows(encoder: Any, source: Source, start: int) -> Iterable[Any]:
     items = source.items(start)
-    if source.modality == "image":
+    if source.modality == "image" and hasattr(encoder, "iter_images"):
         return encoder.iter_images(items)
-    return _text_rows(encoder, items)
+    encode = encoder.encode_images if source.modality == "image" else encoder.encode_text
+    return _in_blocks(encode, items)
 
 
-def _text_rows(encoder: Encoder, texts: list[str]) -> Iterator[Any]:
-    texts_at_once = 4096
-    for start in range(0, len(texts), texts_at_once):
-        yield from encoder.encode_text(texts[start : start + texts_at_once])
+def _in_blocks(encode: Callable[[list[Any]], np.ndarray], items: list[Any]) -> Iterator[np.ndarray | Unreadable]:
+    for start in range(0, len(items), BLOCK):
+        for i, row in enumerate(encode(items[start : start + BLOCK]), start):
+            yield row if np.isfinite(row).all() else Unreadable(i, str(items[i]), "the encoder gave no row for it")
 
 
 def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:

@@ -84,6 +84,15 @@ class Encoder:
         return self.towers.dim
 
     @property
+    def device(self) -> str:
+        return self.towers.device
+
+    @property
+    def precision(self) -> str:
+        """What the model computes in; rows are float32."""
+        return self.towers.precision
+
+    @property
     def modalities(self) -> tuple[Modality, ...]:
         return self.towers.modalities
 
@@ -231,7 +240,7 @@ class Encoder:
 
     @cached_property
     def _cache_space(self) -> str:
-        space = f"{self.fingerprint} {self.towers.precision}"
+        space = f"{self.fingerprint} {self.precision}"
         if self.cache:
             self.cache.name(space, self.id)
         return space
@@ -241,7 +250,7 @@ class Encoder:
             raise InputError(f"{self.id} has no {modality} tower; it encodes {' and '.join(self.modalities)} only")
 
     def __repr__(self) -> str:
-        return f"Encoder({self.id!r}, dim={self.dim}, device={self.towers.device!r}, precision={self.towers.precision!r})"
+        return f"Encoder({self.id!r}, dim={self.dim}, device={self.device!r}, precision={self.precision!r})"
 
 
 @dataclass
