@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from equipoise.prompts.lexicon import BEFORE, DETERMINERS, FOLK, IRREGULAR, PERSON_NOUNS, STOPS
+from equipoise.prompts.lexicon import ADJUNCTS, BEFORE, DETERMINERS, FOLK, IRREGULAR, MODIFIERS, PERSON_NOUNS, STOPS, VERB_NOUNS
 
 _TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*|['’](?:s|re|ve|d|ll)\b|[^\w\s]|_", re.UNICODE)
 _SINGULAR = {plural: singular for singular, plural in IRREGULAR.items()}
@@ -48,6 +48,9 @@ def article(word: str) -> str:
 
 def plural(noun: str) -> str:
     """The plural of a noun or of a compound, whose last word it is that changes."""
+    if " of " in noun:
+        head, rest = noun.split(" of ", 1)
+        return f"{plural(head)} of {rest}"
     *head, last = noun.split(" ")
     lower = last.lower()
     if lower in FOLK:
@@ -104,13 +107,11 @@ class Slot(NamedTuple):
 
 def find_slot(words: list[Token], more: frozenset[str] = frozenset()) -> Slot | None:
     """The first noun phrase whose head names a person, or None."""
-    head = next((i for i, token in enumerate(words) if is_person(token.text, more)), None)
+    head = next((i for i in range(len(words)) if is_person_at(words, i, more)), None)
     if head is None:
         return None
-    while head + 1 < len(words) and words[head + 1].is_word and is_person(words[head + 1].text, more):
-        if words[head + 1].lower == "people" and not is_plural(words[head].text):
-            break
-        head += 1  # "a child actor", "a woman doctor": the last of a row is the head
+    while follows_as_head(words, head, more):
+        head += 1  # "a child actor": the last of a row is the head
     first = head
     while first and words[first - 1].is_word and words[first - 1].lower not in STOPS and not _is_verb(words[first - 1].text):
         first -= 1
@@ -118,6 +119,45 @@ def find_slot(words: list[Token], more: frozenset[str] = frozenset()) -> Slot | 
     while insert < head and words[insert].lower in BEFORE:
         insert += 1
     return Slot(first, insert, head)
+
+
+def is_person_at(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> bool:
+    """Whether the i-th word names a person here, and does not just qualify the noun after it ("a human face")."""
+    if not is_person(words[i].text, more):
+        return False
+    if singular(words[i].lower) not in ADJUNCTS or i + 1 == len(words):
+        return True
+    following = words[i + 1]
+    plain = following.is_word and following.lower not in STOPS and not re.search(r"(?:ing|ed|s|ly|side|alone|next|close)$", following.lower)
+    return is_plural(words[i].text) or not plain or is_person(following.text, more)
+
+
+def follows_as_head(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> bool:
+    """Whether the word after the i-th is the person noun that it qualifies: "woman doctor", but not "woman cooks" or "men cook"."""
+    if i + 1 >= len(words) or not words[i + 1].is_word or not is_person(words[i + 1].text, more):
+        return False
+    this, following = words[i].text, words[i + 1].text
+    if following.lower() in FOLK:
+        return False
+    return is_plural(this) == is_plural(following) or singular(following.lower()) not in VERB_NOUNS
+
+
+def leads_to_person(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> int | None:
+    """The index of the person noun whose phrase the i-th word stands in as an adjective, or None."""
+    while i < len(words):
+        token = words[i]
+        if is_person_at(words, i, more):
+            return i
+        lower = token.lower
+        if token.text == "," or lower == "and":  # "young and beautiful woman"
+            if i + 1 == len(words) or words[i + 1].lower not in BEFORE:
+                return None
+        elif not token.is_word or lower in STOPS or _is_verb(token.text):
+            return None
+        elif lower.endswith("ing") and "-" not in lower and lower not in BEFORE and lower not in MODIFIERS:
+            return None
+        i += 1
+    return None
 
 
 def _is_verb(word: str) -> bool:

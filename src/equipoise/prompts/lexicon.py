@@ -7,44 +7,52 @@ GENERIC = frozenset("person individual human adult".split())
 
 PERSON_NOUNS = GENERIC | frozenset(
     """
-    man woman boy girl gentleman lady guy gal fellow male female mother father mom dad mum son daughter brother sister husband wife uncle aunt
-    nephew niece grandmother grandfather grandma grandpa grandson granddaughter king queen prince princess groom bride widow widower actress
-    waitress hostess stewardess heiress monk nun businessman businesswoman policeman policewoman fireman firewoman salesman saleswoman
-    child kid baby infant toddler newborn teenager teen adolescent youth youngster youngsters preschooler schoolchild senior elder pensioner retiree
-    parent grandparent grandchild sibling spouse partner cousin relative twin friend neighbor neighbour stranger guest host visitor couple
-    doctor physician surgeon nurse dentist pharmacist paramedic therapist psychologist psychiatrist psychotherapist physiotherapist
-    pediatrician cardiologist radiologist dermatologist anesthesiologist veterinarian vet optometrist optician midwife caregiver carer caretaker patient
-    engineer programmer developer coder scientist researcher biologist chemist physicist astronomer astronaut mathematician statistician
-    economist geologist archaeologist anthropologist sociologist botanist zoologist ecologist meteorologist analyst technician
-    machinist mechanic electrician plumber carpenter welder roofer mason bricklayer builder contractor laborer labourer worker craftsman
-    repairman blacksmith locksmith jeweler tailor seamstress dressmaker weaver potter carver sculptor shoemaker watchmaker baker butcher cook chef
-    barista bartender waiter server cashier clerk shopkeeper salesperson seller vendor retailer merchant trader buyer shopper customer client
-    consumer manager director executive ceo cfo cto president chairperson entrepreneur businessperson owner boss supervisor employee
-    employer intern trainee apprentice assistant secretary receptionist administrator accountant auditor banker broker cook cleaner janitor
-    housekeeper maid butler nanny babysitter gardener landscaper farmer rancher shepherd fisherman fisher hunter miner logger lumberjack beekeeper winemaker
-    driver pilot captain sailor boatman seaman conductor courier postman mailman biker cyclist bicyclist motorcyclist motorist passenger commuter pedestrian
-    rider jockey horseman equestrian backpacker hiker climber mountaineer camper traveler traveller tourist trekker explorer guide
-    teacher professor lecturer instructor tutor educator student pupil scholar graduate undergraduate classmate principal dean librarian coach
-    trainer athlete player ballplayer footballer basketballer cricketer golfer swimmer diver runner jogger sprinter marathoner skater skateboarder surfer
-    snowboarder skier gymnast boxer wrestler fighter weightlifter bodybuilder cheerleader referee umpire goalkeeper goalie pitcher batter
-    catcher quarterback archer fencer rower kayaker bowler dancer ballerina singer musician guitarist drummer pianist violinist cellist flutist
-    trumpeter saxophonist bassist rapper dj composer conductor performer actor comedian magician clown acrobat model artist painter
-    illustrator designer photographer photojournalist filmmaker cinematographer animator editor writer author novelist poet journalist reporter blogger
-    columnist playwright screenwriter translator interpreter speaker presenter announcer broadcaster anchor influencer youtuber streamer gamer
-    lawyer attorney solicitor barrister judge prosecutor paralegal juror witness detective investigator officer policeofficer cop sheriff
-    deputy lawman guard bodyguard lifeguard firefighter soldier marine veteran airman general sergeant lieutenant colonel spy agent
-    politician senator governor mayor minister ambassador diplomat activist protester protestor demonstrator voter citizen immigrant refugee
-    resident local native villager priest pastor rabbi imam bishop missionary believer worshiper worshipper prayer architect surveyor planner
-    consultant specialist expert professional leader member volunteer founder inventor maker creator hacker tester operator inspector dispatcher
-    hairdresser barber stylist beautician manicurist masseuse celebrity star hero fan spectator viewer listener reader audience crowd people
-    criminal thief prisoner inmate suspect victim beggar vagrant pedlar busker juggler knitter sewer reveler dreamer thinker winner
-    loser champion competitor contestant opponent teammate colleague coworker peer roommate user wearer walker sitter bystander onlooker observer
-    helper lover partygoer shopkeeper homeowner bookkeeper groundskeeper homemaker freelancer nutritionist dietitian florist bricklayer usher
+    man woman boy girl gentleman lady guy gal fellow male female mother father mom dad mum son daughter brother sister husband wife
+    uncle aunt nephew niece grandmother grandfather grandma grandpa grandson granddaughter king queen prince princess groom bride widow
+    widower actress waitress hostess stewardess heiress monk nun businessman businesswoman policeman policewoman fireman firewoman
+    salesman saleswoman child kid baby infant toddler newborn teenager teen adolescent youth youngster preschooler schoolchild senior
+    elder pensioner retiree parent grandparent grandchild sibling spouse partner cousin relative twin friend neighbor neighbour stranger
+    guest host visitor doctor physician surgeon nurse dentist pharmacist paramedic therapist psychologist psychiatrist psychotherapist
+    physiotherapist pediatrician cardiologist radiologist dermatologist anesthesiologist veterinarian vet optometrist optician midwife
+    caregiver carer caretaker patient engineer programmer developer coder scientist researcher biologist chemist physicist astronomer
+    astronaut mathematician statistician economist geologist archaeologist anthropologist sociologist botanist zoologist ecologist
+    meteorologist analyst technician machinist mechanic electrician plumber carpenter welder roofer mason bricklayer builder contractor
+    laborer labourer worker craftsman repairman blacksmith locksmith jeweler tailor seamstress dressmaker weaver potter carver sculptor
+    shoemaker watchmaker baker butcher cook chef barista bartender waiter cashier clerk shopkeeper salesperson seller vendor retailer
+    merchant trader buyer shopper customer client consumer manager director executive ceo cfo cto president chairperson entrepreneur
+    businessperson owner boss supervisor employee employer intern trainee apprentice assistant secretary receptionist administrator
+    accountant auditor banker broker cleaner janitor housekeeper maid butler nanny babysitter gardener landscaper farmer rancher
+    shepherd fisherman fisher hunter miner logger lumberjack beekeeper winemaker driver pilot captain sailor boatman seaman courier
+    postman mailman biker cyclist bicyclist motorcyclist motorist passenger commuter pedestrian rider jockey horseman equestrian
+    backpacker hiker climber mountaineer camper traveler traveller tourist trekker explorer guide teacher professor lecturer instructor
+    tutor educator student pupil scholar graduate undergraduate classmate dean librarian coach trainer athlete player ballplayer
+    footballer basketballer cricketer golfer swimmer diver runner jogger sprinter marathoner skater skateboarder surfer snowboarder
+    skier gymnast boxer wrestler fighter weightlifter bodybuilder cheerleader referee umpire goalkeeper goalie quarterback archer fencer
+    rower kayaker dancer ballerina singer musician guitarist drummer pianist violinist cellist flutist trumpeter saxophonist bassist
+    rapper composer performer actor comedian magician clown acrobat model artist painter illustrator designer photographer
+    photojournalist filmmaker cinematographer animator editor writer author novelist poet journalist reporter blogger columnist
+    playwright screenwriter translator speaker presenter announcer broadcaster influencer youtuber streamer gamer lawyer attorney
+    solicitor barrister judge prosecutor paralegal juror witness detective investigator officer cop sheriff deputy lawman guard
+    bodyguard lifeguard firefighter soldier veteran airman sergeant lieutenant colonel spy agent politician senator governor mayor
+    minister ambassador diplomat activist protester protestor demonstrator voter citizen immigrant refugee resident villager priest
+    pastor rabbi imam bishop missionary believer worshiper worshipper architect surveyor consultant specialist expert leader member
+    volunteer founder inventor creator hacker tester operator inspector dispatcher hairdresser barber stylist beautician
+    manicurist masseuse celebrity hero spectator viewer listener reader thief prisoner inmate suspect victim beggar vagrant pedlar
+    busker juggler knitter reveler dreamer thinker winner loser champion competitor contestant opponent teammate colleague coworker peer
+    roommate user wearer walker sitter bystander onlooker observer helper lover partygoer homeowner bookkeeper groundskeeper homemaker
+    freelancer nutritionist dietitian florist usher offspring newlywed monarch royal noble monastic sportsperson spokesperson heir
+    bachelor attendant carrier people
     """.split()
 )
 
-FOLK = frozenset("people folk folks persons crowd audience couple".split())
-"""Person nouns that are plural, or name several people, without an s."""
+FOLK = frozenset("people folk folks persons".split())
+"""Person nouns that are plural as they are."""
+
+VERB_NOUNS = frozenset("cook guide model guard coach host judge tutor pilot witness captain spy nurse butcher partner mother father referee champion".split())
+"""Person nouns that are verbs too: "a man cooks"."""
+
+ADJUNCTS = frozenset("human adult baby child kid student model guest senior youth celebrity patient relative individual royal noble".split())
+"""Person nouns that often only qualify another noun: "a human face", "a model airplane"."""
 
 IRREGULAR = {
     "person": "people",
@@ -70,6 +78,7 @@ BEFORE = frozenset(
     unattractive dumb evil lawful criminal unfriendly normal typical ordinary random unknown average real modern
     talented skilled experienced hardworking hard-working well-dressed casual elegant stylish fashionable sporty athletic relaxed curious focused
     proud nervous worried polite honest creative unhappy cheerful joyful other another lone standing sitting sleeping seated running walking
+    young old elderly older younger middle-aged aged teenage youthful
     shirtless masked uniformed tattooed curly-haired blond blonde red-haired brunette
     """.split()
 )
@@ -97,7 +106,7 @@ MODIFIERS = frozenset(
     """
     aerospace computer electrical civil software childcare massage social baseball football soccer tennis basketball volleyball hockey golf rugby
     cricket police security fire prison army navy military medical dental school college university high-school law family construction factory
-    office warehouse delivery truck taxi bus train flight airline cab tour mountain marine data web video game music fashion graphic interior
+    office warehouse delivery truck taxi bus train flight airline cab tour mountain  data web video game music fashion graphic interior
     news sports film movie tv radio street opera jazz rock pop ballet yoga fitness swimming driving personal research lab laboratory
     mechanical chemical biomedical industrial environmental nuclear financial business bank sales marketing project product real-estate insurance
     travel customer call-center coffee pastry sushi bakery farm dairy horse dog pet zoo park forest border traffic crossing child health home care
