@@ -1,5 +1,8 @@
 """equipoise: remove social bias from vision-language embeddings in closed form, and prove how little changed."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from equipoise import errors, geometry, kernels
 from equipoise._version import __version__
 from equipoise.certificate import Certificate, Frontier, certify, cross_bound, frontier
@@ -7,17 +10,48 @@ from equipoise.debiasing import debias
 from equipoise.errors import EquipoiseError
 from equipoise.space import AttributeSpace
 
+if TYPE_CHECKING:
+    from equipoise.prompts.attribute import Attribute
+    from equipoise.prompts.book import PromptBook
+    from equipoise.prompts.marks import explicit_groups
+    from equipoise.prompts.neutral import neutralize
+    from equipoise.spaceset import SpaceSet
+
+_LATER = {  # loaded when first used: what they import would make every import slow
+    "Attribute": "equipoise.prompts.attribute",
+    "PromptBook": "equipoise.prompts.book",
+    "SpaceSet": "equipoise.spaceset",
+    "explicit_groups": "equipoise.prompts.marks",
+    "neutralize": "equipoise.prompts.neutral",
+}
+
 __all__ = [
+    "Attribute",
     "AttributeSpace",
     "Certificate",
     "EquipoiseError",
     "Frontier",
+    "PromptBook",
+    "SpaceSet",
     "__version__",
     "certify",
     "cross_bound",
     "debias",
     "errors",
+    "explicit_groups",
     "frontier",
     "geometry",
     "kernels",
+    "neutralize",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'equipoise' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

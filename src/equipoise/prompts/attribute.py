@@ -98,6 +98,8 @@ class Attribute:
 
     def split(self, group: str) -> tuple[str, ...]:
         """A group of an intersection as one group of each part; of a plain attribute, the group alone."""
+        if len(self.parts) == 1 and group in self.groups:
+            return (group,)
         for groups in itertools.product(*(part.groups for part in self.parts)):
             if _name(self.parts, groups) == group:
                 return groups

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
-from equipoise.prompts.lexicon import ADJUNCTS, BEFORE, DETERMINERS, FOLK, IRREGULAR, MODIFIERS, PERSON_NOUNS, STOPS, VERB_NOUNS
+from equipoise.prompts.lexicon import ADJUNCTS, ANIMALS, BEFORE, DETERMINERS, FOLK, IRREGULAR, MODIFIERS, PERSON_NOUNS, STOPS, VERB_NOUNS
 
 _TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*|['’](?:s|re|ve|d|ll)\b|[^\w\s]|_", re.UNICODE)
 _SINGULAR = {plural: singular for singular, plural in IRREGULAR.items()}
 _PERSON_ENDINGS = ("ologist", "ographer", "ician", "woman", "person")
 _CONSONANT_SOUND = re.compile(r"(?:uni(?!n|m)|use|usu|uti|ur[aeiou]|eu|ewe|ukul|ubi|one\b|once|u-)", re.IGNORECASE)
+_OBJECTS = frozenset("a an the them it him her his their some".split())
 _SPELT_VOWEL = frozenset("AEFHILMNORSX")  # letters whose names begin with a vowel: an FBI agent
 
 
@@ -35,6 +37,7 @@ def tokens(text: str) -> list[Token]:
     return [Token(match.group(), *match.span()) for match in _TOKEN.finditer(text)]
 
 
+@lru_cache(1 << 14)
 def article(word: str) -> str:
     """"a" or "an", by how the word that follows begins."""
     if len(word) > 1 and word.isupper():
@@ -46,6 +49,7 @@ def article(word: str) -> str:
     return "an" if word[:1].lower() in "aeiou" or re.match(r"(?:8|11\b|18\b)", word) else "a"
 
 
+@lru_cache(1 << 14)
 def plural(noun: str) -> str:
     """The plural of a noun or of a compound, whose last word it is that changes."""
     if " of " in noun:
@@ -68,6 +72,7 @@ def plural(noun: str) -> str:
     return " ".join([*head, changed])
 
 
+@lru_cache(1 << 14)
 def singular(noun: str) -> str:
     """The singular of one word, as far as ``plural`` can have made it."""
     lower = noun.lower()
@@ -84,12 +89,14 @@ def singular(noun: str) -> str:
     return noun[:-1] if lower.endswith("s") and not lower.endswith("ss") else noun
 
 
+@lru_cache(1 << 14)
 def is_plural(noun: str) -> bool:
     """Whether a noun is written in the plural."""
     lower = noun.lower()
     return lower in FOLK or lower in _SINGULAR or (singular(lower) != lower and plural(singular(lower)) == lower)
 
 
+@lru_cache(1 << 14)
 def is_person(word: str, more: frozenset[str] = frozenset()) -> bool:
     """Whether a word, in either number, names a person: a known noun, one of ``more``, or of an ending that only people have."""
     lower = word.lower()
@@ -125,9 +132,13 @@ def is_person_at(words: list[Token], i: int, more: frozenset[str] = frozenset())
     """Whether the i-th word names a person here, and does not just qualify the noun after it ("a human face")."""
     if not is_person(words[i].text, more):
         return False
+    if singular(words[i].lower) in VERB_NOUNS and i + 1 < len(words) and words[i + 1].lower in _OBJECTS:
+        return False  # "cooks them"
     if singular(words[i].lower) not in ADJUNCTS or i + 1 == len(words):
         return True
     following = words[i + 1]
+    if singular(following.lower) in ANIMALS:
+        return False
     plain = following.is_word and following.lower not in STOPS and not re.search(r"(?:ing|ed|s|ly|side|alone|next|close)$", following.lower)
     return is_plural(words[i].text) or not plain or is_person(following.text, more)
 

@@ -91,7 +91,9 @@ def write_entry(prompt: str, attribute: Attribute, group: str, *, most: int = MO
 
 
 def _frame(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: frozenset[str]) -> Frame:
-    text = re.sub(r"\b([Ss])ome(?:one|body)\b", lambda match: "A person" if match.group(1) == "S" else "a person", prompt)
+    text = prompt
+    if find_slot(tokens(prompt), more) is None:
+        text = re.sub(r"\b([Ss])ome(?:one|body)\b", lambda match: "A person" if match.group(1) == "S" else "a person", prompt)
     explicit_noun = False
     for part, group in zip(attribute.parts, groups, strict=True):
         text, noun = _rewrite(text, part, group, more)
@@ -129,6 +131,8 @@ def _rewrite(text: str, part: Attribute, group: str, more: frozenset[str]) -> tu
         if people.get(mark, -1) == first:
             noun |= mark.kind == "noun"
             new = mark.neutral
+        elif mark.group == group:
+            continue
         else:
             new = _counterpart(words, mark, part, group)
         edits[mark.first] = (mark.last, replacement(words, mark, new))
@@ -151,8 +155,6 @@ def _person_of(words: list[Token], mark: marks.Mark, more: frozenset[str]) -> in
 def _counterpart(words: list[Token], mark: marks.Mark, part: Attribute, group: str) -> str:
     """What says of this group what the mark says of its own: "mother" -> "father", "her" -> "his"."""
     wordings: Wordings = part.wordings[group]
-    if mark.group == group:
-        return " ".join(word.text for word in words[mark.first : mark.last])
     if mark.kind == "pronoun":
         return marks.PRONOUNS[mark.case][_PRONOUN_COLUMN[group]]
     if mark.kind == "title":

@@ -114,3 +114,9 @@ MODIFIERS = frozenset(
     """.split()
 )
 """Words that stand before a person noun as part of its name: "computer programmer"."""
+
+ANIMALS = frozenset(
+    """dog cat lion lioness tiger bear deer elk moose duck goose swan peacock bird chicken horse cow bull sheep goat pig elephant giraffe zebra
+    monkey gorilla ape cub puppy kitten calf lamb fish shark whale dolphin frog turtle snake spider mosquito insect bee animal mammal""".split()
+)
+"""What else is male or female."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from equipoise.prompts.attribute import Attribute, Wordings
 from equipoise.prompts.english import Token, follows_as_head, is_person, is_plural, leads_to_person, plural, singular, tokens
-from equipoise.prompts.lexicon import GENERIC, MODIFIERS, STOPS
+from equipoise.prompts.lexicon import ANIMALS, GENERIC, MODIFIERS, STOPS
 
 
 class Mark(NamedTuple):
@@ -54,10 +54,6 @@ _NOT_AFTER = {  # words after which it is no longer about a person
     "boy": "scout",
     "white": "house",
 }
-_ANIMALS = frozenset(
-    """dog cat lion lioness tiger bear deer elk moose duck goose swan peacock bird chicken horse cow bull sheep goat pig elephant giraffe zebra
-    monkey gorilla ape cub puppy kitten calf lamb fish shark whale dolphin frog turtle snake spider mosquito insect bee animal mammal""".split()
-)
 _NOUN_LESS = frozenset("again there here now then too also today yesterday alone away back home well outside inside".split())
 _STRONG = re.compile(r"-(?:skinned|complexioned|toned|presenting|identifying|looking|faced|haired|descendant)$")
 
@@ -159,9 +155,9 @@ def _mark(words: list[Token], i: int, entry: _Word, more: frozenset[str]) -> Mar
     following = words[last].lower if last < len(words) else ""
     if following in _NOT_AFTER.get(words[last - 1].lower, "").split():
         return None
+    if entry.kind != "phrase" and singular(following) in ANIMALS:
+        return None
     if entry.words[-1] in _GENDERS and following and words[last].is_word and following not in STOPS:
-        if singular(following) in _ANIMALS:
-            return None
         if not re.search(r"(?:ing|ed|ly|s)$", following):
             return Mark(i, last, entry.group, "adjective")  # whatever noun it is: "a female astrologer"
     if entry.kind == "noun":
@@ -249,5 +245,5 @@ def _noun_follows(words: list[Token], i: int) -> bool:
 
 _OWNABLE = frozenset(  # words that look like verbs or quantities, and can be owned
     """photo picture image portrait photograph painting sketch drawing selfie face one two three four five six seven eight nine ten
-    wedding clothing clothing building evening morning king string spring offspring belongings surroundings earring ring wing sibling""".split()
+    wedding clothing swing building ceiling thing evening morning king string spring offspring belongings surroundings earring ring wing sibling""".split()
 )

@@ -87,6 +87,8 @@ def replacement(words: list[Token], mark: marks.Mark, new: str) -> str:
     old = words[mark.last - 1]
     if mark.kind == "noun" and new and is_plural(old.text):
         new = plural(new)
+    if len(old.text) > 1 and old.text.isupper():
+        return new.upper()
     capital = words[mark.first].text[0].isupper() and new
     return new[0].upper() + new[1:] if capital and (mark.first == 0 or mark.kind != "noun" or words[mark.first - 1].text in ".!?") else new
 

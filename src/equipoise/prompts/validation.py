@@ -16,6 +16,7 @@ from equipoise.prompts.lexicon import GENERIC
 MIN_VARIANTS = 5
 
 _LINKS = frozenset("a who is are was were that with in of and , as".split())
+_SAME = {"an": "a", "’s": "'s", "them": "their", "theirs": "their"}  # "her" is both "them" and "their"
 _ONE, _MANY = "one person", "several people"
 _LIST_MARK = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.):]|#|[a-z]\))\s")
 _CHATTER = re.compile(
@@ -42,21 +43,7 @@ class Checked(NamedTuple):
 
 def check(prompt: str, text: str, attribute: Attribute, group: str, person_nouns: frozenset[str] = frozenset()) -> str:
     """Why a text is no wording of the prompt for the group; "" where it is one."""
-    if not text.strip():
-        return "it is empty"
-    if form := _form(prompt, text):
-        return form
-    said, runs = _without_marks(text, attribute, person_nouns)
-    related: set[str] = set()
-    if rest := _rest(prompt, attribute, group, said, runs, person_nouns, related):
-        return rest
-    for part, one in zip(attribute.parts, attribute.split(group), strict=True):
-        named = marks.stated(marks.find(text, part, person_nouns), part)
-        if others := [other for other in named if other != one]:
-            return f"it says {others[0]!r} and should say {one!r}"
-        if not named and not (related and len(attribute.parts) == 1):
-            return f"it does not say {one!r}"
-    return ""
+    return _check(prompt, _bare(prompt, attribute, person_nouns), text, attribute, group, person_nouns)
 
 
 def check_answer(
@@ -68,11 +55,12 @@ def check_answer(
     person_nouns: frozenset[str] = frozenset(),
 ) -> Checked:
     """The anchor and the variants that may be kept; what may not, with its reason. A variant that repeats another is dropped."""
-    against = check(prompt, anchor, attribute, group, person_nouns)
+    bare = _bare(prompt, attribute, person_nouns)
+    against = _check(prompt, bare, anchor, attribute, group, person_nouns)
     rejected, seen, kept = [Rejected(anchor, against)] if against else [], {anchor.strip().lower()}, []
     for text in variants:
         repeats = text.strip().lower() in seen
-        reason = "it repeats another" if repeats else check(prompt, text, attribute, group, person_nouns)
+        reason = "it repeats another" if repeats else _check(prompt, bare, text, attribute, group, person_nouns)
         if reason:
             rejected.append(Rejected(text, reason))
         else:
@@ -107,6 +95,31 @@ def _check_entry(prompt: str, entry: Entry, attribute: Attribute, group: str, pe
     return check_answer(prompt, entry.anchor, entry.variants, attribute, group, person_nouns).rejected
 
 
+class _Bare(NamedTuple):
+    """A text without what states a group: the words left, people counted and not named; whether each stands beside words that were taken."""
+
+    said: list[str]
+    beside: list[bool]
+    named: list[tuple[str, ...]]  # the groups stated, for each part of the attribute
+
+
+def _check(prompt: str, bare_prompt: _Bare, text: str, attribute: Attribute, group: str, more: frozenset[str]) -> str:
+    if not text.strip():
+        return "it is empty"
+    if form := _form(prompt, text):
+        return form
+    bare = _bare(text, attribute, more)
+    related: set[str] = set()
+    if rest := _rest(bare_prompt.said, bare, attribute, group, related):
+        return rest
+    for named, one in zip(bare.named, attribute.split(group), strict=True):
+        if others := [other for other in named if other != one]:
+            return f"it says {others[0]!r} and should say {one!r}"
+        if not named and not (related and len(attribute.parts) == 1):
+            return f"it does not say {one!r}"
+    return ""
+
+
 def _form(prompt: str, text: str) -> str:
     """What is wrong with a text before its words are looked at."""
     if text != text.strip():
@@ -129,10 +142,11 @@ def _form(prompt: str, text: str) -> str:
     return ""
 
 
-def _without_marks(text: str, attribute: Attribute, more: frozenset[str]) -> tuple[list[str], list[bool]]:
-    """The words that state no group, people counted and not named; and, for each, whether it stands beside words that do."""
+def _bare(text: str, attribute: Attribute, more: frozenset[str]) -> _Bare:
     words = tokens(text)
-    found = sorted(mark for part in attribute.parts for mark in marks.find_in(words, part, more))
+    of_parts = [marks.find_in(words, part, more) for part in attribute.parts]
+    named = [marks.stated(found, part) for found, part in zip(of_parts, attribute.parts, strict=True)]
+    found = sorted(mark for marks_ in of_parts for mark in marks_)
     neutral: dict[int, list[str]] = {}
     taken = [False] * len(words)
     for mark in found:
@@ -141,7 +155,7 @@ def _without_marks(text: str, attribute: Attribute, more: frozenset[str]) -> tup
             noun = "person" if mark.first in neutral else mark.neutral  # "boy" states a gender and an age: take both, and a person is left
             neutral[mark.first] = _counted(noun, is_plural(words[mark.last - 1].text))
         elif mark.kind == "pronoun":
-            neutral[mark.first] = [mark.neutral]
+            neutral[mark.first] = [_plain(mark.neutral)]
     said: list[str] = []
     beside: list[bool] = []
     for i, word in enumerate(words):
@@ -153,7 +167,7 @@ def _without_marks(text: str, attribute: Attribute, more: frozenset[str]) -> tup
             new = _counted(singular(word.lower), is_plural(word.text)) if singular(word.lower) in GENERIC else [_plain(word.lower)]
             said += new
             beside += [near] * len(new)
-    return said, beside
+    return _Bare(said, beside, named)
 
 
 def _counted(noun: str, many: bool) -> list[str]:
@@ -165,12 +179,12 @@ def _counted(noun: str, many: bool) -> list[str]:
 def _plain(word: str) -> str:
     if word in ("someone", "somebody"):
         return _ONE
-    return {"an": "a", "’s": "'s"}.get(word, word)
+    return _SAME.get(word, word)
 
 
-def _rest(prompt: str, attribute: Attribute, group: str, said: list[str], beside: list[bool], more: frozenset[str], related: set[str]) -> str:
+def _rest(wanted: list[str], bare: _Bare, attribute: Attribute, group: str, related: set[str]) -> str:
     """What else differs from the prompt; words that plainly derive from the group's are let through, and noted in ``related``."""
-    wanted, _ = _without_marks(prompt, attribute, more)
+    said, beside, _ = bare
     for kind, i1, i2, j1, j2 in SequenceMatcher(None, wanted, said, autojunk=False).get_opcodes():
         if kind == "equal":
             continue
