@@ -117,8 +117,8 @@ def find_slot(words: list[Token], more: frozenset[str] = frozenset()) -> Slot | 
     head = next((i for i in range(len(words)) if is_person_at(words, i, more)), None)
     if head is None:
         return None
-    while follows_as_head(words, head, more):
-        head += 1  # "a child actor": the last of a row is the head
+    while (further := qualified(words, head, more)) is not None:
+        head = further  # "a child actor": the last of a row is the head
     first = head
     while first and words[first - 1].is_word and words[first - 1].lower not in STOPS and not _is_verb(words[first - 1].text):
         first -= 1
@@ -143,14 +143,19 @@ def is_person_at(words: list[Token], i: int, more: frozenset[str] = frozenset())
     return is_plural(words[i].text) or not plain or is_person(following.text, more)
 
 
-def follows_as_head(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> bool:
-    """Whether the word after the i-th is the person noun that it qualifies: "woman doctor", but not "woman cooks" or "men cook"."""
-    if i + 1 >= len(words) or not words[i + 1].is_word or not is_person(words[i + 1].text, more):
-        return False
-    this, following = words[i].text, words[i + 1].text
+def qualified(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> int | None:
+    """The person noun that the i-th word, a person noun too, qualifies: "woman tennis player", but not "woman cooks" or "men cook"."""
+    if words[i].lower in ("male", "female") and i + 1 < len(words) and words[i + 1].is_word:
+        return leads_to_person(words, i + 1, more)
+    person = i + 1
+    while person < len(words) and words[person].lower in MODIFIERS and not is_person(words[person].text, more):
+        person += 1
+    if person == len(words) or not words[person].is_word or not is_person(words[person].text, more):
+        return None
+    this, following = words[i].text, words[person].text
     if following.lower() in FOLK:
-        return False
-    return is_plural(this) == is_plural(following) or singular(following.lower()) not in VERB_NOUNS
+        return None
+    return person if is_plural(this) == is_plural(following) or singular(following.lower()) not in VERB_NOUNS else None
 
 
 def leads_to_person(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> int | None:

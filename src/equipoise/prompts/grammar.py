@@ -17,10 +17,10 @@ from equipoise.prompts.english import (
     article,
     find_slot,
     fix_articles,
-    follows_as_head,
     is_plural,
     leads_to_person,
     plural,
+    qualified,
     singular,
     tokens,
 )
@@ -145,8 +145,8 @@ def _person_of(words: list[Token], mark: marks.Mark, more: frozenset[str]) -> in
         return mark.last - 1
     if mark.kind == "adjective":
         person = leads_to_person(words, mark.last, more)
-        while person is not None and follows_as_head(words, person, more):
-            person += 1
+        while person is not None and (further := qualified(words, person, more)) is not None:
+            person = further
         return mark.last if person is None else person
     before = find_slot(words[: mark.first], more)
     return before.head if before else mark.first
@@ -192,7 +192,7 @@ def _phrase_fits(frame: Frame, phrase: str) -> bool:
     start = phrase.split(" ")[0]
     if not frame.next or frame.next in ",.;:!?)":
         return True
-    if start in ("who", "whose", "advanced") or frame.next in (start, "who", "whose", "that", "and", "or", "'s", "’s"):
+    if start in ("who", "whose", "advanced") or frame.next in (start, "and", "or", "'s", "’s"):
         return False
     return frame.next in STOPS or frame.next.endswith("ing")
 

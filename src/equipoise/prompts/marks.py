@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from equipoise.prompts.attribute import Attribute, Wordings
-from equipoise.prompts.english import Token, follows_as_head, is_person, is_plural, leads_to_person, plural, singular, tokens
-from equipoise.prompts.lexicon import ANIMALS, GENERIC, MODIFIERS, STOPS
+from equipoise.prompts.english import Token, is_person, is_plural, leads_to_person, plural, qualified, singular, tokens
+from equipoise.prompts.lexicon import ANIMALS, GENERIC, STOPS
 
 
 class Mark(NamedTuple):
@@ -161,7 +161,7 @@ def _mark(words: list[Token], i: int, entry: _Word, more: frozenset[str]) -> Mar
         if not re.search(r"(?:ing|ed|ly|s)$", following):
             return Mark(i, last, entry.group, "adjective")  # whatever noun it is: "a female astrologer"
     if entry.kind == "noun":
-        if person := _qualified(words, last, more):
+        if person := qualified(words, last - 1, more):
             return Mark(i, last, entry.group, "adjective") if entry.neutral == "person" and _may_qualify(words[i:last], words[person]) else None
         return Mark(i, last, entry.group, "noun", entry.neutral)
     if entry.kind == "phrase" or _STRONG.search(entry.words[-1]):
@@ -172,16 +172,6 @@ def _mark(words: list[Token], i: int, entry: _Word, more: frozenset[str]) -> Mar
     if person is None or (entry.kind == "person adjective" and singular(words[person].lower) not in _PLAIN_PEOPLE):
         return None
     return Mark(i, last, entry.group, "adjective")
-
-
-def _qualified(words: list[Token], last: int, more: frozenset[str]) -> int | None:
-    """The person noun that a noun ending before ``last`` qualifies, "woman tennis player", or None."""
-    person = last
-    while person < len(words) and words[person].lower in MODIFIERS and not is_person(words[person].text):
-        person += 1
-    if person < len(words) and words[person].is_word and is_person(words[person].text, more):
-        return person if person > last or follows_as_head(words, last - 1, more) else None
-    return None
 
 
 def _may_qualify(noun: list[Token], person: Token) -> bool:
