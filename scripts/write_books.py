@@ -55,6 +55,7 @@ STRUCK = [  # what the grammar can make and nobody would say
     r"\b(?:man|woman|guy|gentleman|lady|gal|fellow|male|female) in old age\b",
     r"\b(?:man|woman|gentleman|lady|guy|gal|fellow|male|female)\b.*\bof (?:a )?(?:young|old) age\b",
     r"\bdark-toned\b(?! skin)",
+    r"\b(?:old|young|youthful|elderly|aged|senior|elder|youth|youngster|\w+-skinned|\w+-complexioned)\b.*\bof the (?:fe)?male gender\b",
     r"\b(?:aged|older|old-looking|young-looking|youthful-looking) (?:gal|fellow|guy)\b",
     r"\b(?:pale|fair|light|dark)-(?:complexioned|toned) (?:gal|fellow)\b",
 ]
