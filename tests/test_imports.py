@@ -39,6 +39,7 @@ FLOORS = {
     "space": 3,
     "debiasing": 4,
     "spaceset": 4,
+    "fitting": 5,
     "certificate": 5,
     "bench": 6,
     "cli": 7,

@@ -7,11 +7,13 @@ import sys
 import typer
 
 from equipoise._version import __version__
-from equipoise.cli import bench
+from equipoise.cli import bench, fit, prompts
 from equipoise.errors import EquipoiseError
 
 app = typer.Typer(name="equipoise", help="Remove social bias from vision-language embeddings in closed form.", no_args_is_help=True)
 app.add_typer(bench.app, name="bench")
+app.add_typer(prompts.app, name="prompts")
+app.command()(fit.fit)
 
 
 @app.callback(invoke_without_command=True)

@@ -17,15 +17,12 @@ _SPELT_VOWEL = frozenset("AEFHILMNORSX")  # letters whose names begin with a vow
 
 
 class Token(NamedTuple):
-    """A word or a mark of punctuation, and where it stands in the text."""
+    """A word or a mark of punctuation, where it stands in the text, and its lower case."""
 
     text: str
     start: int
     end: int
-
-    @property
-    def lower(self) -> str:
-        return self.text.lower()
+    lower: str
 
     @property
     def is_word(self) -> bool:
@@ -34,7 +31,7 @@ class Token(NamedTuple):
 
 def tokens(text: str) -> list[Token]:
     """Words (hyphens inside), possessive endings and punctuation."""
-    return [Token(match.group(), *match.span()) for match in _TOKEN.finditer(text)]
+    return [Token(match.group(), *match.span(), match.group().lower()) for match in _TOKEN.finditer(text)]
 
 
 @lru_cache(1 << 14)

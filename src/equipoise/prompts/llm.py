@@ -58,7 +58,7 @@ class LLMWriter:
         api_key: str | None = None,
         cache: str | os.PathLike | None = None,
         concurrency: int = 16,
-        tries: int = 3,
+        tries: int = 4,
         retries: int = 6,
         timeout: float = 120.0,
         min_variants: int = MIN_VARIANTS,
@@ -145,6 +145,7 @@ class _Run:
 
     async def all(self) -> Outcome:
         self.openai = _openai()
+        self.completion: type = self.openai.types.chat.ChatCompletion
         self.slots = asyncio.Semaphore(self.writer.concurrency)
         # More conversations than slots, so that one that waits before a retry does not leave a slot idle.
         waiting = asyncio.Semaphore(4 * self.writer.concurrency)
@@ -211,7 +212,8 @@ class _Run:
             try:
                 async with self.slots:
                     self.asked += 1
-                    completion = await self.client.chat.completions.create(**self._arguments(ask, form))
+                    # As chat.completions.create does, less its walk through the types of every message, a third of the client's time.
+                    completion = await self.client.post("/chat/completions", body=self._body(ask, form), cast_to=self.completion)
                 answer = _answer_of(completion)
                 writer._answered = True
                 return answer, form
@@ -237,12 +239,12 @@ class _Run:
                     raise ServiceError(reason) from None
             await asyncio.sleep(wait)
 
-    def _arguments(self, ask: Ask, form: str) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"model": self.writer.model, "messages": ask.worded(form), **self.writer.sampling}
+    def _body(self, ask: Ask, form: str) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.writer.model, "messages": ask.worded(form), **self.writer.sampling}
         if form == "json":
             schema = {"name": ask.step, "strict": True, "schema": ask.schema}
-            arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return arguments
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
 
     def _say(self, what: str, error: Exception) -> str:
         """One line about a failure, without the key."""

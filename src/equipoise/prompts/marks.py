@@ -38,6 +38,7 @@ PRONOUNS = {  # case: (male, female, neutral)
 }
 TITLES = {"mr": "male", "mrs": "female", "ms": "female", "miss": "female"}
 _GENDERS = ("male", "female")
+_PRONOUN_WORDS = frozenset(word for forms in PRONOUNS.values() for word in forms[:2])
 
 _NOT_AFTER = {  # words after which it is no longer about a person
     "king": "size sized bed crab penguin cobra",
@@ -66,12 +67,13 @@ def find(text: str, attribute: Attribute, more: frozenset[str] = frozenset()) ->
 def find_in(words: list[Token], attribute: Attribute, more: frozenset[str] = frozenset()) -> list[Mark]:
     """As ``find``, for a text that is already cut into words."""
     vocabulary, gendered = _vocabulary(attribute), set(_GENDERS) <= set(attribute.groups)
+    lower = [word.lower for word in words]
     marks, i = [], 0
     while i < len(words):
         mark = _pronoun_or_title(words, i) if gendered else None
-        if mark is None:
-            candidates = (entry for entry in vocabulary.get(words[i].lower, ()) if _matches(words, i, entry.words))
-            mark = next(filter(None, (_mark(words, i, entry, more) for entry in candidates)), None)
+        for length in vocabulary.lengths.get(lower[i], ()) if mark is None else ():
+            entries = vocabulary.entries.get(tuple(lower[i : i + length]), ())
+            mark = mark or next(filter(None, (_mark(words, i, entry, more) for entry in entries)), None)
         if mark and not (marks and mark.first < marks[-1].last):
             marks.append(mark)
         i = mark.last if mark else i + 1
@@ -97,16 +99,24 @@ def explicit_groups(text: str, attribute: Attribute) -> tuple[str, ...]:
     return tuple(group for group, parts in splits if all(not asked or one in asked for asked, one in zip(named, parts, strict=True)))
 
 
-def _vocabulary(attribute: Attribute) -> dict[str, list[_Word]]:
-    """First word -> what may begin with it, the longest first; kept on the attribute."""
+class _Vocabulary(NamedTuple):
+    entries: dict[tuple[str, ...], list[_Word]]  # what a run of words may state, adjectives before nouns
+    lengths: dict[str, list[int]]  # first word -> how long the runs that begin with it are, the longest first
+
+
+def _vocabulary(attribute: Attribute) -> _Vocabulary:
+    """Made once and kept on the attribute."""
     if "_vocabulary" not in attribute.__dict__:
-        table: dict[str, list[_Word]] = {}
+        entries: dict[tuple[str, ...], list[_Word]] = {}
+        lengths: dict[str, set[int]] = {}
         for group in attribute.groups:
             for entry in _words_of(group, attribute.wordings[group]):
-                table.setdefault(entry.words[0], []).append(entry)
-        for entries in table.values():
-            entries.sort(key=lambda entry: (-len(entry.words), entry.kind == "noun"))
-        object.__setattr__(attribute, "_vocabulary", table)
+                entries.setdefault(entry.words, []).append(entry)
+                lengths.setdefault(entry.words[0], set()).add(len(entry.words))
+        for alike in entries.values():
+            alike.sort(key=lambda entry: entry.kind == "noun")
+        vocabulary = _Vocabulary(entries, {word: sorted(all_lengths, reverse=True) for word, all_lengths in lengths.items()})
+        object.__setattr__(attribute, "_vocabulary", vocabulary)
     return attribute.__dict__["_vocabulary"]
 
 
@@ -143,10 +153,6 @@ def forms_of_phrase(phrase: str) -> list[str]:
             forms += [f"{start} {phrase.removeprefix('who is ')}" for start in ("who was", "that is", "who's")]
             forms.append(forms[1].replace("who are", "who were"))
     return forms
-
-
-def _matches(words: list[Token], i: int, wanted: tuple[str, ...]) -> bool:
-    return len(words) - i >= len(wanted) and all(words[i + k].lower == word for k, word in enumerate(wanted))
 
 
 def _mark(words: list[Token], i: int, entry: _Word, more: frozenset[str]) -> Mark | None:
@@ -193,6 +199,8 @@ def _predicate(words: list[Token], i: int, last: int) -> bool:
 
 def _pronoun_or_title(words: list[Token], i: int) -> Mark | None:
     lower = words[i].lower
+    if lower not in _PRONOUN_WORDS and lower not in TITLES:
+        return None
     if lower in TITLES and i + 1 < len(words):
         dot = words[i + 1].text == "." and i + 2 < len(words)
         named = words[i + 1 + dot]

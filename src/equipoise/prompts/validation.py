@@ -135,9 +135,8 @@ def _form(prompt: str, text: str) -> str:
     if (wrong := wrong_article(text)) and wrong not in prompt:
         return f"{wrong!r} should have the other article"
     words = [token.lower for token in tokens(text)]
-    kept = [token.lower for token in tokens(prompt)]
     for first, second in zip(words, words[1:], strict=False):
-        if first == second and first.isalpha() and (first, second) not in zip(kept, kept[1:], strict=False):
+        if first == second and first.isalpha() and f"{first} {second}" not in prompt.lower():
             return f"it repeats {first!r}"
     return ""
 
