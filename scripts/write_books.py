@@ -1,4 +1,4 @@
-"""Write the curated books of the package: wordings chosen by hand, set into prompts by the grammar, what reads badly struck out by hand.
+"""Write the curated books of the package: chosen wordings, set into prompts by the grammar, what reads badly struck out.
 
 PYTHONPATH=src python scripts/write_books.py [FOLDER]
 """
@@ -18,8 +18,8 @@ from equipoise.prompts.validation import check_book
 FOLDER = Path(__file__).resolve().parent.parent / "src" / "equipoise" / "prompts" / "books"
 DATE = "2026-11-15"
 NOTE = (
-    "Wordings chosen by hand for each group (attributes/*.toml), set into the prompts by the grammar, unnatural combinations struck out by hand "
-    "(scripts/write_books.py), checked by the validator. No language model wrote or ranked them."
+    "Wordings chosen for each group (attributes/*.toml), set into the prompts by the grammar, unnatural combinations struck out "
+    "(scripts/write_books.py), checked by the validator."
 )
 MOST = 10
 
@@ -87,18 +87,23 @@ def books() -> dict[str, tuple[PromptBook, Attribute]]:
     explicit = [photo_of(f"male {noun}") for noun in male] + [photo_of(f"female {noun}") for noun in female]
     assert len(male) + len(female) == 34 and len(facet) == 18 and len(people) == 61
     plan: dict[str, tuple[list[str], Attribute, str]] = {
-        "occupations-gender": ([photo_of(noun) for noun in (*male, *female)], gender, "The 34 occupations of the paper's appendix C, neutral."),
+        "occupations-gender": (
+            [photo_of(noun) for noun in (*male, *female)],
+            gender,
+            "The 34 occupations of the paper's appendix C, neutral.",
+        ),
         "occupations-explicit-gender": (explicit, gender, "The 34 group-explicit prompts of appendix C, rewritten for both groups."),
         "celeba-gender-age": (CELEBA, gender & age, "CelebA's two class prompts as the paper's released code words them."),
         "facet-gender": (
-            [photo_of(noun) for noun in facet] + [f"a photo of a person who is {photo_of(noun).removeprefix('a photo of ')}" for noun in facet],
+            [photo_of(noun) for noun in facet]
+            + [f"a photo of a person who is {photo_of(noun).removeprefix('a photo of ')}" for noun in facet],
             gender,
             "FACET's 18 occupations in the paper's template and in its released code's.",
         ),
     }
     for attribute in (gender, age, skin, race, gender & age, gender & skin):
         name = f"people-{attribute.name.replace(' & ', '-').replace(' ', '-')}"
-        plan[name] = (people, attribute, "A photo of a person, and 60 everyday prompts.")
+        plan[name] = (people, attribute, f"A photo of a person, and 60 everyday prompts, by {attribute.name}.")
     return {name: (book_of(prompts, attribute, note), attribute) for name, (prompts, attribute, note) in plan.items()}
 
 

@@ -27,7 +27,15 @@ TRANSPORT_FAULTS = ("429", "500", "hang", "cut", "html")
 class ChatServer:
     """Answers for one attribute. ``fault(body, nth)`` names a fault or None; nth counts requests with the same body, from 1."""
 
-    def __init__(self, attribute: Attribute, fault: Callable[[dict, int], str | None] = lambda body, nth: None, *, latency=0.0, retry_after="0.05", log=None):
+    def __init__(
+        self,
+        attribute: Attribute,
+        fault: Callable[[dict, int], str | None] = lambda body, nth: None,
+        *,
+        latency=0.0,
+        retry_after="0.05",
+        log=None,
+    ):
         self.attribute, self.fault, self.latency, self.retry_after, self.log_file = attribute, fault, latency, retry_after, log
         self.requests: list[dict] = []
         self.seen: Counter = Counter()
@@ -74,7 +82,13 @@ class ChatServer:
             message |= {"content": None, "refusal": "I cannot help with that."}
         choice = {"index": 0, "message": message, "finish_reason": "length" if fault == "cut off" else "stop"}
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        return 200, {}, json.dumps({"id": "x", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice], "usage": usage}).encode()
+        return (
+            200,
+            {},
+            json.dumps(
+                {"id": "x", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice], "usage": usage}
+            ).encode(),
+        )
 
     # --- The protocol ----------------------------------------------------------------------------------------------------
 
@@ -182,7 +196,9 @@ def main() -> None:
     parser.add_argument("--log")
     arguments = parser.parse_args()
     log = open(arguments.log, "a") if arguments.log else None
-    server = ChatServer(Attribute.load("gender"), share_of_faults(arguments.faults), latency=arguments.latency, retry_after=arguments.retry_after, log=log)
+    server = ChatServer(
+        Attribute.load("gender"), share_of_faults(arguments.faults), latency=arguments.latency, retry_after=arguments.retry_after, log=log
+    )
     asyncio.run(server.serve(lambda port: print(port, flush=True), asyncio.Event()))
 
 

@@ -37,6 +37,7 @@ FLOORS = {
     "hub": 2,
     "prompts": 2,
     "space": 3,
+    "encoders": 3,
     "debiasing": 4,
     "spaceset": 4,
     "fitting": 5,

@@ -122,9 +122,7 @@ class AttributeSpace:
         options = {"prompts": prompts, "prototype": prototype, "allow_partial": allow_partial, "progress": progress}
         _, rows = prompt_prototypes(encoder, book, attribute, **options)
         given = {group: rows[:, i] for i, group in enumerate(attribute.groups)}
-        return cls.from_prototypes(
-            given, attribute=attribute.name, kappa=kappa, tolerance=tolerance, encoder=encoder, book_hash=book.hash
-        )
+        return cls.from_prototypes(given, attribute=attribute.name, kappa=kappa, tolerance=tolerance, encoder=encoder, book_hash=book.hash)
 
     def __post_init__(self) -> None:
         for array in (self.basis, *(part.prototypes for part in self.parts)):
@@ -219,9 +217,7 @@ class AttributeSpace:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Float64], metadata: Mapping[str, Any]) -> AttributeSpace:
         """From what a file holds; KeyError, TypeError or ValueError where it does not hold a whole space."""
-        parts = tuple(
-            Part(part["attribute"], tuple(part["groups"]), arrays[f"prototypes.{i}"]) for i, part in enumerate(metadata["parts"])
-        )
+        parts = tuple(Part(part["attribute"], tuple(part["groups"]), arrays[f"prototypes.{i}"]) for i, part in enumerate(metadata["parts"]))
         space = cls(
             basis=arrays["basis"],
             parts=parts,

@@ -67,7 +67,9 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         try:
             return self.spaces[prompt]
         except KeyError:
-            raise InputError(f"the set has no space for {prompt!r}; it has {len(self)} prompts, such as {next(iter(self.spaces))!r}") from None
+            raise InputError(
+                f"the set has no space for {prompt!r}; it has {len(self)} prompts, such as {next(iter(self.spaces))!r}"
+            ) from None
 
     def __contains__(self, prompt: object) -> bool:
         return prompt in self.spaces

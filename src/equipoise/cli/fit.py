@@ -13,7 +13,9 @@ from equipoise.cli.progress import bar
 
 
 def fit(
-    attribute: Annotated[str, typer.Option("--attribute", "-a", help='gender, age, "skin tone", race, joined with &, or a .toml file of your own.')],
+    attribute: Annotated[
+        str, typer.Option("--attribute", "-a", help='gender, age, "skin tone", race, joined with &, or a .toml file of your own.')
+    ],
     book: Annotated[str, typer.Option("--book", "-b", help="A book's file, or the name of a curated one (equipoise prompts show).")],
     encoder: Annotated[str | None, typer.Option("--encoder", "-e", help="An encoder, as eq.load_encoder takes it.")] = None,
     vectors: Annotated[Path | None, typer.Option(help="Instead: a .parquet, .npz or .safetensors file of text vectors.")] = None,

@@ -14,7 +14,9 @@ from equipoise.cli.progress import bar
 
 app = typer.Typer(help="Prompt books: write them, check them, look at them.", no_args_is_help=True)
 
-AttributeOption = Annotated[str, typer.Option("--attribute", "-a", help='gender, age, "skin tone", race, joined with &, or a .toml file of your own.')]
+AttributeOption = Annotated[
+    str, typer.Option("--attribute", "-a", help='gender, age, "skin tone", race, joined with &, or a .toml file of your own.')
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 NounOption = Annotated[list[str] | None, typer.Option("--person-noun", help="A further noun that names a person; repeat for several.")]
 
@@ -60,7 +62,9 @@ def write(
         console = Console()
         _summary(console, book.statistics(), f"{out}: {len(outcome.book)} prompts written now")
         if outcome.asked or outcome.cached:
-            console.print(f"{outcome.asked} requests, {outcome.cached} answers from the cache, {outcome.rejected} texts turned away", style="dim")
+            console.print(
+                f"{outcome.asked} requests, {outcome.cached} answers from the cache, {outcome.rejected} texts turned away", style="dim"
+            )
         _failures(console, outcome.failures)
     if outcome.failures and not allow_partial:
         commands.refuse_partial(outcome, out)
@@ -101,7 +105,9 @@ def check(
 
 @app.command()
 def show(
-    book: Annotated[str | None, typer.Argument(help="A book's file, or the name of a curated one; without it, the curated ones are listed.")] = None,
+    book: Annotated[
+        str | None, typer.Argument(help="A book's file, or the name of a curated one; without it, the curated ones are listed.")
+    ] = None,
     prompt: Annotated[str | None, typer.Option(help="One prompt, whole.")] = None,
     texts: Annotated[bool, typer.Option("--texts", help="Every text of the book, one a line: what an encoder has to encode.")] = False,
     diff: Annotated[str | None, typer.Option(help="Another book: what changes from this one to it.")] = None,

@@ -189,7 +189,8 @@ def _parse(document: dict[str, Any]) -> tuple[int, dict[str, Wordings], dict[Has
         also = dict(table.get("also", {}))
         also["phrases"] = [*also.get("phrases", ()), *(phrase for phrase in understood if phrase not in written)]
         table["also"] = also
-        wordings[group] = _wordings(table) if any(table.values()) else Wordings(adjectives=(group,))
+        words = _wordings(table)
+        wordings[group] = words if any(words.words()) else Wordings(adjectives=(group,))
     return int(document.get("position", 3)), wordings, labels
 
 

@@ -146,7 +146,9 @@ class PromptBook(BaseModel):
         """Counts: prompts, groups, entries, texts, and variants an entry (smallest, mean, largest)."""
         counts = [len(entry.variants) for _, _, entry in self.entries()]
         texts = {text for _, _, entry in self.entries() for text in entry.texts}
-        spread = {"min": min(counts), "mean": sum(counts) / len(counts), "max": max(counts)} if counts else {"min": 0, "mean": 0.0, "max": 0}
+        spread = (
+            {"min": min(counts), "mean": sum(counts) / len(counts), "max": max(counts)} if counts else {"min": 0, "mean": 0.0, "max": 0}
+        )
         return {
             "prompts": len(self),
             "groups": list(self.groups),
@@ -163,7 +165,9 @@ class PromptBook(BaseModel):
         for key in dict.fromkeys((*mine, *theirs)):
             before, after = mine.get(key, ()), theirs.get(key, ())
             if before[:1] != after[:1]:
-                lines += [f"{sign} {key[0]} | {key[1]} | anchor: {text}" for sign, texts in (("-", before), ("+", after)) for text in texts[:1]]
+                lines += [
+                    f"{sign} {key[0]} | {key[1]} | anchor: {text}" for sign, texts in (("-", before), ("+", after)) for text in texts[:1]
+                ]
             lines += [f"- {key[0]} | {key[1]} | {text}" for text in before[1:] if text not in after[1:]]
             lines += [f"+ {key[0]} | {key[1]} | {text}" for text in after[1:] if text not in before[1:]]
         return lines
@@ -204,7 +208,9 @@ class PromptBook(BaseModel):
         except OSError as error:
             raise ArtefactError(f"{path} cannot be read ({error.strerror}); pass the path of a prompt book") from None
         except (ValueError, RecursionError) as error:
-            raise ArtefactError(f"{path} is not JSON ({error}); it is damaged or no prompt book, so pass another or write it again") from None
+            raise ArtefactError(
+                f"{path} is not JSON ({error}); it is damaged or no prompt book, so pass another or write it again"
+            ) from None
         return cls.from_document(document, str(path))
 
     @classmethod

@@ -51,7 +51,9 @@ class AnswerCache:
             self._db.execute("PRAGMA synchronous=NORMAL")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version > _VERSION:
-                raise ArtefactError(f"{path} is a cache of a newer equipoise (version {version}, this one reads {_VERSION}); pass another file")
+                raise ArtefactError(
+                    f"{path} is a cache of a newer equipoise (version {version}, this one reads {_VERSION}); pass another file"
+                )
             self._db.executescript(_TABLE)
             self._db.execute(f"PRAGMA user_version={_VERSION}")
         except sqlite3.Error as error:

@@ -23,7 +23,9 @@ class Task(NamedTuple):
     writer: Writer
 
     @classmethod
-    def of(cls, prompts: list[str], file: Path | None, attribute: str, writer: str, person_nouns: list[str], options: dict[str, Any]) -> Task:
+    def of(
+        cls, prompts: list[str], file: Path | None, attribute: str, writer: str, person_nouns: list[str], options: dict[str, Any]
+    ) -> Task:
         """From what was typed."""
         texts = [*prompts, *(read_prompts(file) if file else ())]
         if not texts:

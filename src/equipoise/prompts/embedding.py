@@ -42,14 +42,18 @@ def prompt_prototypes(
     texts = {(prompt, group): _texts(book[prompt][group], prompt, group, prototype) for prompt in wanted for group in attribute.groups}
     unique = list(dict.fromkeys(text for group_texts in texts.values() for text in group_texts))
     vectors = dict(zip(unique, encode(encoder, unique, progress), strict=True))
-    rows = [[geometry.prototype(np.stack([vectors[text] for text in texts[prompt, group]])) for group in attribute.groups] for prompt in wanted]
+    rows = [
+        [geometry.prototype(np.stack([vectors[text] for text in texts[prompt, group]])) for group in attribute.groups] for prompt in wanted
+    ]
     return tuple(wanted), np.array(rows)
 
 
 def encode(encoder: Any, texts: Sequence[str], progress: Progress | None = None) -> Float64:
     """Unit rows (n, d) of texts, from anything that has ``encode_text``; checked."""
     if not callable(getattr(encoder, "encode_text", None)):
-        raise InputError(f"the encoder has no encode_text ({type(encoder).__name__}); pass one of eq.load_encoder, or any object that has it")
+        raise InputError(
+            f"the encoder has no encode_text ({type(encoder).__name__}); pass one of eq.load_encoder, or any object that has it"
+        )
     parts = []
     for start in range(0, len(texts), _BATCH):
         batch = list(texts[start : start + _BATCH])

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from equipoise.prompts.lexicon import ADJUNCTS, ANIMALS, BEFORE, DETERMINERS, FOLK, IRREGULAR, MODIFIERS, PERSON_NOUNS, STOPS, VERB_NOUNS
+from equipoise.prompts.lexicon import ADJUNCTS, ANIMALS, BEFORE, FOLK, IRREGULAR, MODIFIERS, PERSON_NOUNS, STOPS, VERB_NOUNS
 
 _TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*|['’](?:s|re|ve|d|ll)\b|[^\w\s]|_", re.UNICODE)
 _SINGULAR = {plural: singular for singular, plural in IRREGULAR.items()}
@@ -36,7 +36,7 @@ def tokens(text: str) -> list[Token]:
 
 @lru_cache(1 << 14)
 def article(word: str) -> str:
-    """"a" or "an", by how the word that follows begins."""
+    """ "a" or "an", by how the word that follows begins."""
     if len(word) > 1 and word.isupper():
         return "an" if word[0] in _SPELT_VOWEL else "a"
     if re.match(r"(?:hour|honest|honou?r|heir)", word, re.IGNORECASE):
@@ -117,7 +117,7 @@ def find_slot(words: list[Token], more: frozenset[str] = frozenset()) -> Slot | 
     while (further := qualified(words, head, more)) is not None:
         head = further  # "a child actor": the last of a row is the head
     first = head
-    while first and words[first - 1].is_word and words[first - 1].lower not in STOPS and not _is_verb(words[first - 1].text):
+    while first and not _ends_phrase(words[first - 1]):
         first -= 1
     insert = first
     while insert < head and words[insert].lower in BEFORE:
@@ -165,18 +165,20 @@ def leads_to_person(words: list[Token], i: int, more: frozenset[str] = frozenset
         if token.text == "," or lower == "and":  # "young and beautiful woman"
             if i + 1 == len(words) or words[i + 1].lower not in BEFORE:
                 return None
-        elif not token.is_word or lower in STOPS or _is_verb(token.text):
-            return None
-        elif lower.endswith("ing") and "-" not in lower and lower not in BEFORE and lower not in MODIFIERS:
+        elif _ends_phrase(token):
             return None
         i += 1
     return None
 
 
-def _is_verb(word: str) -> bool:
-    """An unknown word in -s before a noun is taken for a verb ("someone helps doctors"), except "sports" and its like."""
-    lower = word.lower()
-    return lower.endswith("s") and not lower.endswith(("ss", "sports", "'s", "news", "sales", "arts")) and lower not in DETERMINERS
+def _ends_phrase(token: Token) -> bool:
+    """Whether a noun phrase does not reach across a word: a mark, a stop word, or what looks like a verb ("helps", "letting")."""
+    lower = token.lower
+    if not token.is_word or lower in STOPS:
+        return True
+    if lower in BEFORE or lower in MODIFIERS or "-" in lower:
+        return False
+    return lower.endswith("ing") or (lower.endswith("s") and not lower.endswith(("ss", "sports", "news", "arts")))
 
 
 def fix_articles(text: str) -> str:

@@ -24,7 +24,7 @@ from equipoise.prompts.english import (
     singular,
     tokens,
 )
-from equipoise.prompts.lexicon import GENERIC, MODIFIERS, STOPS
+from equipoise.prompts.lexicon import GENERIC, IRREGULAR, MODIFIERS, STOPS
 from equipoise.prompts.neutral import apply, replacement
 
 RULES = "grammar 1"
@@ -125,7 +125,9 @@ def _rewrite(text: str, part: Attribute, group: str, more: frozenset[str]) -> tu
     if people and first not in people.values():
         other = next(iter(people))
         said = text[words[other.first].start : words[other.last - 1].end]
-        raise CannotWrite(f"{text!r} says of a second person that they are {other.group} ({said!r}); leave that out, or name one person only")
+        raise CannotWrite(
+            f"{text!r} says of a second person that they are {other.group} ({said!r}); leave that out, or name one person only"
+        )
     edits, noun = {}, False
     for mark in found:
         if people.get(mark, -1) == first:
@@ -164,7 +166,13 @@ def _counterpart(words: list[Token], mark: marks.Mark, part: Attribute, group: s
         nouns = wordings.nouns.get(mark.neutral) or wordings.also_nouns.get(mark.neutral) or ()
         theirs = own.nouns.get(mark.neutral) or own.also_nouns.get(mark.neutral) or ()
         rank = theirs.index(old) if (old := singular(words[mark.last - 1].lower)) in theirs else 0
-        return nouns[min(rank, len(nouns) - 1)] if nouns else f"{wordings.adjectives[0]} {mark.neutral}" if wordings.adjectives else mark.neutral
+        return (
+            nouns[min(rank, len(nouns) - 1)]
+            if nouns
+            else f"{wordings.adjectives[0]} {mark.neutral}"
+            if wordings.adjectives
+            else mark.neutral
+        )
     choices = wordings.adjectives if mark.kind == "adjective" else wordings.phrases
     return choices[0] if choices else ""
 
@@ -179,7 +187,8 @@ def _pieces(frame: Frame, wordings: Wordings, alone: bool) -> Iterator[Piece]:
         adjectives += [Piece("adjective", word) for word in wordings.person_adjectives]
     elif not nouns and frame.key not in _CHILDREN:
         if all(word.lower in MODIFIERS for word in frame.words[frame.slot.insert : frame.slot.head]):
-            compounds = [Piece("compound", noun) for noun in wordings.compounds]
+            # "women doctors", but "lady nurses" could be a sentence
+            compounds = [Piece("compound", noun) for noun in wordings.compounds if not frame.plural or noun in IRREGULAR]
         if frame.plural or _determiner(frame) in ("a", "an"):
             leads = [Piece("lead", noun) for noun in wordings.nouns.get("person", ()) if " individual" not in noun]
     first = nouns if frame.explicit_noun else [anchor, *nouns]
@@ -217,7 +226,6 @@ def _render(frame: Frame, pieces: list[Piece]) -> str:
 
     kept, mid, head = span(slot.first, slot.insert), span(slot.insert, slot.head), span(slot.head, slot.head + 1)
     adjectives = texts["adjective"]
-    compounds = [number(noun) if noun in ("man", "woman") else noun for noun in texts["compound"]]  # women doctors, lady doctors
     if texts["noun"]:
         mid, head = span(slot.insert, frame.key_first), [number(texts["noun"][0])]
         own = head[0].split(" ")[0]  # "a male individual" needs no second adjective of its own
@@ -227,7 +235,7 @@ def _render(frame: Frame, pieces: list[Piece]) -> str:
         link = ["who are"] if frame.plural else ["who is", article(whole[0].split(" ")[0])]
         phrase = [*adjectives, number(texts["lead"][0]), *link, *whole]
     else:
-        phrase = [*kept, *adjectives, *compounds, *mid, *head]
+        phrase = [*kept, *adjectives, *map(number, texts["compound"]), *mid, *head]
     phrase += [(marks.forms_of_phrase(text)[1:2] or [text])[0] if frame.plural else text for text in texts["phrase"]]
     start, end = words[slot.first].start, words[slot.head].end
     return _assemble(frame, start, " ".join(phrase), end)

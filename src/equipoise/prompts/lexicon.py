@@ -36,22 +36,28 @@ PERSON_NOUNS = GENERIC | frozenset(
     bodyguard lifeguard firefighter soldier veteran airman sergeant lieutenant colonel spy agent politician senator governor mayor
     minister ambassador diplomat activist protester protestor demonstrator voter citizen immigrant refugee resident villager priest
     pastor rabbi imam bishop missionary believer worshiper worshipper architect surveyor consultant specialist expert leader member
-    volunteer founder inventor creator hacker tester operator inspector dispatcher hairdresser barber stylist beautician
-    manicurist masseuse celebrity hero spectator viewer listener reader thief prisoner inmate suspect victim beggar vagrant pedlar
-    busker juggler knitter reveler dreamer thinker winner loser champion competitor contestant opponent teammate colleague coworker peer
-    roommate user wearer walker sitter bystander onlooker observer helper lover partygoer homeowner bookkeeper groundskeeper homemaker
-    freelancer nutritionist dietitian florist usher offspring newlywed monarch royal noble monastic sportsperson spokesperson heir
-    bachelor attendant carrier people
+    volunteer founder inventor creator hacker tester operator inspector dispatcher hairdresser barber stylist beautician manicurist
+    masseuse celebrity hero spectator viewer listener reader thief prisoner inmate suspect victim beggar vagrant pedlar busker juggler
+    knitter reveler dreamer thinker winner loser champion competitor contestant opponent teammate colleague coworker peer roommate user
+    wearer walker sitter bystander onlooker observer helper lover partygoer homeowner bookkeeper groundskeeper homemaker freelancer
+    nutritionist dietitian florist usher offspring newlywed monarch royal noble monastic sportsperson spokesperson heir bachelor
+    attendant carrier people latino latina baron baroness bloke boyfriend girlfriend bridegroom cameraman chairman chap congressman
+    daddy duchess duke dude fella granddad granny housewife lad lass lord madam mama mommy mummy old-timer oldster papa serviceman sir
+    spokesman sportsman
     """.split()
 )
 
 FOLK = frozenset("people folk folks persons".split())
 """Person nouns that are plural as they are."""
 
-VERB_NOUNS = frozenset("cook guide model guard coach host judge tutor pilot witness captain spy nurse butcher partner mother father referee champion".split())
+VERB_NOUNS = frozenset(
+    "cook guide model guard coach host judge tutor pilot witness captain spy nurse butcher partner mother father referee champion".split()
+)
 """Person nouns that are verbs too: "a man cooks"."""
 
-ADJUNCTS = frozenset("human adult baby child kid student model guest senior youth celebrity patient relative individual royal noble".split())
+ADJUNCTS = frozenset(
+    "human adult baby child kid student model guest senior youth celebrity patient relative individual royal noble latino latina".split()
+)
 """Person nouns that often only qualify another noun: "a human face", "a model airplane"."""
 
 IRREGULAR = {
@@ -62,12 +68,12 @@ IRREGULAR = {
     "gentleman": "gentlemen",
     "wife": "wives",
     "midwife": "midwives",
+    "housewife": "housewives",
     "thief": "thieves",
     "grandchild": "grandchildren",
     "schoolchild": "schoolchildren",
     "human": "humans",
-    "guy": "guys",
-    "boy": "boys",
+    "goalie": "goalies",
 }
 
 BEFORE = frozenset(

@@ -149,7 +149,12 @@ class _Run:
         self.slots = asyncio.Semaphore(self.writer.concurrency)
         # More conversations than slots, so that one that waits before a retry does not leave a slot idle.
         waiting = asyncio.Semaphore(4 * self.writer.concurrency)
-        options = {"base_url": self.writer.base_url, "api_key": self.writer._key or "none", "max_retries": 0, "timeout": self.writer.timeout}
+        options = {
+            "base_url": self.writer.base_url,
+            "api_key": self.writer._key or "none",
+            "max_retries": 0,
+            "timeout": self.writer.timeout,
+        }
         stopped: ServiceError | None = None
         async with self.openai.AsyncOpenAI(**options) as self.client:
             try:
@@ -208,9 +213,10 @@ class _Run:
         writer, openai = self.writer, self.openai
         failed = 0
         while True:
-            form = writer._form
+            form = ""
             try:
                 async with self.slots:
+                    form = writer._form
                     self.asked += 1
                     # As chat.completions.create does, less its walk through the types of every message, a third of the client's time.
                     completion = await self.client.post("/chat/completions", body=self._body(ask, form), cast_to=self.completion)

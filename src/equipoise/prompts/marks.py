@@ -168,7 +168,11 @@ def _mark(words: list[Token], i: int, entry: _Word, more: frozenset[str]) -> Mar
             return Mark(i, last, entry.group, "adjective")  # whatever noun it is: "a female astrologer"
     if entry.kind == "noun":
         if person := qualified(words, last - 1, more):
-            return Mark(i, last, entry.group, "adjective") if entry.neutral == "person" and _may_qualify(words[i:last], words[person]) else None
+            return (
+                Mark(i, last, entry.group, "adjective")
+                if entry.neutral == "person" and _may_qualify(words[i:last], words[person])
+                else None
+            )
         return Mark(i, last, entry.group, "noun", entry.neutral)
     if entry.kind == "phrase" or _STRONG.search(entry.words[-1]):
         return Mark(i, last, entry.group, entry.kind)

@@ -11,7 +11,7 @@ from equipoise.prompts import marks
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import Entry, PromptBook
 from equipoise.prompts.english import is_plural, plural, singular, tokens, wrong_article
-from equipoise.prompts.lexicon import GENERIC
+from equipoise.prompts.lexicon import GENERIC, MODIFIERS
 
 MIN_VARIANTS = 5
 
@@ -87,7 +87,9 @@ def check_book(
         if group in attribute.groups:
             problems += [Problem(prompt, group, *one) for one in _check_entry(prompt, entry, attribute, group, person_nouns)]
             if len(entry.variants) < min_variants:
-                problems.append(Problem(prompt, group, entry.anchor, f"it has {len(entry.variants)} variants, and {min_variants} are asked for"))
+                problems.append(
+                    Problem(prompt, group, entry.anchor, f"it has {len(entry.variants)} variants, and {min_variants} are asked for")
+                )
     return problems
 
 
@@ -101,6 +103,7 @@ class _Bare(NamedTuple):
     said: list[str]
     beside: list[bool]
     named: list[tuple[str, ...]]  # the groups stated, for each part of the attribute
+    split: str  # the first word of a name that an adjective stands inside of ("tennis male player")
 
 
 def _check(prompt: str, bare_prompt: _Bare, text: str, attribute: Attribute, group: str, more: frozenset[str]) -> str:
@@ -109,6 +112,8 @@ def _check(prompt: str, bare_prompt: _Bare, text: str, attribute: Attribute, gro
     if form := _form(prompt, text):
         return form
     bare = _bare(text, attribute, more)
+    if bare.split and not bare_prompt.split:
+        return f"{bare.split!r} is cut off from its noun"
     related: set[str] = set()
     if rest := _rest(bare_prompt.said, bare, attribute, group, related):
         return rest
@@ -146,6 +151,7 @@ def _bare(text: str, attribute: Attribute, more: frozenset[str]) -> _Bare:
     of_parts = [marks.find_in(words, part, more) for part in attribute.parts]
     named = [marks.stated(found, part) for found, part in zip(of_parts, attribute.parts, strict=True)]
     found = sorted(mark for marks_ in of_parts for mark in marks_)
+    inside = (words[mark.first - 1].lower for mark in found if mark.kind == "adjective" and mark.first)
     neutral: dict[int, list[str]] = {}
     taken = [False] * len(words)
     for mark in found:
@@ -166,7 +172,7 @@ def _bare(text: str, attribute: Attribute, more: frozenset[str]) -> _Bare:
             new = _counted(singular(word.lower), is_plural(word.text)) if singular(word.lower) in GENERIC else [_plain(word.lower)]
             said += new
             beside += [near] * len(new)
-    return _Bare(said, beside, named)
+    return _Bare(said, beside, named, next((word for word in inside if word in MODIFIERS), ""))
 
 
 def _counted(noun: str, many: bool) -> list[str]:
@@ -183,7 +189,7 @@ def _plain(word: str) -> str:
 
 def _rest(wanted: list[str], bare: _Bare, attribute: Attribute, group: str, related: set[str]) -> str:
     """What else differs from the prompt; words that plainly derive from the group's are let through, and noted in ``related``."""
-    said, beside, _ = bare
+    said, beside = bare.said, bare.beside
     for kind, i1, i2, j1, j2 in SequenceMatcher(None, wanted, said, autojunk=False).get_opcodes():
         if kind == "equal":
             continue

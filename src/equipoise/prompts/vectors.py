@@ -25,7 +25,9 @@ class TextVectors:
     def __init__(self, prompts: Sequence[str], vectors: np.ndarray, *, id: str = "", source: str = "the table"):
         vectors = np.asarray(vectors)
         if vectors.ndim != 2 or len(vectors) != len(prompts) or vectors.dtype.kind != "f":
-            raise ArtefactError(f"{source} holds {len(prompts)} prompts and vectors of shape {vectors.shape} ({vectors.dtype}); one float row a prompt")
+            raise ArtefactError(
+                f"{source} holds {len(prompts)} prompts and vectors of shape {vectors.shape} ({vectors.dtype}); one float row a prompt"
+            )
         self.rows = {str(prompt): i for i, prompt in enumerate(prompts)}
         self.vectors, self.id, self.source = vectors, id, source
 
