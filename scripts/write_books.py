@@ -66,7 +66,7 @@ def names(text: str) -> list[str]:
 
 
 def photo_of(noun: str) -> str:
-    return f"a photo of {article(noun.split()[0])} {noun}"
+    return f"a photo of {article(noun.split(maxsplit=1)[0])} {noun}"
 
 
 def book_of(prompts: list[str], attribute: Attribute, note: str = "") -> PromptBook:

@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--retry-after", default="1")
     parser.add_argument("--log")
     arguments = parser.parse_args()
-    log = open(arguments.log, "a") if arguments.log else None
+    log = open(arguments.log, "a") if arguments.log else None  # noqa: SIM115
     server = ChatServer(
         Attribute.load("gender"), share_of_faults(arguments.faults), latency=arguments.latency, retry_after=arguments.retry_after, log=log
     )

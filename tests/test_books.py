@@ -49,11 +49,9 @@ def test_curated_book(name, written):
 def test_explicit_prompts_name_one_group_and_neutral_ones_none():
     gender = eq.Attribute.load("gender")
     assert all(len(eq.explicit_groups(prompt, gender)) == 1 for prompt in eq.PromptBook.curated("occupations-explicit-gender").prompts)
-    for name in ATTRIBUTES:
+    for name, attribute in ATTRIBUTES.items():
         if "explicit" not in name:
-            assert not any(
-                eq.explicit_groups(prompt, eq.Attribute.load(ATTRIBUTES[name])) for prompt in eq.PromptBook.curated(name).prompts
-            )
+            assert not any(eq.explicit_groups(prompt, eq.Attribute.load(attribute)) for prompt in eq.PromptBook.curated(name).prompts)
 
 
 def test_book_writer_takes_what_is_there_and_says_what_is_not():

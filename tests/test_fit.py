@@ -116,7 +116,7 @@ def test_a_set_with_wrong_metadata(book, tmp_path):
 
 def test_partial_books(book):
     short = book.merge(GrammarWriter().write(["a photo of a clerk"], GENDER).book.subset(groups=["male"]))
-    with pytest.raises(InputError, match="clerk.*female"):
+    with pytest.raises(InputError, match=r"clerk.*female"):
         eq.AttributeSpace.from_prompts(Words(), short, GENDER)
     assert "a photo of a clerk" not in eq.SpaceSet.from_prompts(Words(), short, GENDER, allow_partial=True)
     assert list(eq.SpaceSet.from_prompts(Words(), short, GENDER, prompts=PROMPTS[:1])) == PROMPTS[:1]

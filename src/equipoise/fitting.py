@@ -16,12 +16,12 @@ SCOPES = {"shared": AttributeSpace, "per-prompt": SpaceSet}
 
 def text_encoder(encoder: str | None, vectors: Path | None) -> Any:
     """An encoder by its name, or a file of text vectors in its place; exactly one of the two."""
-    if (encoder is None) == (vectors is None):
-        raise InputError("pass an encoder (--encoder), or a file of text vectors (--vectors): one of the two")
-    if vectors is not None:
+    if vectors is not None and encoder is None:
         from equipoise.prompts.vectors import TextVectors
 
         return TextVectors.load(vectors)
+    if encoder is None or vectors is not None:
+        raise InputError("pass an encoder (--encoder), or a file of text vectors (--vectors): one of the two")
     from equipoise.encoders import load_encoder  # pyright: ignore[reportMissingImports]
 
     return load_encoder(encoder)

@@ -175,9 +175,9 @@ def _from_document(document: dict[str, Any], source: str) -> Attribute:
 
 def _parse(document: dict[str, Any]) -> tuple[int, dict[str, Wordings], dict[Hashable, str]]:
     wordings, labels = {}, {}
-    for group, table in document["groups"].items():
-        table = dict(table)
-        labels |= {label: group for label in table.pop("labels", ())}
+    for group, given in document["groups"].items():
+        table = dict(given)
+        labels |= dict.fromkeys(table.pop("labels", ()), group)
         families = table.pop("families", ())
         written = [phrase.format(family) for family in families[:1] for phrase in document.get("family_phrases", ())]
         understood = [

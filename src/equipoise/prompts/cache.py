@@ -14,8 +14,8 @@ from equipoise.errors import ArtefactError
 _VERSION = 1
 _TABLE = """
 CREATE TABLE IF NOT EXISTS answers (
-    key TEXT PRIMARY KEY, conversation TEXT NOT NULL, prompt TEXT NOT NULL, "group" TEXT NOT NULL, step TEXT NOT NULL, attempt INTEGER NOT NULL,
-    model TEXT NOT NULL, text TEXT NOT NULL, trouble TEXT NOT NULL, at TEXT NOT NULL DEFAULT (datetime('now'))
+    key TEXT PRIMARY KEY, conversation TEXT NOT NULL, prompt TEXT NOT NULL, "group" TEXT NOT NULL, step TEXT NOT NULL,
+    attempt INTEGER NOT NULL, model TEXT NOT NULL, text TEXT NOT NULL, trouble TEXT NOT NULL, at TEXT NOT NULL DEFAULT (datetime('now'))
 );
 CREATE INDEX IF NOT EXISTS by_conversation ON answers (conversation);
 """
@@ -67,7 +67,8 @@ class AnswerCache:
     def put(self, key: str, conversation: str, prompt: str, group: str, step: str, attempt: int, model: str, answer: Answer) -> None:
         """Keep an answer; on disk when this returns."""
         self._db.execute(
-            'INSERT OR REPLACE INTO answers (key, conversation, prompt, "group", step, attempt, model, text, trouble) VALUES (?,?,?,?,?,?,?,?,?)',
+            'INSERT OR REPLACE INTO answers (key, conversation, prompt, "group", step, attempt, model, text, trouble) '
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (key, conversation, prompt, group, step, attempt, model, *answer),
         )
 

@@ -73,7 +73,8 @@ def plan_text(plan: dict[str, int]) -> str:
     """A dry run, in words."""
     return (
         f"{plan['pairs']} prompts x groups, {plan['cached_pairs']} of them answered already; {plan['calls']} requests, about "
-        f"{plan['prompt_tokens']:,} tokens in and {plan['answer_tokens']:,} out (estimated at 4 characters a token, if no answer has to be asked again)"
+        f"{plan['prompt_tokens']:,} tokens in and {plan['answer_tokens']:,} out (estimated at 4 characters a token, if no answer has to be "
+        "asked again)"
     )
 
 

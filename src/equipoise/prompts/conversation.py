@@ -22,16 +22,16 @@ INSTRUCTIONS = "llm 1"
 Message = dict[str, str]
 
 _SYSTEM = (
-    "You rewrite short descriptions of pictures so that they state a group of people. You change only the words that say which group a person "
-    "belongs to, keep every other word as it is, and write correct, respectful English."
+    "You rewrite short descriptions of pictures so that they state a group of people. You change only the words that say which group a "
+    "person belongs to, keep every other word as it is, and write correct, respectful English."
 )
 _ANCHOR = (
-    "Rewrite this prompt so that it states that the {attribute} of the person is {group}. Keep all other words unchanged. If it names another "
-    "{attribute}, put {group} in its place.\n\nPrompt: {prompt}"
+    "Rewrite this prompt so that it states that the {attribute} of the person is {group}. Keep all other words unchanged. If it names "
+    "another {attribute}, put {group} in its place.\n\nPrompt: {prompt}"
 )
 _VARIANTS = (
-    "Now write other wordings of it, as many as English has and {least} at least: each states that the {attribute} is {group} in another way "
-    "(other adjectives, nouns or phrases), is grammatical, and leaves everything else in the prompt strictly unchanged."
+    "Now write other wordings of it, as many as English has and {least} at least: each states that the {attribute} is {group} in another "
+    "way (other adjectives, nouns or phrases), is grammatical, and leaves everything else in the prompt strictly unchanged."
 )
 _AGAIN = "That will not do:\n{reasons}\nTry again."
 _FORMATS = {

@@ -12,7 +12,7 @@ _TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*|['’](?:s|re|ve|d|ll)\b|[^\w\s]|_", 
 _SINGULAR = {plural: singular for singular, plural in IRREGULAR.items()}
 _PERSON_ENDINGS = ("ologist", "ographer", "ician", "woman", "person")
 _CONSONANT_SOUND = re.compile(r"(?:uni(?!n|m)|use|usu|uti|ur[aeiou]|eu|ewe|ukul|ubi|one\b|once|u-)", re.IGNORECASE)
-_OBJECTS = frozenset("a an the them it him her his their some".split())
+_OBJECTS = frozenset(["a", "an", "the", "them", "it", "him", "her", "his", "their", "some"])
 _SPELT_VOWEL = frozenset("AEFHILMNORSX")  # letters whose names begin with a vowel: an FBI agent
 
 

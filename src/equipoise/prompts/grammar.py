@@ -33,8 +33,8 @@ RULES = "grammar 1"
 MOST = 12
 """Variants an entry, at most."""
 
-_PLAIN = GENERIC | frozenset("man woman gentleman lady guy gal".split())
-_CHILDREN = frozenset("child kid baby toddler infant newborn".split())
+_PLAIN = GENERIC | frozenset(["man", "woman", "gentleman", "lady", "guy", "gal"])
+_CHILDREN = frozenset(["child", "kid", "baby", "toddler", "infant", "newborn"])
 _PRONOUN_COLUMN = {"male": 0, "female": 1}
 
 
@@ -198,7 +198,7 @@ def _pieces(frame: Frame, wordings: Wordings, alone: bool) -> Iterator[Piece]:
 
 def _phrase_fits(frame: Frame, phrase: str) -> bool:
     """A clause ("who is male") only where the sentence pauses; others where what follows does not begin alike."""
-    start = phrase.split(" ")[0]
+    start = phrase.split(" ", maxsplit=1)[0]
     if not frame.next or frame.next in ",.;:!?)":
         return True
     if start in ("who", "whose", "advanced") or frame.next in (start, "and", "or", "'s", "’s"):

@@ -55,7 +55,26 @@ _NOT_AFTER = {  # words after which it is no longer about a person
     "boy": "scout",
     "white": "house",
 }
-_NOUN_LESS = frozenset("again there here now then too also today yesterday alone away back home well outside inside".split())
+_NOUN_LESS = frozenset(
+    [
+        "again",
+        "there",
+        "here",
+        "now",
+        "then",
+        "too",
+        "also",
+        "today",
+        "yesterday",
+        "alone",
+        "away",
+        "back",
+        "home",
+        "well",
+        "outside",
+        "inside",
+    ]
+)
 _STRONG = re.compile(r"-(?:skinned|complexioned|toned|presenting|identifying|looking|faced|haired|descendant)$")
 
 
@@ -163,16 +182,12 @@ def _mark(words: list[Token], i: int, entry: _Word, more: frozenset[str]) -> Mar
         return None
     if entry.kind != "phrase" and singular(following) in ANIMALS:
         return None
-    if entry.words[-1] in _GENDERS and following and words[last].is_word and following not in STOPS:
-        if not re.search(r"(?:ing|ed|ly|s)$", following):
-            return Mark(i, last, entry.group, "adjective")  # whatever noun it is: "a female astrologer"
+    if entry.words[-1] in _GENDERS and following.isalpha() and following not in STOPS and not re.search(r"(?:ing|ed|ly|s)$", following):
+        return Mark(i, last, entry.group, "adjective")  # whatever noun it is: "a female astrologer"
     if entry.kind == "noun":
         if person := qualified(words, last - 1, more):
-            return (
-                Mark(i, last, entry.group, "adjective")
-                if entry.neutral == "person" and _may_qualify(words[i:last], words[person])
-                else None
-            )
+            says_so = entry.neutral == "person" and _may_qualify(words[i:last], words[person])
+            return Mark(i, last, entry.group, "adjective") if says_so else None
         return Mark(i, last, entry.group, "noun", entry.neutral)
     if entry.kind == "phrase" or _STRONG.search(entry.words[-1]):
         return Mark(i, last, entry.group, entry.kind)
@@ -189,8 +204,10 @@ def _may_qualify(noun: list[Token], person: Token) -> bool:
     return noun[-1].lower in _QUALIFIERS and (not is_plural(noun[-1].text) or is_plural(person.text))
 
 
-_PLAIN_PEOPLE = GENERIC | frozenset("man woman gentleman lady guy gal male female citizen fellow".split())
-_QUALIFIERS = frozenset("man men woman women gentleman gentlemen lady ladies male males female females boy girl guy".split())
+_PLAIN_PEOPLE = GENERIC | frozenset(["man", "woman", "gentleman", "lady", "guy", "gal", "male", "female", "citizen", "fellow"])
+_QUALIFIERS = frozenset(
+    ["man", "men", "woman", "women", "gentleman", "gentlemen", "lady", "ladies", "male", "males", "female", "females", "boy", "girl", "guy"]
+)
 
 
 def _predicate(words: list[Token], i: int, last: int) -> bool:
@@ -246,6 +263,44 @@ def _noun_follows(words: list[Token], i: int) -> bool:
 
 
 _OWNABLE = frozenset(  # words that look like verbs or quantities, and can be owned
-    """photo picture image portrait photograph painting sketch drawing selfie face one two three four five six seven eight nine ten
-    wedding clothing swing building ceiling thing evening morning king string spring offspring belongings surroundings earring ring wing sibling""".split()
+    [
+        "photo",
+        "picture",
+        "image",
+        "portrait",
+        "photograph",
+        "painting",
+        "sketch",
+        "drawing",
+        "selfie",
+        "face",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "wedding",
+        "clothing",
+        "swing",
+        "building",
+        "ceiling",
+        "thing",
+        "evening",
+        "morning",
+        "king",
+        "string",
+        "spring",
+        "offspring",
+        "belongings",
+        "surroundings",
+        "earring",
+        "ring",
+        "wing",
+        "sibling",
+    ]
 )

@@ -111,9 +111,9 @@ def _join_same(words: list[Token], edits: dict[int, tuple[int, str]]) -> None:
             edits[first] = (end, new)
 
 
-_ADVERBS = frozenset("also always never often still just then now soon even both already".split())
+_ADVERBS = frozenset(["also", "always", "never", "often", "still", "just", "then", "now", "soon", "even", "both", "already"])
 _VERBS = {"is": "are", "was": "were", "has": "have", "does": "do", "isn": "aren", "wasn": "weren", "hasn": "haven", "doesn": "don"}
-_BASE = frozenset("dies ties lies vies".split())
+_BASE = frozenset(["dies", "ties", "lies", "vies"])
 
 
 def _agree(words: list[Token], i: int) -> Iterable[tuple[int, str]]:
@@ -138,7 +138,9 @@ def _agree(words: list[Token], i: int) -> Iterable[tuple[int, str]]:
             yield k + 1, second
 
 
-_AFTER_VERB = frozenset("a an the his her their at in on to with for from into some its up down out".split())
+_AFTER_VERB = frozenset(
+    ["a", "an", "the", "his", "her", "their", "at", "in", "on", "to", "with", "for", "from", "into", "some", "its", "up", "down", "out"]
+)
 
 
 def _plural_verb(verb: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import NamedTuple
 
 from equipoise.prompts import marks
@@ -15,7 +16,7 @@ from equipoise.prompts.lexicon import GENERIC, MODIFIERS
 
 MIN_VARIANTS = 5
 
-_LINKS = frozenset("a who is are was were that with in of and , as".split())
+_LINKS = frozenset(["a", "who", "is", "are", "was", "were", "that", "with", "in", "of", "and", ",", "as"])
 _SAME = {"an": "a", "’s": "'s", "them": "their", "theirs": "their"}  # "her" is both "them" and "their"
 _ONE, _MANY = "one person", "several people"
 _LIST_MARK = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.):]|#|[a-z]\))\s")
@@ -98,7 +99,7 @@ def _check_entry(prompt: str, entry: Entry, attribute: Attribute, group: str, pe
 
 
 class _Bare(NamedTuple):
-    """A text without what states a group: the words left, people counted and not named; whether each stands beside words that were taken."""
+    """A text without what states a group: the words left, people counted and not named; whether each stands beside words taken."""
 
     said: list[str]
     beside: list[bool]
@@ -140,7 +141,7 @@ def _form(prompt: str, text: str) -> str:
     if (wrong := wrong_article(text)) and wrong not in prompt:
         return f"{wrong!r} should have the other article"
     words = [token.lower for token in tokens(text)]
-    for first, second in zip(words, words[1:], strict=False):
+    for first, second in pairwise(words):
         if first == second and first.isalpha() and f"{first} {second}" not in prompt.lower():
             return f"it repeats {first!r}"
     return ""
@@ -198,19 +199,16 @@ def _rest(wanted: list[str], bare: _Bare, attribute: Attribute, group: str, rela
             return f"it changes {' '.join(lost)!r}" + (f" to {' '.join(added)!r}" if added else "")
         if "a" in lost and "a" not in added and _ONE not in lost:
             return "it drops an article"
-        for word, near in zip(added, beside[j1:j2], strict=True):
-            if word in _LINKS or word in (_ONE, _MANY):
-                near = any(beside[max(j1 - 1, 0) : j2 + 1])
-                if not near and not related:
-                    return f"it adds {word!r}"
-            elif _derives(word, attribute, group):
-                related.add(word)
-            else:
+        related |= {word for word in added if _derives(word, attribute, group)}
+        near = related or any(beside[max(j1 - 1, 0) : j2 + 1])
+        for word in added:
+            linking = word in _LINKS or word in (_ONE, _MANY)
+            if word not in related and not (linking and near):
                 return f"it adds {word!r}"
         people = [word for word in added if word in (_ONE, _MANY)]
         if people and not lost and not {"who", "is", "are", "that", ",", "as"} & set(added):
             return "it names the person twice"
-    if said[-1:] and said[-1] in _LINKS and said[-1] != wanted[-1] and not beside[-1]:
+    if said[-1:] and said[-1] in _LINKS and said[-1:] != wanted[-1:] and not beside[-1]:
         return f"it ends in {said[-1]!r}"
     return ""
 

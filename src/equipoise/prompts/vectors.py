@@ -1,7 +1,8 @@
 """``TextVectors``: embeddings of texts from a file, in an encoder's place.
 
 Three layouts, none with pickle: parquet with columns ``prompt`` (string) and ``vector`` (list of floats); npz with arrays ``prompt`` (n,)
-and ``vector`` or ``text`` (n, d); safetensors with a tensor ``vector`` (n, d) and the prompts as a JSON list under ``prompts`` in its metadata.
+and ``vector`` or ``text`` (n, d); safetensors with a tensor ``vector`` (n, d) and the prompts as a JSON list under ``prompts`` in its
+metadata. An ``encoder`` beside them (schema metadata, array, metadata) names the encoder.
 """
 
 from __future__ import annotations
@@ -69,10 +70,9 @@ def _parquet(path: Path) -> tuple[list[str], np.ndarray, str]:
     column = table["vector"].combine_chunks()
     if column.null_count or table["prompt"].null_count:
         raise ValueError("a row is empty")
-    lengths = np.asarray(pa.compute.list_value_length(column)) if not pa.types.is_fixed_size_list(column.type) else None
-    if lengths is not None and len(set(lengths.tolist())) > 1:
-        raise ValueError("the vectors are of different lengths")
     flat = np.asarray(column.flatten())
+    if not pa.types.is_fixed_size_list(column.type) and len(set(np.diff(column.offsets).tolist())) > 1:
+        raise ValueError("the vectors are of different lengths")
     made_by = (table.schema.metadata or {}).get(b"encoder", b"").decode()
     return table["prompt"].to_pylist(), flat.reshape(len(table), -1), made_by
 
