@@ -7,6 +7,7 @@ import pytest
 import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.prompts.attribute import READY_MADE, Wordings
+from equipoise.prompts.grammar import write_entry
 
 HAIR = """
 name = "hair"
@@ -68,6 +69,12 @@ def test_a_group_without_wordings_is_worded_by_its_name():
     mood = eq.Attribute("mood", ("happy", "sad"), wordings={"sad": ["sad", "unhappy"]})
     assert mood.wordings["happy"] == Wordings(adjectives=("happy",))
     assert mood.wordings["sad"].adjectives == ("sad", "unhappy")
+
+
+def test_more_groups_than_the_ready_made_one_has():
+    gender = eq.Attribute("gender", ("male", "female", "nonbinary"))
+    assert gender.wordings["male"].compounds == ("man", "gentleman") and gender.wordings["nonbinary"].adjectives == ("nonbinary",)
+    assert write_entry("a woman and her dog", gender, "nonbinary").anchor == "a nonbinary person and their dog"
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,14 @@ def test_a_server_that_dies_midway_loses_nothing(tmp_path):
     assert set(outcome.book.prompts) >= {PROMPTS[0]} and outcome.failures and "key" in outcome.failures[-1].reason
 
 
+def test_a_prompt_without_a_person_is_not_asked_for():
+    with ChatServer(GENDER) as server:
+        writer = LLMWriter("m", base_url=server.url)
+        outcome = writer.write(["a photo of a car", PROMPTS[0]], GENDER)
+        assert [(f.prompt, "no person" in f.reason) for f in outcome.failures] == [("a photo of a car", True)] * 2
+        assert len(server.requests) == 4 and writer.plan(["a photo of a car"], GENDER).calls == 0
+
+
 def test_inside_a_running_loop():
     async def main():
         return LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)

@@ -71,7 +71,7 @@ class Attribute:
             raise InputError(f"an attribute needs two groups or more, and {self.name!r} has {len(groups)}: {list(groups)}; add the others")
         if len({group.lower() for group in groups}) < len(groups):
             raise InputError(f"two groups of {self.name!r} have the same name: {list(groups)}")
-        ready = _ready_made_of(groups)
+        ready = _ready_made_of(self.name.lower(), groups)
         given = {str(group): _wordings(words) for group, words in self.wordings.items()}
         if unknown := [name for name in (*given, *self.labels.values()) if name not in groups]:
             raise InputError(f"{unknown[0]!r} is no group of {self.name!r}; its groups are {', '.join(groups)}")
@@ -154,11 +154,11 @@ def _document(file: str) -> dict[str, Any]:
 
 
 @cache
-def _ready_made_of(groups: tuple[str, ...]) -> tuple[int, dict[str, Wordings], dict[Hashable, str]] | None:
-    """Position, wordings and labels of the ready-made attribute that has all these groups."""
-    for name in READY_MADE:
-        document = _document(name.replace(" ", "-"))
-        if set(groups) <= set(document["groups"]):
+def _ready_made_of(name: str, groups: tuple[str, ...]) -> tuple[int, dict[str, Wordings], dict[Hashable, str]] | None:
+    """Position, wordings and labels of the ready-made attribute of this name, or that has all these groups."""
+    for ready in READY_MADE:
+        document = _document(ready.replace(" ", "-"))
+        if name == ready or set(groups) <= set(document["groups"]):
             return _parse(document)
     return None
 

@@ -158,9 +158,9 @@ def _counterpart(words: list[Token], mark: marks.Mark, part: Attribute, group: s
     """What says of this group what the mark says of its own: "mother" -> "father", "her" -> "his"."""
     wordings: Wordings = part.wordings[group]
     if mark.kind == "pronoun":
-        return marks.PRONOUNS[mark.case][_PRONOUN_COLUMN[group]]
+        return marks.PRONOUNS[mark.case][_PRONOUN_COLUMN.get(group, 2)]
     if mark.kind == "title":
-        return {"male": "Mr", "female": "Ms"}[group] + ("." if words[mark.last - 1].text == "." else "")
+        return {"male": "Mr", "female": "Ms"}.get(group, "Mx") + ("." if words[mark.last - 1].text == "." else "")
     if mark.kind == "noun":
         own: Wordings = part.wordings[mark.group]
         nouns = wordings.nouns.get(mark.neutral) or wordings.also_nouns.get(mark.neutral) or ()

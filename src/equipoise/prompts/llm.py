@@ -18,6 +18,7 @@ from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import Entry, Source
 from equipoise.prompts.cache import Answer, AnswerCache, key_of
 from equipoise.prompts.conversation import INSTRUCTIONS, Ask, Result, converse
+from equipoise.prompts.marks import names_person
 from equipoise.prompts.validation import MIN_VARIANTS
 from equipoise.prompts.writing import Failure, Outcome, Progress, make_book, pairs_of, today
 
@@ -25,6 +26,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"
 _LONGEST_WAIT = 300.0
 _CHARACTERS_A_TOKEN = 4
+_NOBODY = "it names no person that is known; word it with one (a person, a doctor), or pass its noun as a person noun"
 
 
 class Plan(NamedTuple):
@@ -102,6 +104,8 @@ class LLMWriter:
         pairs = pairs_of(prompts, attribute)
         done = calls = told = heard = 0
         for prompt, group in pairs:
+            if not self.can_ask(prompt, attribute):
+                continue
             steps = self._converse(prompt, attribute, group)
             ask = next(steps)
             try:
@@ -117,6 +121,10 @@ class LLMWriter:
             told += steps_left * said + (steps_left - 1) * 400  # the second step repeats the first and adds its own request
             heard += variants + (steps_left - 1) * (len(prompt) + 20)
         return Plan(len(pairs), done, calls, math.ceil(told / _CHARACTERS_A_TOKEN), math.ceil(heard / _CHARACTERS_A_TOKEN))
+
+    def can_ask(self, prompt: str, attribute: Attribute) -> bool:
+        """Whether a prompt names a person: a model would make "a male car" of one that does not."""
+        return names_person(prompt, attribute, self.person_nouns)
 
     def _converse(self, prompt: str, attribute: Attribute, group: str) -> Any:
         return converse(prompt, attribute, group, tries=self.tries, least=self.min_variants, person_nouns=self.person_nouns)
@@ -160,6 +168,9 @@ class _Run:
             try:
                 async with asyncio.TaskGroup() as tasks:
                     for pair in self.pairs:
+                        if not self.writer.can_ask(pair[0], self.attribute):
+                            self.results[pair] = Result(None, _NOBODY, 0)
+                            continue
                         await waiting.acquire()
                         tasks.create_task(self._one(*pair)).add_done_callback(lambda _: waiting.release())
             except* ServiceError as errors:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from equipoise.prompts.attribute import Attribute, Wordings
-from equipoise.prompts.english import Token, is_person, is_plural, leads_to_person, plural, qualified, singular, tokens
+from equipoise.prompts.english import Token, find_slot, is_person, is_plural, leads_to_person, plural, qualified, singular, tokens
 from equipoise.prompts.lexicon import ANIMALS, GENERIC, STOPS
 
 
@@ -97,6 +97,13 @@ def find_in(words: list[Token], attribute: Attribute, more: frozenset[str] = fro
             marks.append(mark)
         i = mark.last if mark else i + 1
     return marks
+
+
+def names_person(text: str, attribute: Attribute, more: frozenset[str] = frozenset()) -> bool:
+    """Whether a text is about a person, as far as the word lists reach."""
+    words = tokens(text)
+    somebody = any(word.lower in ("someone", "somebody", "they", "we", "you", "i") for word in words)
+    return somebody or find_slot(words, more) is not None or any(find_in(words, part, more) for part in attribute.parts)
 
 
 def stated(marks: Iterable[Mark], attribute: Attribute) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from equipoise.prompts import marks
-from equipoise.prompts.attribute import Attribute
+from equipoise.prompts.attribute import Attribute, Wordings
 from equipoise.prompts.book import Entry, PromptBook
 from equipoise.prompts.english import is_plural, plural, singular, tokens, wrong_article
 from equipoise.prompts.lexicon import GENERIC, MODIFIERS
@@ -199,12 +199,13 @@ def _rest(wanted: list[str], bare: _Bare, attribute: Attribute, group: str, rela
             return f"it changes {' '.join(lost)!r}" + (f" to {' '.join(added)!r}" if added else "")
         if "a" in lost and "a" not in added and _ONE not in lost:
             return "it drops an article"
-        related |= {word for word in added if _derives(word, attribute, group)}
-        near = related or any(beside[max(j1 - 1, 0) : j2 + 1])
+        links = [word for word in added if word in _LINKS or word in (_ONE, _MANY)]
         for word in added:
-            linking = word in _LINKS or word in (_ONE, _MANY)
-            if word not in related and not (linking and near):
+            if word not in links and not _derives(word, attribute, group):
                 return f"it adds {word!r}"
+        related |= set(added) - set(links)
+        if links and not related and not any(beside[max(j1 - 1, 0) : j2 + 1]):
+            return f"it adds {links[0]!r}"
         people = [word for word in added if word in (_ONE, _MANY)]
         if people and not lost and not {"who", "is", "are", "that", ",", "as"} & set(added):
             return "it names the person twice"
@@ -216,15 +217,11 @@ def _rest(wanted: list[str], bare: _Bare, attribute: Attribute, group: str, rela
 def _derives(word: str, attribute: Attribute, group: str) -> bool:
     """Whether a word shares its stem with a word of the group, and with none of another: "blondish" with "blond"."""
 
-    def stems(part: Attribute, one: str) -> bool:
-        for known in part.wordings[one].words():
-            for token in tokens(known):
-                length = max(4, min(len(word), len(token.lower)) - 1)
-                if len(token.lower) >= 4 and token.lower[:length] == word[:length]:
-                    return True
-        return False
+    def of(wordings: Wordings) -> bool:
+        known = {token.lower for text in wordings.words() for token in tokens(text) if len(token.lower) >= 4}
+        return any(one[: (length := max(4, min(len(word), len(one)) - 1))] == word[:length] for one in known)
 
     for part, one in zip(attribute.parts, attribute.split(group), strict=True):
-        if stems(part, one) and not any(stems(part, other) for other in part.groups if other != one):
+        if of(part.wordings[one]) and not any(of(part.wordings[other]) for other in part.groups if other != one):
             return True
     return False
