@@ -12,41 +12,56 @@ from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
     from equipoise.encoders import export_onnx, load_encoder, wrap
+    from equipoise.prompts.attribute import Attribute
+    from equipoise.prompts.book import PromptBook
+    from equipoise.prompts.marks import explicit_groups
+    from equipoise.prompts.neutral import neutralize
+    from equipoise.spaceset import SpaceSet
     from equipoise.stores import open_store
 
-_LAZY = {
+_LATER = {  # loaded when first used: what they import would make every import slow
+    "Attribute": "equipoise.prompts.attribute",
+    "PromptBook": "equipoise.prompts.book",
+    "SpaceSet": "equipoise.spaceset",
+    "explicit_groups": "equipoise.prompts.marks",
     "export_onnx": "equipoise.encoders",
     "load_encoder": "equipoise.encoders",
+    "neutralize": "equipoise.prompts.neutral",
     "open_store": "equipoise.stores",
     "wrap": "equipoise.encoders",
 }
 
 __all__ = [
+    "Attribute",
     "AttributeSpace",
     "Certificate",
     "EquipoiseError",
     "Frontier",
+    "PromptBook",
+    "SpaceSet",
     "__version__",
     "certify",
     "cross_bound",
     "debias",
     "errors",
+    "explicit_groups",
     "export_onnx",
     "frontier",
     "geometry",
     "kernels",
     "load_encoder",
+    "neutralize",
     "open_store",
     "wrap",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Rooms that ``import equipoise`` does not load, on first use."""
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'equipoise' has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'equipoise' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted({*globals(), *__all__})

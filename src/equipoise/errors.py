@@ -26,6 +26,10 @@ class EncoderMismatchError(EquipoiseError):
     """An attribute space met embeddings of another encoder."""
 
 
+class ServiceError(EquipoiseError):
+    """A server did not do what was asked of it: wrong address, no permission, no answer."""
+
+
 class MissingExtraError(EquipoiseError, ImportError):
     """An optional dependency is not installed."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from equipoise._version import __version__
 from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
 from equipoise.geometry import RANK_TOLERANCE, Float64
 from equipoise.kernels.recipe import LowRank, preference
+
+if TYPE_CHECKING:
+    from equipoise.prompts.attribute import Attribute
+    from equipoise.prompts.book import PromptBook
 
 KIND = "attribute space"
 SCOPES = ("shared", "per prompt")
@@ -59,7 +63,7 @@ class EncoderRef(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AttributeSpace:
-    """Span of prototype differences, with an orthonormal ``basis`` (d, r). Made by ``from_prototypes`` or ``load``."""
+    """Span of prototype differences, with an orthonormal ``basis`` (d, r). Made by ``from_prototypes``, ``from_prompts`` or ``load``."""
 
     basis: Float64
     parts: tuple[Part, ...]
@@ -95,6 +99,32 @@ class AttributeSpace:
         basis, _ = geometry.attribute_basis(unit_prototypes, tolerance)
         part = Part(attribute, groups, unit_prototypes)
         return cls(basis, (part,), _one_kappa(kappa), scope, float(tolerance), EncoderRef.of(encoder), book_hash)
+
+    @classmethod
+    def from_prompts(
+        cls,
+        encoder: Any,
+        book: PromptBook,
+        attribute: Attribute,
+        *,
+        prompts: Iterable[str] | None = None,
+        prototype: str = "both",
+        kappa: float = 1.0,
+        tolerance: float = RANK_TOLERANCE,
+        allow_partial: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> AttributeSpace:
+        """Fit one shared space: a prototype a group and prompt of the book, averaged over the prompts.
+
+        encoder: anything with ``encode_text``. prompts: those of the book to use, all by default. prototype: "both" (anchor and variants),
+        "anchor" or "variants". allow_partial leaves out prompts that lack a group. progress(done, all) is told of texts encoded.
+        """
+        from equipoise.prompts.embedding import prompt_prototypes
+
+        options = {"prompts": prompts, "prototype": prototype, "allow_partial": allow_partial, "progress": progress}
+        _, rows = prompt_prototypes(encoder, book, attribute, **options)
+        given = {group: rows[:, i] for i, group in enumerate(attribute.groups)}
+        return cls.from_prototypes(given, attribute=attribute.name, kappa=kappa, tolerance=tolerance, encoder=encoder, book_hash=book.hash)
 
     def __post_init__(self) -> None:
         for array in (self.basis, *(part.prototypes for part in self.parts)):
@@ -158,7 +188,12 @@ class AttributeSpace:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write one safetensors file, atomically."""
-        metadata = {
+        arrays = {f"prototypes.{i}": part.prototypes for i, part in enumerate(self.parts)}
+        artefact.save(path, KIND, {"basis": self.basis, **arrays}, self.metadata())
+
+    def metadata(self) -> dict[str, Any]:
+        """Everything but the arrays, as JSON has it."""
+        return {
             "parts": [{"attribute": part.attribute, "groups": part.groups} for part in self.parts],
             "groups": self.groups,
             "rank": self.rank,
@@ -169,31 +204,33 @@ class AttributeSpace:
             "book_hash": self.book_hash,
             "version": self.version,
         }
-        arrays = {f"prototypes.{i}": part.prototypes for i, part in enumerate(self.parts)}
-        artefact.save(path, KIND, {"basis": self.basis, **arrays}, metadata)
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, encoder: Any = None) -> AttributeSpace:
         """Read a saved space; with ``encoder``, refuse one that another encoder made."""
         arrays, metadata = artefact.load(path, KIND)
         try:
-            parts = tuple(
-                Part(part["attribute"], tuple(part["groups"]), arrays[f"prototypes.{i}"]) for i, part in enumerate(metadata["parts"])
-            )
-            space = cls(
-                basis=arrays["basis"],
-                parts=parts,
-                kappa=_one_kappa(float(metadata["kappa"])),
-                scope=str(metadata["scope"]),
-                tolerance=float(metadata["tolerance"]),
-                encoder=EncoderRef(**{name: str(value) for name, value in metadata["encoder"].items()}),
-                book_hash=str(metadata["book_hash"]),
-                version=str(metadata["version"]),
-            )
-            space._check_arrays()
+            space = cls.from_arrays(arrays, metadata)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ArtefactError(f"{path} does not hold a whole attribute space ({error}); the file is damaged, so fit it again") from None
         space.require_encoder(encoder)
+        return space
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Float64], metadata: Mapping[str, Any]) -> AttributeSpace:
+        """From what a file holds; KeyError, TypeError or ValueError where it does not hold a whole space."""
+        parts = tuple(Part(part["attribute"], tuple(part["groups"]), arrays[f"prototypes.{i}"]) for i, part in enumerate(metadata["parts"]))
+        space = cls(
+            basis=arrays["basis"],
+            parts=parts,
+            kappa=_one_kappa(float(metadata["kappa"])),
+            scope=str(metadata["scope"]),
+            tolerance=float(metadata["tolerance"]),
+            encoder=EncoderRef(**{name: str(value) for name, value in metadata["encoder"].items()}),
+            book_hash=str(metadata["book_hash"]),
+            version=str(metadata["version"]),
+        )
+        space._check_arrays()
         return space
 
     def _check_arrays(self) -> None:

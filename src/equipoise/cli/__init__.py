@@ -7,16 +7,19 @@ import sys
 import typer
 
 from equipoise._version import __version__
-from equipoise.cli import bench, cache
+from equipoise.cli import bench, cache, prompts
 from equipoise.cli.doctor import doctor
 from equipoise.cli.embed import embed
+from equipoise.cli.fit import fit
 from equipoise.errors import EquipoiseError
 
 app = typer.Typer(name="equipoise", help="Remove social bias from vision-language embeddings in closed form.", no_args_is_help=True)
+app.add_typer(prompts.app, name="prompts")
+app.command()(fit)
 app.command()(embed)
-app.command()(doctor)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cache.app, name="cache")
+app.command()(doctor)
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,133 @@
+"""``SpaceSet``: one attribute space a prompt, the paper's own scope; a mapping that saves to one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from equipoise import artefact
+from equipoise.errors import ArtefactError, InputError
+from equipoise.geometry import RANK_TOLERANCE
+from equipoise.space import AttributeSpace
+
+if TYPE_CHECKING:
+    from equipoise.prompts.attribute import Attribute
+    from equipoise.prompts.book import PromptBook
+
+KIND = "space set"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SpaceSet(Mapping[str, AttributeSpace]):
+    """Prompt -> attribute space, all of one attribute and one encoder. Made by ``from_prompts`` or ``load``."""
+
+    spaces: Mapping[str, AttributeSpace]
+
+    @classmethod
+    def from_prompts(
+        cls,
+        encoder: Any,
+        book: PromptBook,
+        attribute: Attribute,
+        *,
+        prompts: Iterable[str] | None = None,
+        prototype: str = "both",
+        kappa: float = 1.0,
+        tolerance: float = RANK_TOLERANCE,
+        allow_partial: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> SpaceSet:
+        """One space for each prompt of the book (or of ``prompts``), options as in ``AttributeSpace.from_prompts``."""
+        from equipoise.prompts.embedding import prompt_prototypes
+
+        names, rows = prompt_prototypes(
+            encoder, book, attribute, prompts=prompts, prototype=prototype, allow_partial=allow_partial, progress=progress
+        )
+        spaces = {}
+        for name, prototypes in zip(names, rows, strict=True):
+            given = dict(zip(attribute.groups, prototypes, strict=True))
+            options = {"attribute": attribute.name, "kappa": kappa, "tolerance": tolerance, "encoder": encoder, "book_hash": book.hash}
+            try:
+                spaces[name] = AttributeSpace.from_prototypes(given, scope="per prompt", **options)
+            except InputError as error:
+                raise InputError(f"{name!r}: {error}") from None
+        return cls(spaces)
+
+    def __post_init__(self) -> None:
+        if not self.spaces:
+            raise InputError("a space set needs one prompt or more")
+        if len({(space.dim, space.groups) for space in self.spaces.values()}) > 1:
+            raise InputError("the spaces of a set must be of one width and have the same groups")
+
+    def __getitem__(self, prompt: str) -> AttributeSpace:
+        try:
+            return self.spaces[prompt]
+        except KeyError:
+            raise InputError(
+                f"the set has no space for {prompt!r}; it has {len(self)} prompts, such as {next(iter(self.spaces))!r}"
+            ) from None
+
+    def __contains__(self, prompt: object) -> bool:
+        return prompt in self.spaces
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.spaces)
+
+    def __len__(self) -> int:
+        return len(self.spaces)
+
+    @property
+    def dim(self) -> int:
+        return self._first.dim
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return self._first.groups
+
+    @property
+    def _first(self) -> AttributeSpace:
+        return next(iter(self.spaces.values()))
+
+    def with_kappa(self, kappa: float) -> SpaceSet:
+        """The same spaces with another default kappa."""
+        return SpaceSet({prompt: space.with_kappa(kappa) for prompt, space in self.spaces.items()})
+
+    def require_encoder(self, encoder: Any) -> None:
+        """Raise unless ``encoder`` is the one the spaces were fitted with, or neither says."""
+        self._first.require_encoder(encoder)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write one safetensors file, atomically: bases side by side, prototypes stacked, the rest once."""
+        spaces = list(self.spaces.values())
+        arrays = {
+            "basis": np.concatenate([space.basis for space in spaces], axis=1),
+            "prototypes": np.stack([space.parts[0].prototypes for space in spaces]),
+        }
+        metadata = self._first.metadata() | {"prompts": list(self.spaces), "ranks": [space.rank for space in spaces]}
+        artefact.save(path, KIND, arrays, metadata)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, *, encoder: Any = None) -> SpaceSet:
+        """Read a saved set; with ``encoder``, refuse one that another encoder made."""
+        arrays, metadata = artefact.load(path, KIND)
+        try:
+            prompts, ranks = metadata.pop("prompts"), metadata.pop("ranks")
+            ends = np.cumsum(ranks)
+            if not len(prompts) == len(set(prompts)) == len(ranks) == len(arrays["prototypes"]) or ends[-1] != arrays["basis"].shape[1]:
+                raise ValueError("prompts, ranks and arrays do not match")
+            spaces = {}
+            for prompt, start, end, prototypes in zip(prompts, ends - ranks, ends, arrays["prototypes"], strict=True):
+                basis = np.ascontiguousarray(arrays["basis"][:, start:end])
+                spaces[prompt] = AttributeSpace.from_arrays({"basis": basis, "prototypes.0": prototypes}, metadata)
+            loaded = cls(spaces)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+            raise ArtefactError(f"{path} does not hold a whole space set ({error}); the file is damaged, so fit it again") from None
+        loaded.require_encoder(encoder)
+        return loaded
+
+    def __repr__(self) -> str:
+        return f"SpaceSet({len(self)} prompts, {self._first!r})"

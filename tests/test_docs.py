@@ -1,0 +1,24 @@
+"""What docs/prompts.md shows runs."""
+
+from __future__ import annotations
+
+import re
+
+from tests.conftest import ROOT
+
+
+def test_every_block_of_the_page_on_prompts_runs_in_order(tmp_path, monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "prompts.md").read_text(), re.S)
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in blocks:
+        exec(compile(block, "prompts.md", "exec"), names)
+    assert names["space"].rank == 1 and len(names["spaces"]) == 34
+
+
+def test_the_toml_on_the_page_is_an_attribute(tmp_path):
+    import equipoise as eq
+
+    (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "prompts.md").read_text(), re.S)
+    (tmp_path / "hair.toml").write_text(block)
+    assert eq.Attribute.load(tmp_path / "hair.toml").group("Blond_Hair") == "blond"

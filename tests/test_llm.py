@@ -1,0 +1,279 @@
+"""The language model as a writer: through the real SDK, to a real server on loopback that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+import equipoise as eq
+from equipoise.errors import ArtefactError, InputError, ServiceError
+from equipoise.prompts.cache import Answer, AnswerCache
+from equipoise.prompts.conversation import parse
+from equipoise.prompts.llm import LLMWriter
+from equipoise.prompts.validation import check_book
+from tests.chat_server import CONTENT_FAULTS, TRANSPORT_FAULTS, ChatServer, share_of_faults
+from tests.conftest import component
+
+GENDER = eq.Attribute.load("gender")
+PROMPTS = ["a photo of a doctor", "a photo of a nurse", "A photo of an engineer"]
+
+
+@pytest.fixture(autouse=True)
+def _openai(monkeypatch):
+    component("openai")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+def corrected(body: dict) -> bool:
+    return "will not do" in body["messages"][-1]["content"]
+
+
+def test_two_steps_in_one_conversation():
+    with ChatServer(GENDER) as server:
+        outcome = LLMWriter("some-model", base_url=server.url, api_key="k").write(PROMPTS, GENDER)
+    assert not outcome.failures and (outcome.asked, outcome.cached, outcome.rejected) == (12, 0, 0)
+    assert outcome.book.missing(PROMPTS, GENDER) == [] and check_book(outcome.book, GENDER, min_variants=5) == []
+    (source,) = outcome.book.sources
+    assert (source.writer, source.model) == ("llm", "some-model") and source.date and source.instructions
+    steps = Counter(len(record["body"]["messages"]) for record in server.requests)
+    assert steps == {2: 6, 4: 6}  # the second request carries the first and its answer
+    for record in server.requests:
+        assert record["body"]["response_format"]["json_schema"]["strict"] is True
+    assert all("authorization: bearer k" in head.lower() for head in server.headers)
+
+
+@pytest.mark.parametrize("fault", TRANSPORT_FAULTS)
+def test_failures_that_pass_are_tried_again(fault):
+    with ChatServer(GENDER, lambda body, nth: fault if nth == 1 else None) as server:
+        outcome = LLMWriter("m", base_url=server.url, timeout=0.5).write(PROMPTS[:1], GENDER)
+    assert not outcome.failures and outcome.asked == 8 and outcome.rejected == 0
+    assert sum(record["delivered"] for record in server.requests) == 4
+
+
+@pytest.mark.parametrize("fault", CONTENT_FAULTS)
+def test_answers_that_will_not_do_are_asked_again_with_the_reason(fault):
+    with ChatServer(GENDER, lambda body, nth: None if corrected(body) else fault) as server:
+        outcome = LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
+    assert not outcome.failures and outcome.rejected >= 4
+    reasons = [record["body"]["messages"][-1]["content"] for record in server.requests if corrected(record["body"])]
+    expected = {"truncated": "not whole JSON", "chatter": "no prompt", "refusal": "refused", "wrong group": "should say"}[fault]
+    assert len(reasons) == 4 and all(expected in reason or "can be used" in reason for reason in reasons)
+    assert check_book(outcome.book, GENDER, min_variants=5) == []
+
+
+def test_what_never_comes_right_is_reported_and_the_rest_is_kept():
+    def fault(body, nth):
+        return "wrong group" if "a nurse" in body["messages"][1]["content"] else None
+
+    with ChatServer(GENDER, fault) as server:
+        writer = LLMWriter("m", base_url=server.url, tries=2)
+        outcome = writer.write(PROMPTS, GENDER)
+        assert {failure.prompt for failure in outcome.failures} == {"a photo of a nurse"} and len(outcome.failures) == 2
+        assert all("should say" in failure.reason for failure in outcome.failures)
+        assert set(outcome.book.prompts) == {PROMPTS[0], PROMPTS[2]}
+        again = writer.write(PROMPTS, GENDER)  # failures are asked anew, nothing else is
+        assert again.asked == 4 and again.cached == 8
+
+
+def test_too_few_variants_are_kept_only_as_partial():
+    for allow in (False, True):
+        with ChatServer(GENDER) as server:
+            outcome = LLMWriter("m", base_url=server.url, tries=1, min_variants=50, allow_partial=allow).write(PROMPTS[:1], GENDER)
+        assert len(outcome.failures) == 2 and "variants of 50" in outcome.failures[0].reason and len(outcome.book) == int(allow)
+
+
+def test_a_server_without_structured_output():
+    with ChatServer(GENDER, lambda body, nth: "no structured") as server:
+        writer = LLMWriter("m", base_url=server.url, concurrency=1)
+        outcome = writer.write(PROMPTS, GENDER)
+    assert not outcome.failures and outcome.asked == 13  # one request was refused, and no other asked that way
+    assert check_book(outcome.book, GENDER, min_variants=5) == []
+
+
+def test_retry_after_is_respected():
+    """The second try of each request comes no sooner than the server asked for."""
+    with ChatServer(GENDER, lambda body, nth: "429" if nth == 1 else None, retry_after="0.7") as server:
+        LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
+    first: dict = {}
+    gaps = []
+    for record in server.requests:
+        if record["name"] in first:
+            gaps.append(record["began"] - first[record["name"]])
+        first.setdefault(record["name"], record["began"])
+    assert len(gaps) == 4 and min(gaps) >= 0.7
+
+
+@pytest.mark.parametrize(("given", "low", "high"), [("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0), ("nonsense", 0.25, 0.5), ("7", 7, 7)])
+def test_retry_after_forms(given, low, high):
+    from types import SimpleNamespace
+
+    from equipoise.prompts.llm import _wait
+
+    error = Exception()
+    error.response = SimpleNamespace(headers={"retry-after": given})
+    assert low <= _wait(error, 1) <= high
+
+
+def test_a_wait_that_is_too_long_is_a_failure_not_a_hang():
+    with ChatServer(GENDER, lambda body, nth: "429", retry_after="3600") as server, pytest.raises(ServiceError, match="wait 3600 s"):
+        LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
+
+
+def test_no_more_requests_at_a_time_than_allowed():
+    with ChatServer(GENDER, latency=0.02) as server:
+        LLMWriter("m", base_url=server.url, concurrency=3).write(PROMPTS, GENDER)
+    assert server.most == 3
+
+
+def test_nothing_is_asked_twice(tmp_path):
+    cache = tmp_path / "deep" / "answers.sqlite"
+    with ChatServer(GENDER) as server:
+        first = LLMWriter("m", base_url=server.url, cache=cache).write(PROMPTS, GENDER)
+        second = LLMWriter("m", base_url=server.url, cache=cache).write([*PROMPTS, PROMPTS[0]], GENDER)
+        assert (second.asked, second.cached) == (0, 12) and second.book == first.book
+        assert LLMWriter("m", base_url=server.url, cache=cache).plan(PROMPTS, GENDER)[:3] == (6, 6, 0)
+        assert LLMWriter("m", base_url=server.url, cache=cache, temperature=0.5).plan(PROMPTS, GENDER).calls == 12
+        assert LLMWriter("other", base_url=server.url, cache=cache).plan(PROMPTS, GENDER).calls == 12
+        assert LLMWriter("m", base_url="http://127.0.0.1:9/v1", cache=cache).plan(PROMPTS, GENDER).calls == 12
+    rows = sqlite3.connect(cache).execute('SELECT prompt, "group", step, count(*) FROM answers GROUP BY 1, 2, 3').fetchall()
+    assert len(rows) == 12 and all(count == 1 for *_, count in rows)
+
+
+def test_many_faults_at_once(tmp_path):
+    prompts = [
+        f"a photo of a {noun}"
+        for noun in ("doctor", "nurse", "teacher", "writer", "singer", "coach", "dentist", "clerk", "painter", "surfer")
+    ]
+    with ChatServer(GENDER, share_of_faults(0.4, seed=3)) as server:
+        outcome = LLMWriter("m", base_url=server.url, cache=tmp_path / "c", timeout=0.5, tries=8, retries=12).write(prompts, GENDER)
+    assert not outcome.failures and outcome.book.missing(prompts, GENDER) == []
+    assert check_book(outcome.book, GENDER, min_variants=5) == []
+    assert max(Counter(record["name"] for record in server.requests if record["delivered"]).values()) == 1
+
+
+def test_the_key_is_told_to_nobody(tmp_path, caplog, monkeypatch):
+    secret = "sk-very-secret-0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", secret)
+    caplog.set_level(logging.DEBUG, logger="equipoise")
+    with ChatServer(GENDER) as server:
+        LLMWriter("m", base_url=server.url, cache=tmp_path / "c.sqlite").write(PROMPTS[:1], GENDER).book.save(tmp_path / "b.json")
+    assert not any(secret.encode() in path.read_bytes() for path in tmp_path.iterdir())
+    with ChatServer(GENDER, lambda body, nth: "401") as server, pytest.raises(ServiceError) as raised:
+        LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
+    assert secret not in str(raised.value) and "OPENAI_API_KEY" in str(raised.value) and secret not in caplog.text
+
+
+def test_bad_input_and_dead_servers(tmp_path):
+    with pytest.raises(InputError, match="OPENAI_API_KEY"):
+        LLMWriter("gpt-5").write(PROMPTS, GENDER)
+    with pytest.raises(InputError, match="name"):
+        LLMWriter("")
+    with pytest.raises(InputError, match="http"):
+        LLMWriter("m", base_url="localhost:8080")
+    with pytest.raises(InputError, match="concurrency"):
+        LLMWriter("m", concurrency=0)
+    with pytest.raises(InputError, match="list"):
+        LLMWriter("m", base_url="http://127.0.0.1:9").write("one text", GENDER)
+    with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9"):
+        LLMWriter("m", base_url="http://127.0.0.1:9/v1", retries=1).write(PROMPTS, GENDER)
+    with ChatServer(GENDER, lambda body, nth: "404") as server, pytest.raises(ServiceError, match="no model 'm'"):
+        LLMWriter("m", base_url=server.url).write(PROMPTS, GENDER)
+    (tmp_path / "c").write_bytes(b"not a database" * 100)
+    with pytest.raises(ArtefactError, match="cache"):
+        LLMWriter("m", cache=tmp_path / "c")
+
+
+def test_a_server_that_dies_midway_loses_nothing(tmp_path):
+    """The first prompts are answered, then the key runs out: what was written is in the outcome, the rest are failures that say why."""
+    with ChatServer(GENDER, lambda body, nth: "401" if "engineer" in body["messages"][1]["content"] else None) as server:
+        writer = LLMWriter("m", base_url=server.url, cache=tmp_path / "c", concurrency=1)
+        outcome = writer.write(PROMPTS, GENDER)
+    assert set(outcome.book.prompts) >= {PROMPTS[0]} and outcome.failures and "key" in outcome.failures[-1].reason
+
+
+def test_a_prompt_without_a_person_is_not_asked_for():
+    with ChatServer(GENDER) as server:
+        writer = LLMWriter("m", base_url=server.url)
+        outcome = writer.write(["a photo of a car", PROMPTS[0]], GENDER)
+        assert [(f.prompt, "no person" in f.reason) for f in outcome.failures] == [("a photo of a car", True)] * 2
+        assert len(server.requests) == 4 and writer.plan(["a photo of a car"], GENDER).calls == 0
+
+
+def test_inside_a_running_loop():
+    async def main():
+        return LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
+
+    with ChatServer(GENDER) as server:
+        assert not asyncio.run(main()).failures
+
+
+def test_newer_cache(tmp_path):
+    AnswerCache(tmp_path / "c").close()
+    with sqlite3.connect(tmp_path / "c") as db:
+        db.execute("PRAGMA user_version=99")
+    with pytest.raises(ArtefactError, match="newer"):
+        AnswerCache(tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "texts"),
+    [
+        ('{"variants": ["a", "b"]}', ["a", "b"]),
+        ('```json\n{"variants": ["a"]}\n```', ["a"]),
+        ('["a", "b"]', ["a", "b"]),
+        ("1. a\n2) b\n- c\n• d\n\n", ["a", "b", "c", "d"]),
+        ('Here are some:\n"a"\n“b”.', ["a", "b"]),
+        ('{"variants": ["a"', []),
+        ('{"other": 1}', []),
+        ('{"variants": [1]}', []),
+        ("", []),
+        ("[" * 50_000, []),
+    ],
+)
+def test_parsing(text, texts):
+    found, reason = parse(Answer(text), "variants", "a photo")
+    assert [one.removesuffix(".").strip("“”") for one in found] == texts and bool(reason) == (not texts)
+
+
+# --- The command ---------------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-m", "equipoise", "prompts", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def test_command_with_a_model(tmp_path):
+    book, cache = str(tmp_path / "b.json"), str(tmp_path / "c.sqlite")
+    with ChatServer(GENDER) as server:
+        options = ("--writer", "llm", "--model", "m", "--base-url", server.url, "--cache", cache, "-o", book, "--json")
+        dry = json.loads(run("write", *PROMPTS, *options, "--dry-run").stdout)
+        assert dry["calls"] == 12 and not server.requests
+        result = run("write", *PROMPTS, *options, OPENAI_API_KEY="k")
+        assert result.returncode == 0 and json.loads(result.stdout)["asked"] == 12 and result.stderr == ""
+        assert json.loads(run("write", *PROMPTS, *options).stdout)["asked"] == 0
+    assert run("check", book).returncode == 0
+    with ChatServer(GENDER, lambda body, nth: "refusal" if "nurse" in body["messages"][1]["content"] else None) as server:
+        options = ("--writer", "llm", "--model", "n", "--base-url", server.url, "--cache", cache, "--tries", "1")
+        partial = str(tmp_path / "partial.json")
+        result = run("write", *PROMPTS, *options, "-o", partial)
+        assert result.returncode == 2 and "--allow-partial" in result.stderr and "refused" in result.stdout
+        assert len(eq.PromptBook.load(partial)) == 2  # saved all the same
+        assert run("write", *PROMPTS, *options, "-o", partial, "--allow-partial").returncode == 0
+    result = run("write", PROMPTS[0], "--writer", "llm", "--model", "m", "--cache", cache)
+    assert result.returncode == 2 and "OPENAI_API_KEY" in result.stderr and "Traceback" not in result.stderr
