@@ -36,6 +36,8 @@ FLOORS = {
     "space": 3,
     "debiasing": 4,
     "certificate": 5,
+    "metrics": 3,
+    "datasets": 2,
     "bench": 6,
     "cli": 7,
     "__main__": 8,

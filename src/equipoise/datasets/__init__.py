@@ -1,0 +1,1 @@
+"""Datasets: readers that give paths, labels, sensitive features and captions as plain columns."""
