@@ -11,20 +11,33 @@ from equipoise.metrics.classification import (
     rates,
     worst_group_accuracy,
 )
+from equipoise.metrics.floor import max_skew_floor
 from equipoise.metrics.intervals import Bootstrap, Estimate
+from equipoise.metrics.parity import statistical_parity
 from equipoise.metrics.resample_cells import bootstrap_classification
+from equipoise.metrics.resample_lists import bootstrap_retrieval
+from equipoise.metrics.retrieval import Ranking, able, max_skew, min_skew, ndkl, recall_at_k
 
 __all__ = [
     "EQUAL_OPPORTUNITY",
     "Bootstrap",
     "Cells",
     "Estimate",
+    "Ranking",
+    "able",
     "accuracy",
     "binary_f1",
     "bootstrap_classification",
+    "bootstrap_retrieval",
     "by_group",
     "equal_opportunity",
     "macro_f1",
+    "max_skew",
+    "max_skew_floor",
+    "min_skew",
+    "ndkl",
     "rates",
+    "recall_at_k",
+    "statistical_parity",
     "worst_group_accuracy",
 ]

@@ -1,10 +1,10 @@
-"""Intervals from replicates: percentile and BCa, for one method's value or for the paired difference of two."""
+"""Intervals from replicates: percentile, BCa and basic (percentile turned round the value), for one method's value or for the paired difference of two."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from equipoise.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-KINDS = ("percentile", "bca")
+KINDS = ("percentile", "bca", "basic")
 
 
 class LeaveOneOut(NamedTuple):
@@ -126,6 +126,8 @@ def interval(
     if kind == "bca":
         tails = _bca_tails(value, replicates, tails, without())
     low, high = np.quantile(replicates, tails)
+    if kind == "basic":
+        low, high = 2 * value - high, 2 * value - low
     return float(low), float(high)
 
 
@@ -153,3 +155,12 @@ def acceleration(samples: list[LeaveOneOut]) -> float:
         second += (weight * u**2).sum()
         third += (weight * u**3).sum()
     return third / (6 * second**1.5) if second > 0 else 0.0
+
+
+def check_methods(methods: Any, resamples: int, what: str) -> Mapping[str, Any]:
+    """The mapping of method -> what it gave, once it is one."""
+    if not isinstance(methods, Mapping) or not methods:
+        raise InputError(f"{what} is {type(methods).__name__}; pass a mapping from the name of each method to what it gave")
+    if resamples < 1:
+        raise InputError(f"resamples={resamples} is not legal; pass 1 or more (1000 is usual)")
+    return methods

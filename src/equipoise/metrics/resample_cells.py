@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.errors import InputError
 from equipoise.metrics.classification import EQUAL_OPPORTUNITY, Cells, encode_rows
-from equipoise.metrics.intervals import Bootstrap, LeaveOneOut
+from equipoise.metrics.intervals import Bootstrap, LeaveOneOut, check_methods
 
 BLOCK = 1 << 22  # counts held at a time
 
@@ -38,7 +37,7 @@ def bootstrap_classification(
     metrics: name -> a function of ``Cells``, such as ``Cells.macro_f1`` or ``lambda c: c.equal_opportunity(over_groups="mean")``; it
     returns a value for each leading axis of the counts. Rows with an unknown class or group are left out.
     """
-    _check(predictions, resamples, "predictions")
+    predictions = check_methods(predictions, resamples, "predictions")
     metrics = METRICS if metrics is None else dict(metrics)
     rows, classes, groups, left_out = encode_rows(y_true, list(predictions.values()), sensitive_features)
     patterns, counts = _patterns(rows, max(len(classes), len(groups)))
@@ -104,10 +103,3 @@ class _Marginal:
 def _one_each(size: int, start: int, step: int) -> np.ndarray:
     """Rows start to start + step of the identity matrix."""
     return np.eye(min(step, size - start), size, k=start, dtype=np.int64)
-
-
-def _check(methods: Mapping[str, Any], resamples: int, what: str) -> None:
-    if not isinstance(methods, Mapping) or not methods:
-        raise InputError(f"{what} is {type(methods).__name__}; pass a mapping from the name of each method to what it gave")
-    if resamples < 1:
-        raise InputError(f"resamples={resamples} is not legal; pass 1 or more (1000 is usual)")
