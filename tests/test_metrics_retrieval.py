@@ -54,7 +54,7 @@ def naive(kind, row, groups, m, target="dataset"):
 def searches(draw):
     queries, images = draw(st.integers(1, 4)), draw(st.integers(1, 25))
     scores = draw(arrays(np.float32, (queries, images), elements=st.integers(-3, 3).map(float)))  # many ties
-    groups = draw(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=images, max_size=images).filter(lambda g: any(g)))
+    groups = draw(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=images, max_size=images).filter(any))
     return scores, groups, draw(st.integers(1, 30))
 
 
@@ -305,9 +305,12 @@ def test_resamples_do_not_depend_on_blocks(rng, monkeypatch):
     from equipoise.metrics import resample_lists
 
     scores, groups = small(rng)
-    run = lambda: eq.metrics.bootstrap_retrieval(
-        scores, sensitive_features=groups, target=np.arange(12), metrics=METRICS, over="both", resamples=40
-    )  # noqa: E731
+
+    def run():
+        return eq.metrics.bootstrap_retrieval(
+            scores, sensitive_features=groups, target=np.arange(12), metrics=METRICS, over="both", resamples=40
+        )
+
     whole = run()
     monkeypatch.setattr(resample_lists, "BLOCK", 500)
     blocked = run()

@@ -10,15 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from equipoise.bench import bootstrap as bootstrap_bench
 from equipoise.bench import kernel as kernel_bench
 from equipoise.bench import machine
 
 app = typer.Typer(help="Measure speed on this machine, as ratios to a plain copy and to the obvious way.", no_args_is_help=True)
-
-
-@app.callback()
-def _bench() -> None:
-    """Keeps ``kernel`` a subcommand while it is the only one."""
 
 
 @app.command()
@@ -46,5 +42,30 @@ def kernel(
             milliseconds, speed = f"{row.seconds * 1e3:.2f}", f"{row.gigabytes_per_second:.1f}"
             ratios = f"{row.over_copy:.2f}", f"{row.over_transcription:.1f}"
             table.add_row(row.dtype, str(row.dim), str(row.rank), row.kernel, milliseconds, speed, *ratios)
+    console.print(table)
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+
+
+@app.command()
+def bootstrap(
+    samples: Annotated[int, typer.Option(help="Images of the classification task.")] = bootstrap_bench.SAMPLES,
+    groups: Annotated[int, typer.Option(help="Groups.")] = bootstrap_bench.GROUPS,
+    resamples: Annotated[int, typer.Option(help="Resamples.")] = bootstrap_bench.RESAMPLES,
+    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Interval of equal opportunity from cell counts, as a ratio to scipy.stats.bootstrap on the rows."""
+    console = Console()
+    with console.status("measuring"):
+        row = bootstrap_bench.run(samples, groups, resamples, rounds)
+    if as_json:
+        typer.echo(json.dumps({"machine": machine.describe(), "rows": [asdict(row) | {"over_scipy": row.over_scipy}]}, indent=1))
+        return
+    table = Table(
+        "samples", "groups", "resamples", "ms", "scipy ms", "times faster", "interval", "scipy's", title="equipoise bench bootstrap"
+    )
+    sizes = (f"{n:,}" for n in (row.samples, row.groups, row.resamples))
+    ends = (f"[{low:.4f}, {high:.4f}]" for low, high in (row.interval, row.scipy_interval))
+    table.add_row(*sizes, f"{row.seconds * 1e3:.2f}", f"{row.scipy_seconds * 1e3:.0f}", f"{row.over_scipy:.0f}", *ends)
     console.print(table)
     console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")

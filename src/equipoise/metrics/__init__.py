@@ -14,6 +14,7 @@ from equipoise.metrics.classification import (
 from equipoise.metrics.floor import max_skew_floor
 from equipoise.metrics.intervals import Bootstrap, Estimate
 from equipoise.metrics.parity import statistical_parity
+from equipoise.metrics.probe import leakage_probe
 from equipoise.metrics.resample_cells import bootstrap_classification
 from equipoise.metrics.resample_lists import bootstrap_retrieval
 from equipoise.metrics.retrieval import Ranking, able, max_skew, min_skew, ndkl, recall_at_k
@@ -31,6 +32,7 @@ __all__ = [
     "bootstrap_retrieval",
     "by_group",
     "equal_opportunity",
+    "leakage_probe",
     "macro_f1",
     "max_skew",
     "max_skew_floor",

@@ -1,4 +1,4 @@
-"""Intervals from replicates: percentile, BCa and basic (percentile turned round the value), for one method's value or for the paired difference of two."""
+"""Intervals from replicates, for one method's value or for the paired difference of two: percentile, BCa, and basic (turned round)."""
 
 from __future__ import annotations
 

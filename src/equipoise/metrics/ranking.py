@@ -17,8 +17,9 @@ def ranked(scores: Any, depth: int | None = None) -> np.ndarray:
         raise InputError(f"scores has shape {scores.shape}; pass (queries, images), at least one of each")
     if scores.dtype.kind not in "fiub":
         raise InputError(f"scores are {scores.dtype}; pass numbers")
-    depth = min(depth or scores.shape[1], scores.shape[1])
-    return np.stack([_best(row, depth) for row in scores]).astype(np.int32)
+    images = scores.shape[1]
+    places = images if depth is None else min(depth, images)
+    return np.stack([_best(row, places) for row in scores]).astype(np.int32)
 
 
 def _best(row: np.ndarray, depth: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Bootstrap of retrieval metrics: over images, over queries or over both. Each drawn image has its multiplicity in the lists as they are."""
+"""Bootstrap of retrieval metrics over images, queries or both. A drawn image has its multiplicity in the lists as they are."""
 
 from __future__ import annotations
 
@@ -88,11 +88,11 @@ def _draws(sizes: Mapping[str, int], over: str, resamples: int, seed: int) -> It
     step = _step(max(sizes.values()))
     for start in range(0, resamples, step):
         count = min(step, resamples - start)
-        images, queries = (_multiplicities(streams[what], size, count) if over in (what, "both") else None for what, size in sizes.items())
+        images, queries = (multiplicities(streams[what], size, count) if over in (what, "both") else None for what, size in sizes.items())
         yield images, queries
 
 
-def _multiplicities(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
+def multiplicities(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
     """(count, size): how often each of ``size`` was drawn in as many draws with replacement."""
     return np.stack([np.bincount(rng.integers(0, size, size), minlength=size) for _ in range(count)]).astype(np.uint16)
 

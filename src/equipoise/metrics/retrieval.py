@@ -141,7 +141,7 @@ def min_skew(
     absent: int = 1,
     average: bool = True,
 ) -> Any:
-    """MinSkew@M: the same logarithm for the most under-represented group. ``absent``: places counted for a group that holds none (0: -inf)."""
+    """MinSkew@M: the same logarithm for the most under-represented group. absent: places counted for a group that holds none (0: -inf)."""
     return _result(_ranking(scores, top, sensitive_features, m).min_skew(m, target, absent), average)
 
 

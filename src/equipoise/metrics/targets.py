@@ -26,9 +26,9 @@ class Targets(NamedTuple):
         else:
             each = [np.atleast_1d(np.asarray(t)) for t in target]
         queries = np.repeat(np.arange(len(each)), [len(t) for t in each])
-        images = np.concatenate([*each, np.zeros(0, int)]) if len(each) else np.zeros(0, int)
-        if not len(each) or (np.bincount(queries, minlength=len(each)) == 0).any():
+        if len(each) == 0 or (np.bincount(queries, minlength=len(each)) == 0).any():
             raise InputError("every query needs a target: the place of its right image, or a list of places")
+        images = np.concatenate(list(each))
         if images.dtype.kind not in "iu" or images.min() < 0:
             raise InputError(f"target holds {images.dtype}, lowest {images.min()}; pass the places of images, whole numbers from 0")
         return cls(queries, images.astype(np.int64), len(each))
