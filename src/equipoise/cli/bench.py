@@ -51,7 +51,7 @@ def bootstrap(
     samples: Annotated[int, typer.Option(help="Images of the classification task.")] = bootstrap_bench.SAMPLES,
     groups: Annotated[int, typer.Option(help="Groups.")] = bootstrap_bench.GROUPS,
     resamples: Annotated[int, typer.Option(help="Resamples.")] = bootstrap_bench.RESAMPLES,
-    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 5,
+    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Interval of equal opportunity from cell counts, as a ratio to scipy.stats.bootstrap on the rows."""
