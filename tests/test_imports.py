@@ -51,6 +51,13 @@ def test_import_loads_no_framework():
     assert not HEAVY & set(loaded)
 
 
+def test_rooms_that_are_heavy_load_when_asked_for():
+    code = (
+        "import equipoise as eq; eq.metrics.max_skew, eq.datasets.celeba; assert not hasattr(eq, 'nothing'); assert 'metrics' in eq.__all__"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_debias_of_numpy_loads_no_framework_but_numba():
     code = (
         "import equipoise as eq, numpy as np, sys; s = eq.AttributeSpace.from_prototypes({'a': np.eye(4)[0], 'b': np.eye(4)[1]});"

@@ -102,6 +102,13 @@ def test_bca_is_scipys_on_the_same_replicates(rng):
         assert (mine.low, mine.high) == pytest.approx(tuple(theirs), abs=1e-9)
 
 
+def test_basic_is_scipys(rng):
+    values = rng.standard_normal(50)
+    theirs = stats.bootstrap((values,), np.mean, method="basic", n_resamples=500, rng=0)
+    ours = interval(float(values.mean()), theirs.bootstrap_distribution, 0.95, "basic")
+    assert ours == pytest.approx(tuple(theirs.confidence_interval))
+
+
 def test_differences_are_paired(rng):
     """Two methods that agree on nearly every row: the paired interval is far narrower than the two intervals together."""
     y, predictions, g = case(rng, 2000)
@@ -165,5 +172,9 @@ def test_bad_calls(rng):
     y, predictions, g = case(rng, 50)
     with pytest.raises(InputError, match="mapping"):
         eq.metrics.bootstrap_classification(y, y, sensitive_features=g)
-    with pytest.raises(InputError, match="resamples=0"):
-        eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, resamples=0)
+    for resamples in (0, 10.5, True):
+        with pytest.raises(InputError, match="resamples="):
+            eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, resamples=resamples)
+    for metrics, says in (({"x": lambda c: 1.0}, "one number for each"), (["macro F1"], "metrics is list"), ({}, "metrics is dict")):
+        with pytest.raises(InputError, match=says):
+            eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, metrics=metrics)

@@ -15,7 +15,7 @@ import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.metrics import Ranking
 from equipoise.metrics.labels import encode_groups
-from tests.conftest import shared_data
+from tests.conftest import component, shared_data
 
 FAMILY = {"max_skew": eq.metrics.max_skew, "min_skew": eq.metrics.min_skew, "ndkl": eq.metrics.ndkl}
 
@@ -106,6 +106,28 @@ def test_unknown_images_take_no_place(kernel, rng):
         without = metric(scores[:, ~hidden], sensitive_features=groups[~hidden], m=10)
         assert metric(scores, sensitive_features=masked, m=10) == pytest.approx(without)
         assert metric(top=[order_of(row) for row in scores], sensitive_features=masked, m=10) == pytest.approx(without)
+
+
+def test_a_resample_without_any_known_image_is_undefined(kernel, rng):
+    """Two known images of thirty: about one resample in eight draws neither."""
+    metrics = {"max": lambda r: r.max_skew(5), "min": lambda r: r.min_skew(5), "ndkl": lambda r: r.ndkl(5)}
+    groups = ["a", "b", *[None] * 28]
+    result = eq.metrics.bootstrap_retrieval({"x": rng.random((3, 30))}, sensitive_features=groups, metrics=metrics, resamples=400)
+    for metric in metrics:
+        estimate = result.estimate("x", metric)
+        assert 20 < estimate.undefined < 90 and np.isfinite([estimate.low, estimate.high, estimate.mean, estimate.std]).all()
+        assert estimate.left_out == 28 and estimate.n == 2
+
+
+def test_tensors(rng):
+    torch = component("torch")
+    scores, groups = rng.integers(-9, 9, (3, 20)), list("ab") * 10  # whole numbers that bfloat16 holds
+    expected = eq.metrics.max_skew(scores, sensitive_features=groups, m=5)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64):
+        assert eq.metrics.max_skew(torch.tensor(scores).to(dtype), sensitive_features=groups, m=5) == expected
+    lists = torch.tensor(np.argsort(-scores, axis=1, kind="stable"))
+    assert eq.metrics.max_skew(top=lists, sensitive_features=groups, m=5) == expected
+    assert eq.metrics.recall_at_k(torch.eye(3), torch.tensor([0, 1, 2]), 1) == 1
 
 
 def test_intersections(rng):
@@ -366,6 +388,11 @@ def test_top_lists_give_the_same_intervals_when_deep_enough(rng):
         (lambda s, g: eq.metrics.recall_at_k(s, [0, -1], 1), "lowest -1"),
         (lambda s, g: eq.metrics.recall_at_k(s, [[0], []], 1), "every query"),
         (lambda s, g: eq.metrics.recall_at_k(s, [0, 1], 1, many="all"), "many"),
+        (lambda s, g: eq.metrics.recall_at_k(s, 0, 1), "target is 0"),
+        (lambda s, g: eq.metrics.max_skew([[1, 2], [3]], sensitive_features=g), "differ in length"),
+        (lambda s, g: eq.metrics.max_skew(top=[[1, 2], [3]], sensitive_features=g), "differ in length"),
+        (lambda s, g: eq.metrics.bootstrap_retrieval({"x": s}, sensitive_features=g, metrics=["max_skew"]), "metrics is list"),
+        (lambda s, g: eq.metrics.bootstrap_retrieval({"x": s}, sensitive_features=g, metrics={"x": lambda r: 1.0}), "function of Ranking"),
         (lambda s, g: eq.metrics.recall_at_k(None, [0, 1], 5, top=[[0], [1]]), "lists of 1"),
         (lambda s, g: eq.metrics.able(68.3, 0.2), "percentage"),
         (lambda s, g: eq.metrics.bootstrap_retrieval(s, sensitive_features=g), "mapping"),

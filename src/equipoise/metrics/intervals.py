@@ -161,6 +161,21 @@ def check_methods(methods: Any, resamples: int, what: str) -> Mapping[str, Any]:
     """The mapping of method -> what it gave, once it is one."""
     if not isinstance(methods, Mapping) or not methods:
         raise InputError(f"{what} is {type(methods).__name__}; pass a mapping from the name of each method to what it gave")
-    if resamples < 1:
-        raise InputError(f"resamples={resamples} is not legal; pass 1 or more (1000 is usual)")
+    if isinstance(resamples, bool) or not isinstance(resamples, int | np.integer) or resamples < 1:
+        raise InputError(f"resamples={resamples!r} is not legal; pass a whole number from 1 (1000 is usual)")
     return methods
+
+
+def check_metrics(metrics: Any) -> dict[str, Callable]:
+    """The mapping of metric -> function, once it is one."""
+    if not isinstance(metrics, Mapping) or not metrics or not all(callable(function) for function in metrics.values()):
+        raise InputError(f"metrics is {type(metrics).__name__}; pass a mapping from the name of each metric to its function")
+    return dict(metrics)
+
+
+def checked(values: Any, size: int, metric: str) -> np.ndarray:
+    """What a metric gave, once it is one number a resample."""
+    values = np.asarray(values, float)
+    if values.shape != (size,):
+        raise InputError(f"metric {metric!r} gave shape {values.shape} for {size} resamples; it must give one number for each")
+    return values

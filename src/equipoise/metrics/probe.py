@@ -122,7 +122,10 @@ def _contests(x: np.ndarray, codes: np.ndarray, folds: int, strength: float, see
 
 
 def _rows(x: Any) -> np.ndarray:
-    x = np.asarray(x.detach().cpu().double().numpy() if hasattr(x, "detach") else x, dtype=np.float64)
+    try:
+        x = np.asarray(x.detach().cpu().double().numpy() if hasattr(x, "detach") else x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("embeddings are not numbers, or their rows differ in length; pass (n, d)") from None
     if x.ndim != 2 or not x.size:
         raise InputError(f"embeddings have shape {x.shape}; pass (n, d)")
     if not np.isfinite(x).all():

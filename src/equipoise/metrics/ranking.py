@@ -9,10 +9,21 @@ import numpy as np
 from equipoise.errors import InputError
 
 
+def as_array(x: Any, what: str) -> np.ndarray:
+    """Numbers of any framework as (queries, n); one query may come as (n,)."""
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+        x = (x.float() if x.is_floating_point() and x.element_size() < 4 else x).numpy()  # numpy has no bfloat16
+    try:
+        x = np.asarray(x)
+    except ValueError:
+        raise InputError(f"the rows of {what} differ in length; pass as many numbers for each query") from None
+    return x[None] if x.ndim == 1 else x
+
+
 def ranked(scores: Any, depth: int | None = None) -> np.ndarray:
     """(queries, depth) places of the best images of each query, best first. scores: (queries, images), or (images,) for one query."""
-    scores = scores.detach().cpu().numpy() if hasattr(scores, "detach") else np.asarray(scores)
-    scores = scores[None] if scores.ndim == 1 else scores
+    scores = as_array(scores, "scores")
     if scores.ndim != 2 or not scores.size:
         raise InputError(f"scores has shape {scores.shape}; pass (queries, images), at least one of each")
     if scores.dtype.kind not in "fiub":
@@ -32,8 +43,7 @@ def _best(row: np.ndarray, depth: int) -> np.ndarray:
 
 def given(top: Any, images: int) -> np.ndarray:
     """A search's own lists (queries, depth), checked: places of images, best first, none twice."""
-    top = top.detach().cpu().numpy() if hasattr(top, "detach") else np.asarray(top)
-    top = top[None] if top.ndim == 1 else top
+    top = as_array(top, "top")
     if top.ndim != 2 or not top.size or top.dtype.kind not in "iu":
         raise InputError(f"top is {top.dtype} of shape {top.shape}; pass whole numbers (queries, depth): the places of the best images")
     if top.min() < 0 or top.max() >= images:
@@ -50,8 +60,9 @@ def lists(scores: Any, top: Any, images: int, depth: int | None = None) -> np.nd
         raise InputError("pass either scores (queries, images) or top= (queries, depth), the places of the best images, best first")
     if scores is None:
         return given(top, images)
-    if (width := np.shape(scores)[-1] if np.ndim(scores) else 0) != images:
-        raise InputError(f"scores are of {width} images and there are {images} labels; pass one label for each image")
+    scores = as_array(scores, "scores")
+    if scores.ndim == 2 and scores.shape[1] != images:
+        raise InputError(f"scores are of {scores.shape[1]} images and there are {images} labels; pass one label for each image")
     return ranked(scores, depth)
 
 

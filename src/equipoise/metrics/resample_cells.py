@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.metrics.classification import EQUAL_OPPORTUNITY, Cells, encode_rows
-from equipoise.metrics.intervals import Bootstrap, LeaveOneOut, check_methods
+from equipoise.metrics.intervals import Bootstrap, LeaveOneOut, check_methods, check_metrics, checked
 
 BLOCK = 1 << 22  # counts held at a time
 
@@ -38,7 +38,7 @@ def bootstrap_classification(
     returns a value for each leading axis of the counts. Rows with an unknown class or group are left out.
     """
     predictions = check_methods(predictions, resamples, "predictions")
-    metrics = METRICS if metrics is None else dict(metrics)
+    metrics = METRICS if metrics is None else check_metrics(metrics)
     rows, classes, groups, left_out = encode_rows(y_true, list(predictions.values()), sensitive_features)
     patterns, counts = _patterns(rows, max(len(classes), len(groups)))
     n = rows.shape[1]
@@ -48,10 +48,11 @@ def bootstrap_classification(
     def values(drawn: Iterator[np.ndarray]) -> dict[tuple[str, str], np.ndarray]:
         parts: dict[tuple[str, str], list] = {key: [] for key in keys}
         for block in drawn:
+            columns = np.ascontiguousarray(block.T)
             for method, marginal in cells.items():
-                resampled = marginal(block)
+                resampled = marginal(columns)
                 for metric, function in metrics.items():
-                    parts[method, metric].append(np.asarray(function(resampled), float))
+                    parts[method, metric].append(checked(function(resampled), len(block), metric))
         return {key: np.concatenate(part) for key, part in parts.items()}
 
     step = max(1, BLOCK // max(len(counts), len(classes) ** 2 * len(groups)))
@@ -63,7 +64,7 @@ def bootstrap_classification(
     def leave_one_out(key: tuple[str, str]) -> list[LeaveOneOut]:
         method, metric = key
         parts = [
-            np.asarray(metrics[metric](cells[method](counts - _one_each(len(counts), start, step))), float)
+            np.asarray(metrics[metric](cells[method]((counts - _one_each(len(counts), start, step)).T)), float)
             for start in range(0, len(counts), step)
         ]
         return [LeaveOneOut(np.concatenate(parts), counts)]
@@ -85,7 +86,7 @@ def _patterns(rows: np.ndarray, base: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Marginal:
-    """From counts of patterns (..., patterns) to the cells of one method."""
+    """From counts of patterns (patterns, resamples) to the cells of one method."""
 
     def __init__(self, columns: np.ndarray, classes: tuple, groups: tuple, left_out: int):
         from scipy.sparse import csr_array
@@ -93,11 +94,11 @@ class _Marginal:
         self.shape = (len(classes), len(classes), len(groups))
         place = np.ravel_multi_index(tuple(columns), self.shape)
         size = place.size
-        self.sum = csr_array((np.ones(size, np.int64), (np.arange(size), place)), shape=(size, int(np.prod(self.shape))))
+        self.sum = csr_array((np.ones(size, np.int64), (place, np.arange(size))), shape=(int(np.prod(self.shape)), size))
         self.make = partial(Cells, classes=classes, groups=groups, left_out=left_out)
 
     def __call__(self, counts: np.ndarray) -> Cells:
-        return self.make((counts @ self.sum).reshape(len(counts), *self.shape))
+        return self.make((self.sum @ counts).T.reshape(-1, *self.shape))
 
 
 def _one_each(size: int, start: int, step: int) -> np.ndarray:

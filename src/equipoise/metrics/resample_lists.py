@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.errors import InputError
-from equipoise.metrics.intervals import Bootstrap, LeaveOneOut, check_methods
+from equipoise.metrics.intervals import Bootstrap, LeaveOneOut, check_methods, check_metrics
 from equipoise.metrics.labels import encode_groups
 from equipoise.metrics.retrieval import PerQuery, Ranking
 from equipoise.metrics.targets import Targets
@@ -45,7 +45,7 @@ def bootstrap_retrieval(
     methods = check_methods(given, resamples, "scores" if top is None else "top")
     groups = encode_groups(sensitive_features)
     targets = None if target is None else Targets.of(target)
-    metrics = dict(metrics or (SKEW if target is None else SKEW | RECALL))
+    metrics = check_metrics((SKEW if target is None else SKEW | RECALL) if metrics is None else metrics)
     rankings = {
         name: Ranking.of(lists if top is None else None, top=None if top is None else lists, groups=groups, targets=targets, depth=depth)
         for name, lists in methods.items()
@@ -61,6 +61,8 @@ def bootstrap_retrieval(
             for method, metric in keys:
                 ranking = rankings[method]
                 per_query = metrics[metric](ranking if times is None else ranking.resampled(times))
+                if not isinstance(per_query, PerQuery):
+                    raise InputError(f"metric {metric!r} gave {type(per_query).__name__}; pass a function of Ranking, as its methods are")
                 parts[method, metric].append(per_query.mean(weights))
         return {key: np.concatenate(part) for key, part in parts.items()}
 

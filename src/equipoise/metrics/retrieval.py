@@ -10,7 +10,7 @@ import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.metrics.labels import Coded, encode_groups
-from equipoise.metrics.ranking import lists, whole
+from equipoise.metrics.ranking import as_array, lists, whole
 from equipoise.metrics.targets import Targets, hits
 from equipoise.metrics.walk import count_top, divergence
 
@@ -57,19 +57,19 @@ class Ranking:
 
     def max_skew(self, m: int = 1000, target: Target = "dataset") -> PerQuery:
         """See ``max_skew``."""
-        return PerQuery(self.skews(m, target).max(2))
+        return self._per_query(self.skews(m, target).max(2))
 
     def min_skew(self, m: int = 1000, target: Target = "dataset", absent: int = 1) -> PerQuery:
         """See ``min_skew``."""
         skews = self.skews(m, target, absent)
         there = self.sizes()[:, None, :] > 0
-        return PerQuery(np.where(there, skews, np.inf).min(2))
+        return self._per_query(np.where(there, skews, np.inf).min(2))
 
     def ndkl(self, m: int = 1000, target: Target = "dataset") -> PerQuery:
         """See ``ndkl``."""
         with np.errstate(divide="ignore"):
             logs = np.log(self.shares(target))
-        return PerQuery(divergence(self.order, self.groups.codes, logs, self.known_times(), whole(m, "m")))
+        return self._per_query(divergence(self.order, self.groups.codes, logs, self.known_times(), whole(m, "m")))
 
     def recall(self, k: int, many: str = "any") -> PerQuery:
         """See ``recall_at_k``. A query counts as often as its targets were drawn: an image brings its captions with it."""
@@ -82,6 +82,10 @@ class Ranking:
         counts = count_top(self.order, self.groups.codes, len(self.groups.labels), self.known_times(), whole(m, "m"))
         places = counts.sum(2, keepdims=True)
         return skews(np.where(counts == 0, absent, counts), places, self.shares(target)[:, None, :])
+
+    def _per_query(self, values: np.ndarray) -> PerQuery:
+        """NaN where no image of a known group was drawn."""
+        return PerQuery(np.where(self.sizes().sum(1, keepdims=True) > 0, values, np.nan))
 
     def known_times(self) -> np.ndarray:
         """Multiplicities with those of unknown group at zero."""
@@ -160,9 +164,9 @@ def recall_at_k(scores: Any, target: Any, k: int, *, top: Any = None, many: str 
     """
     if (scores is None) == (top is None):
         raise InputError("pass either scores (queries, images) or scores=None and top= (queries, depth)")
-    k = whole(k, "k")
-    targets = Targets.of(target)
-    images = int(np.shape(scores)[-1]) if top is None else max(int(np.max(top, initial=0)), int(targets.images.max(initial=0))) + 1
+    k, targets = whole(k, "k"), Targets.of(target)
+    scores, top = (x if x is None else as_array(x, name) for x, name in ((scores, "scores"), (top, "top")))
+    images = scores.shape[-1] if scores is not None else 1 + max(int(np.max(top, initial=0)), int(targets.images.max()))
     everyone = Coded(np.zeros(images, int), ("all",))
     ranking = Ranking.of(scores, top=top, groups=everyone, targets=targets, depth=k)
     if top is not None and ranking.order.shape[1] < k:

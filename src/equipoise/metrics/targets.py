@@ -21,6 +21,8 @@ class Targets(NamedTuple):
     @classmethod
     def of(cls, target: Any) -> Targets:
         """From one place a query, (queries,), or a sequence of places for each."""
+        if not hasattr(target, "__len__"):
+            raise InputError(f"target is {target!r}; pass the place of the right image of each query")
         if isinstance(target, np.ndarray) and target.ndim == 1 and target.dtype != object:
             each = target[:, None]
         else:

@@ -70,7 +70,7 @@ def _divergence(held: np.ndarray, log_shares: np.ndarray) -> np.ndarray:
     for group, log_share in enumerate(log_shares):
         share = np.cumsum(held == group, axis=1) / steps
         total += np.where(share > 0, share * (np.log(np.where(share > 0, share, 1)) - (log_share if np.isfinite(log_share) else 0)), 0)
-    return total @ discount / discount.sum()
+    return total @ discount / max(discount.sum(), 1e-300)  # no place at all: 0, which the caller calls undefined
 
 
 def _check_depth(missing: Any, order: np.ndarray) -> None:
