@@ -16,7 +16,7 @@ DOWNLOAD = (
 CAPTIONS = ("captions_train2017.json", "captions_val2017.json")
 GENDERS = {"Male": "male", "Female": "female"}
 TONES = {"Light": "light", "Dark": "dark"}
-_REST = {"Both": None, "Unsure": None}
+_REST = ("Both", "Unsure", "")
 
 
 def coco2017(root: files.Where, *, captions_per_image: int | None = None, on_missing: str = "raise") -> Dataset:
@@ -29,7 +29,7 @@ def coco2017(root: files.Where, *, captions_per_image: int | None = None, on_mis
     people = files.csv(labels, ["id", "bb_gender", "bb_skin"], keep_default_na=False)
     sieve = Sieve(people.rename(columns={"id": "image"})[["image", "bb_gender", "bb_skin"]])
     for column, legal, what in (("bb_gender", GENDERS, "gender"), ("bb_skin", TONES, "skin tone")):
-        files.mapped(sieve.table[column].replace("", "Unsure"), legal | dict.fromkeys(_REST, ""), f"{labels.name}'s {column}")
+        files.mapped(sieve.table[column], legal | dict.fromkeys(_REST, ""), f"{labels.name}'s {column}")
         sieve.drop(sieve.table[column].isin(["Unsure", ""]), f"images of unsure {what}")
         sieve.drop(sieve.table[column] == "Both", f"images of more than one {what}")
     captions = _captions(folder)

@@ -29,18 +29,13 @@ def flickr30k(root: files.Where, *, one_person: Iterable[str] | files.Where | No
     sieve = Sieve(table.assign(path=[str(images / name) for name in table["image"]]))
     if one_person is not None:
         sieve.drop(~sieve.table["image"].isin(_names(one_person)), "captions of images that do not show one person")
-    return caption_pairs(sieve, on_missing, "Flickr30K", ("gender",))
-
-
-def caption_pairs(sieve: Sieve, on_missing: str, name: str, groups: tuple[str, ...]) -> Dataset:
-    """Captions by the gender they name, neutralised; the table has image, path and caption."""
     said = sieve.table["caption"].map(words.gender_of)
     sieve.drop(said == words.NONE, "captions without a gender word")
     sieve.drop(said[sieve.table.index] == words.BOTH, "captions with words of both genders")
     sieve.table = sieve.table.assign(gender=said, query=sieve.table["caption"].map(words.neutralised))
     disagree = sieve.table.groupby("image")["gender"].transform("nunique") > 1
     sieve.drop(disagree, "captions of images whose captions disagree")
-    return sieve.without_missing_files(on_missing).result(name, groups)
+    return sieve.without_missing_files(on_missing).result("Flickr30K", ("gender",))
 
 
 def captions(path: Path) -> Frame:

@@ -13,6 +13,7 @@ from equipoise.errors import InputError, MissingExtraError
 
 DETECTOR = "PekingU/rtdetr_r50vd"
 PERSON = "person"
+SAVE_EVERY = 50  # batches: all that a kill can lose
 
 
 def one_person_images(
@@ -35,12 +36,16 @@ def one_person_images(
     todo = [Path(path) for path in paths if Path(path).name not in counts]
     if todo:
         count = _counter(detector, threshold, device)
-        for start in range(0, len(todo), batch):
-            part = todo[start : start + batch]
-            counts.update(zip([path.name for path in part], count(part), strict=True))
+        try:
+            for start in range(0, len(todo), batch):
+                part = todo[start : start + batch]
+                counts.update(zip([path.name for path in part], count(part), strict=True))
+                if start // batch % SAVE_EVERY == SAVE_EVERY - 1:
+                    _save(cache, detector, threshold, counts)
+                if progress is not None:
+                    progress(min(start + batch, len(todo)), len(todo))
+        finally:
             _save(cache, detector, threshold, counts)
-            if progress is not None:
-                progress(min(start + batch, len(todo)), len(todo))
     return [Path(path).name for path in paths if counts[Path(path).name] == 1]
 
 

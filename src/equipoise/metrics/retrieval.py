@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +63,7 @@ class Ranking:
     def min_skew(self, m: int = 1000, target: Target = "dataset", absent: int = 1) -> PerQuery:
         """See ``min_skew``."""
         skews = self.skews(m, target, absent)
-        there = self.sizes()[:, None, :] > 0
+        there = self.sizes[:, None, :] > 0
         return self._per_query(np.where(there, skews, np.inf).min(2))
 
     def ndkl(self, m: int = 1000, target: Target = "dataset") -> PerQuery:
@@ -85,20 +86,22 @@ class Ranking:
 
     def _per_query(self, values: np.ndarray) -> PerQuery:
         """NaN where no image of a known group was drawn."""
-        return PerQuery(np.where(self.sizes().sum(1, keepdims=True) > 0, values, np.nan))
+        return PerQuery(np.where(self.sizes.sum(1, keepdims=True) > 0, values, np.nan))
 
     def known_times(self) -> np.ndarray:
         """Multiplicities with those of unknown group at zero."""
         return self.times if self.groups.known.all() else self.times * self.groups.known.astype(self.times.dtype)
 
+    @cached_property
     def sizes(self) -> np.ndarray:
         """(resamples, groups): images of each group."""
-        member = self.groups.codes[:, None] == np.arange(len(self.groups.labels))
-        return self.times @ member.astype(np.float64)
+        count = len(self.groups.labels)
+        codes = np.where(self.groups.known, self.groups.codes, count)
+        return np.stack([np.bincount(codes, times, count + 1)[:count] for times in self.times])
 
     def shares(self, target: Target) -> np.ndarray:
         """(resamples, groups): what each group is expected to hold."""
-        return target_shares(target, self.sizes(), self.groups.labels)
+        return target_shares(target, self.sizes, self.groups.labels)
 
 
 def skews(counts: np.ndarray, places: Any, shares: np.ndarray) -> np.ndarray:
