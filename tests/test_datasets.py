@@ -302,6 +302,14 @@ def test_a_table_that_a_new_user_wrote(tmp_path):
     pd.testing.assert_frame_equal(same.table, data.table, check_dtype=False)
 
 
+def test_numbers_in_a_table_stay_what_they_are(tmp_path):
+    (tmp_path / "t.tsv").write_text("name\tclass\tsex\n007\t1\t2\n012\t0\t\n")
+    data = eq.datasets.table(tmp_path / "t.tsv", label_column="class", group_columns=["sex"], on_missing="keep")
+    assert [Path(path).name for path in data.table["path"]] == ["007", "012"]
+    cells = eq.metrics.Cells.count(data.table["label"], [1, 0], sensitive_features=data.table["sex"])
+    assert cells.groups == (2,) and cells.left_out == 1 and cells.accuracy() == 1
+
+
 def test_table_says_what_is_wrong(tmp_path):
     (tmp_path / "t.csv").write_text("picture,job\na.jpg,doctor\n")
     read = lambda **kw: eq.datasets.table(tmp_path / "t.csv", **kw)  # noqa: E731

@@ -43,7 +43,7 @@ def table(
     import pandas as pd
 
     source = Path(source)
-    given = _read(source)
+    given = _read(source, path_column)
     if isinstance(group_columns, str):
         raise InputError(f"group_columns={group_columns!r} is a string; pass a list of column names, [{group_columns!r}]")
     path_column = path_column or next((name for name in PATH_COLUMNS if name in given.columns), None)
@@ -61,7 +61,7 @@ def table(
     return sieve.without_missing_files(on_missing).result(source.stem, tuple(group_columns))
 
 
-def _read(source: Path) -> Frame:
+def _read(source: Path, path_column: str | None) -> Frame:
     import pandas as pd
 
     if not source.is_file():
@@ -71,8 +71,8 @@ def _read(source: Path) -> Frame:
             return pd.read_parquet(source)
         except (OSError, ValueError) as error:
             raise InputError(f"{source} cannot be read as parquet: {error}") from None
-    if source.suffixes[-1:] == [".tsv"]:
-        return files.csv(source, [], sep="\t")
-    if ".csv" in source.suffixes:
-        return files.csv(source, [])
-    raise InputError(f"{source} is of an unknown kind; pass .csv, .tsv or .parquet")
+    if not {".csv", ".tsv"} & set(source.suffixes):
+        raise InputError(f"{source} is of an unknown kind; pass .csv, .tsv or .parquet")
+    words = dict.fromkeys([*PATH_COLUMNS, path_column or "path"], str)  # 007 is a file name, not the number 7
+    table = files.csv(source, [], sep="\t" if ".tsv" in source.suffixes else ",", dtype=words)
+    return table.convert_dtypes()  # whole numbers stay whole where one is missing
