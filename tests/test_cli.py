@@ -29,6 +29,17 @@ def test_bench_kernel_as_json_and_as_a_table():
     assert "float32" in table and "time / copy" in table
 
 
+def test_bench_bootstrap_as_json_and_as_a_table():
+    options = ("--samples", "2000", "--resamples", "200", "--rounds", "1")
+    result = json.loads(run("bench", "bootstrap", *options, "--json").stdout)
+    (row,) = result["rows"]
+    assert row["samples"] == 2000 and row["over_scipy"] > 0 and result["machine"]["equipoise"] == __version__
+    assert all(abs(a - b) < 0.05 for a, b in zip(row["interval"], row["scipy_interval"], strict=True))
+    assert "2,000" in run("bench", "bootstrap", *options).stdout
+    wrong = run("bench", "bootstrap", "--groups", "1")
+    assert wrong.returncode == 2 and "2 groups" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
 def test_user_errors_are_messages():
     for arguments, message in (
         (("--device", "tpu"), "tpu"),

@@ -24,6 +24,13 @@ def test_demo_example_holds():
     assert "every one within its bound" in result.stdout
 
 
+def test_the_metrics_page_prints_what_it_says(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "metrics.md").read_text(), re.S)
+    exec(compile(block, "metrics.md", "exec"), {})
+    printed = capsys.readouterr().out.split("\n")
+    assert [line for line in printed if line] == re.findall(r"# (-?[\d.]+ \[[\d., ]+\])", block)
+
+
 def test_links_lead_somewhere():
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text()):

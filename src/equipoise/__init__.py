@@ -11,6 +11,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
+    from equipoise import datasets, metrics
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.prompts.attribute import Attribute
     from equipoise.prompts.book import PromptBook
@@ -23,9 +24,11 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "Attribute": "equipoise.prompts.attribute",
     "PromptBook": "equipoise.prompts.book",
     "SpaceSet": "equipoise.spaceset",
+    "datasets": "equipoise.datasets",
     "explicit_groups": "equipoise.prompts.marks",
     "export_onnx": "equipoise.encoders",
     "load_encoder": "equipoise.encoders",
+    "metrics": "equipoise.metrics",
     "neutralize": "equipoise.prompts.neutral",
     "open_store": "equipoise.stores",
     "wrap": "equipoise.encoders",
@@ -42,6 +45,7 @@ __all__ = [
     "__version__",
     "certify",
     "cross_bound",
+    "datasets",
     "debias",
     "errors",
     "explicit_groups",
@@ -50,6 +54,7 @@ __all__ = [
     "geometry",
     "kernels",
     "load_encoder",
+    "metrics",
     "neutralize",
     "open_store",
     "wrap",
@@ -59,7 +64,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'equipoise' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    module = import_module(_LATER[name])
+    value = globals()[name] = module if _LATER[name] == f"equipoise.{name}" else getattr(module, name)
     return value
 
 

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from equipoise.bench import bootstrap as bootstrap_bench
 from equipoise.bench import kernel as kernel_bench
 from equipoise.bench import machine
 from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Workers
@@ -75,5 +76,30 @@ def encode(
         for row in rows:
             rates = f"{row.model_alone:,.0f}/s", f"{row.from_files:,.0f}/s", f"{row.share:.0%}", f"{row.texts:,.0f}/s"
             table.add_row(row.runs, f"{row.images:,} x {row.pixels} px", str(row.batch), str(row.workers), *rates)
+    console.print(table)
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+
+
+@app.command()
+def bootstrap(
+    samples: Annotated[int, typer.Option(help="Images of the classification task.")] = bootstrap_bench.SAMPLES,
+    groups: Annotated[int, typer.Option(help="Groups.")] = bootstrap_bench.GROUPS,
+    resamples: Annotated[int, typer.Option(help="Resamples.")] = bootstrap_bench.RESAMPLES,
+    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 3,
+    as_json: Json = False,
+) -> None:
+    """Interval of equal opportunity from cell counts, as a ratio to scipy.stats.bootstrap on the rows."""
+    console = Console()
+    with console.status("measuring"):
+        row = bootstrap_bench.run(samples, groups, resamples, rounds)
+    if as_json:
+        typer.echo(json.dumps({"machine": machine.describe(), "rows": [asdict(row) | {"over_scipy": row.over_scipy}]}, indent=1))
+        return
+    table = Table(
+        "samples", "groups", "resamples", "ms", "scipy ms", "times faster", "interval", "scipy's", title="equipoise bench bootstrap"
+    )
+    sizes = (f"{n:,}" for n in (row.samples, row.groups, row.resamples))
+    ends = (f"[{low:.4f}, {high:.4f}]" for low, high in (row.interval, row.scipy_interval))
+    table.add_row(*sizes, f"{row.seconds * 1e3:.2f}", f"{row.scipy_seconds * 1e3:.0f}", f"{row.over_scipy:.0f}", *ends)
     console.print(table)
     console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")

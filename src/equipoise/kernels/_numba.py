@@ -22,7 +22,7 @@ from equipoise import geometry
 FAST = {"reassoc", "contract"}  # reorder sums, fuse multiply and add; NaN and infinity keep their meaning
 
 
-def _compiler(**options: Any) -> Callable:
+def compiler(**options: Any) -> Callable:
     """numba's decorator, with what was compiled kept on disk where there is a place to keep it."""
 
     def compile_(function: Callable) -> Callable:
@@ -34,9 +34,9 @@ def _compiler(**options: Any) -> Callable:
     return compile_
 
 
-_jit = _compiler(nogil=True, fastmath=FAST)
+_jit = compiler(nogil=True, fastmath=FAST)
 _half_angle, _printed_kappa, _weighted_kappa = map(
-    _compiler(inline="always"), (geometry.half_angle, geometry.printed_kappa, geometry.weighted_kappa)
+    compiler(inline="always"), (geometry.half_angle, geometry.printed_kappa, geometry.weighted_kappa)
 )
 
 _F16, _F32, _I16, _I32 = ir.HalfType(), ir.FloatType(), ir.IntType(16), ir.IntType(32)

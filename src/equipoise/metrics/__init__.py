@@ -1,0 +1,45 @@
+"""Metrics: pure functions on arrays, for any number of classes, groups and intersections, and intervals for all of them."""
+
+from equipoise.metrics.classification import (
+    EQUAL_OPPORTUNITY,
+    Cells,
+    accuracy,
+    binary_f1,
+    by_group,
+    equal_opportunity,
+    macro_f1,
+    rates,
+    worst_group_accuracy,
+)
+from equipoise.metrics.floor import max_skew_floor
+from equipoise.metrics.intervals import Bootstrap, Estimate
+from equipoise.metrics.parity import statistical_parity
+from equipoise.metrics.probe import leakage_probe
+from equipoise.metrics.resample_cells import bootstrap_classification
+from equipoise.metrics.resample_lists import bootstrap_retrieval
+from equipoise.metrics.retrieval import Ranking, able, max_skew, min_skew, ndkl, recall_at_k
+
+__all__ = [
+    "EQUAL_OPPORTUNITY",
+    "Bootstrap",
+    "Cells",
+    "Estimate",
+    "Ranking",
+    "able",
+    "accuracy",
+    "binary_f1",
+    "bootstrap_classification",
+    "bootstrap_retrieval",
+    "by_group",
+    "equal_opportunity",
+    "leakage_probe",
+    "macro_f1",
+    "max_skew",
+    "max_skew_floor",
+    "min_skew",
+    "ndkl",
+    "rates",
+    "recall_at_k",
+    "statistical_parity",
+    "worst_group_accuracy",
+]
