@@ -188,8 +188,11 @@ class AttributeSpace:
 
     def save(self, path: str | os.PathLike) -> None:
         """Write one safetensors file, atomically."""
-        arrays = {f"prototypes.{i}": part.prototypes for i, part in enumerate(self.parts)}
-        artefact.save(path, KIND, {"basis": self.basis, **arrays}, self.metadata())
+        artefact.save(path, KIND, self.arrays(), self.metadata())
+
+    def arrays(self) -> dict[str, Float64]:
+        """The arrays of the file."""
+        return {"basis": self.basis, **{f"prototypes.{i}": part.prototypes for i, part in enumerate(self.parts)}}
 
     def metadata(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON has it."""

@@ -101,33 +101,42 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         self._first.require_encoder(encoder)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write one safetensors file, atomically: bases side by side, prototypes stacked, the rest once."""
+        """Write one safetensors file, atomically."""
+        artefact.save(path, KIND, self.arrays(), self.metadata())
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of the file: bases side by side, prototypes stacked."""
         spaces = list(self.spaces.values())
-        arrays = {
-            "basis": np.concatenate([space.basis for space in spaces], axis=1),
-            "prototypes": np.stack([space.parts[0].prototypes for space in spaces]),
-        }
-        metadata = self._first.metadata() | {"prompts": list(self.spaces), "ranks": [space.rank for space in spaces]}
-        artefact.save(path, KIND, arrays, metadata)
+        prototypes = np.stack([space.parts[0].prototypes for space in spaces])
+        return {"basis": np.concatenate([space.basis for space in spaces], axis=1), "prototypes": prototypes}
+
+    def metadata(self) -> dict[str, Any]:
+        """Everything but the arrays, as JSON has it."""
+        return self._first.metadata() | {"prompts": list(self.spaces), "ranks": [space.rank for space in self.spaces.values()]}
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, encoder: Any = None) -> SpaceSet:
         """Read a saved set; with ``encoder``, refuse one that another encoder made."""
         arrays, metadata = artefact.load(path, KIND)
         try:
-            prompts, ranks = metadata.pop("prompts"), metadata.pop("ranks")
-            ends = np.cumsum(ranks)
-            if not len(prompts) == len(set(prompts)) == len(ranks) == len(arrays["prototypes"]) or ends[-1] != arrays["basis"].shape[1]:
-                raise ValueError("prompts, ranks and arrays do not match")
-            spaces = {}
-            for prompt, start, end, prototypes in zip(prompts, ends - ranks, ends, arrays["prototypes"], strict=True):
-                basis = np.ascontiguousarray(arrays["basis"][:, start:end])
-                spaces[prompt] = AttributeSpace.from_arrays({"basis": basis, "prototypes.0": prototypes}, metadata)
-            loaded = cls(spaces)
+            loaded = cls.from_arrays(arrays, metadata)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             raise ArtefactError(f"{path} does not hold a whole space set ({error}); the file is damaged, so fit it again") from None
         loaded.require_encoder(encoder)
         return loaded
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> SpaceSet:
+        """From what a file holds; KeyError, TypeError, ValueError or IndexError where it does not hold a whole set."""
+        prompts, ranks = metadata["prompts"], metadata["ranks"]
+        ends = np.cumsum(ranks)
+        if not len(prompts) == len(set(prompts)) == len(ranks) == len(arrays["prototypes"]) or ends[-1] != arrays["basis"].shape[1]:
+            raise ValueError("prompts, ranks and arrays do not match")
+        spaces = {}
+        for prompt, start, end, prototypes in zip(prompts, ends - ranks, ends, arrays["prototypes"], strict=True):
+            basis = np.ascontiguousarray(arrays["basis"][:, start:end])
+            spaces[prompt] = AttributeSpace.from_arrays({"basis": basis, "prototypes.0": prototypes}, metadata)
+        return cls(spaces)
 
     def __repr__(self) -> str:
         return f"SpaceSet({len(self)} prompts, {self._first!r})"

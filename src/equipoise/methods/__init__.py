@@ -1,0 +1,7 @@
+"""Debiasing methods: ``create`` one, ``fit`` it, and an operator comes out that changes images, texts or both."""
+
+from equipoise.methods.context import FitContext
+from equipoise.methods.operator import Operator
+from equipoise.methods.registry import Method, create, find, load, names
+
+__all__ = ["FitContext", "Method", "Operator", "create", "find", "load", "names"]

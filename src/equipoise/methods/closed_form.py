@@ -1,0 +1,73 @@
+"""``closed-form``: the paper's method. Attribute space from prompts, images and texts turned towards their neutral part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from equipoise.errors import InputError
+from equipoise.methods.context import FitContext
+from equipoise.methods.operator import Modality, Operator
+from equipoise.methods.registry import Method
+from equipoise.methods.spaces import SpaceOperator
+from equipoise.prompts.attribute import Attribute
+from equipoise.space import SCOPES, AttributeSpace
+from equipoise.spaceset import SpaceSet
+
+MODALITIES: dict[str, tuple[Modality, ...]] = {"both": ("image", "text"), "image": ("image",), "text": ("text",)}
+
+
+class ClosedFormOperator(SpaceOperator):
+    """The closed form in one shared space, or in a space a prompt."""
+
+    method = "closed-form"
+
+    @classmethod
+    def of(cls, space: AttributeSpace) -> ClosedFormOperator:
+        """On both modalities, in a space that was fitted already."""
+        part = space.parts[0]
+        return cls(Attribute(part.attribute or "attribute", part.groups), space, MODALITIES["both"], encoder=space.encoder)
+
+
+@dataclass(frozen=True)
+class ClosedForm(Method):
+    """kappa: 1 is the paper, infinity the projection. scope: "shared", one space, or "per prompt". prototype: "both", "anchor", "variants"."""
+
+    kappa: float = 1.0
+    scope: str = "shared"
+    modality: Literal["both", "image", "text"] = "both"
+    prototype: str = "both"
+
+    name: ClassVar[str] = "closed-form"
+    summary: ClassVar[str] = "closed-form minimax between leakage and loss in the space of group prompts"
+    needs: ClassVar[tuple[str, ...]] = ("prototypes, or an encoder (or text_table) and a book",)
+    operator: ClassVar[type[Operator]] = ClosedFormOperator
+
+    def fit(self, context: FitContext) -> ClosedFormOperator:
+        space = fit_space(self.name, context, self.kappa, self.scope, self.prototype)
+        params = {"kappa": str(self.kappa), "scope": self.scope, "modality": self.modality, "prototype": self.prototype}
+        return ClosedFormOperator(context.attribute, space, changes_of(self.modality), encoder=context.encoder, params=params)
+
+
+def fit_space(method: str, context: FitContext, kappa: float, scope: str, prototype: str) -> AttributeSpace | SpaceSet:
+    """From given prototypes, or from a book's prompts through the encoder or the text table."""
+    if scope not in SCOPES:
+        raise InputError(f"scope={scope!r} is not legal; pass one of {', '.join(SCOPES)}")
+    if context.prototypes is not None and scope == "shared":
+        ordered = {group: context.prototypes[group] for group in context.attribute.groups}
+        return AttributeSpace.from_prototypes(ordered, attribute=context.attribute.name, kappa=kappa, encoder=context.encoder)
+    if context.text_encoder is None or context.book is None:
+        raise InputError(f"{method} needs prototypes (shared scope), or a book and an encoder or text_table; the context lacks them")
+    options: dict[str, Any] = {"prototype": prototype, "kappa": kappa}
+    kind = AttributeSpace if scope == "shared" else SpaceSet
+    return kind.from_prompts(context.text_encoder, context.book, context.attribute, **options)
+
+
+def changes_of(modality: str) -> tuple[Modality, ...]:
+    """The modalities that a word names."""
+    if modality not in MODALITIES:
+        raise InputError(f"modality={modality!r} is not legal; pass one of {', '.join(MODALITIES)}")
+    return MODALITIES[modality]
+
+
+METHOD = ClosedForm

@@ -1,0 +1,75 @@
+"""Methods by name. Other packages join through the entry point group ``equipoise.methods``."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from abc import ABC, abstractmethod
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, ClassVar
+
+from equipoise import artefact
+from equipoise.errors import ArtefactError, InputError
+from equipoise.methods.context import FitContext
+from equipoise.methods.operator import KIND, Operator
+from equipoise.prompts.attribute import Attribute
+from equipoise.space import EncoderRef
+
+GROUP = "equipoise.methods"
+OURS = ("none", "closed-form", "orth-proj", "adapted")
+
+
+class Method(ABC):
+    """A method with its parameters: a dataclass whose fields they are, and ``fit``."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval")
+    operator: ClassVar[type[Operator]]
+
+    @abstractmethod
+    def fit(self, context: FitContext) -> Operator:
+        """The operator for what the context holds."""
+
+
+def names() -> list[str]:
+    """Every method that ``create`` knows."""
+    return [*OURS, *sorted(point.name for point in entry_points(group=GROUP) if point.name not in OURS)]
+
+
+def find(name: str) -> type[Method]:
+    """The class of a method."""
+    if name in OURS:
+        module = import_module(f"equipoise.methods.{name.replace('-', '_')}")
+        return module.METHOD
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            return point.load()
+    raise InputError(f"there is no method {name!r}; there are {', '.join(names())}")
+
+
+def create(name: str, **params: Any) -> Method:
+    """A method with these parameters."""
+    method = find(name)
+    legal = list(inspect.signature(method).parameters)
+    if unknown := [param for param in params if param not in legal]:
+        raise InputError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(legal) or 'none'}")
+    return method(**params)
+
+
+def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:
+    """Read a saved operator; with ``encoder``, refuse one that another encoder made, and bind it."""
+    arrays, document = artefact.load(path, KIND)
+    try:
+        operator_class = find(document["method"]).operator
+        attribute = Attribute.from_json(document["attribute"])
+        made_by = EncoderRef(**{key: str(value) for key, value in document["encoder"].items()})
+        operator = operator_class.restore(attribute, arrays, document["settings"], made_by)
+        operator.params = dict(document["params"])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise ArtefactError(f"{path} does not hold a whole operator ({error}); the file is damaged, so fit it again") from None
+    return operator.bind(encoder) if encoder is not None else operator

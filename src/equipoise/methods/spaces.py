@@ -1,0 +1,86 @@
+"""``SpaceOperator``: the closed form in an attribute space, on images, texts or both; what four methods come down to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from equipoise.debiasing import debias
+from equipoise.errors import InputError
+from equipoise.geometry import half_angle
+from equipoise.methods.operator import Gate, Modality, Operator
+from equipoise.prompts.attribute import Attribute
+from equipoise.space import AttributeSpace, EncoderRef
+from equipoise.spaceset import SpaceSet
+
+
+class SpaceOperator(Operator):
+    """Every row of a modality in ``changes`` is debiased in ``space`` with its kappa; with a SpaceSet, in its own prompt's space."""
+
+    def __init__(self, attribute: Attribute, space: AttributeSpace | SpaceSet, changes: tuple[Modality, ...], **options: Any):
+        super().__init__(attribute, changes, space.dim, **options)
+        self.space = space
+
+    def _image(self, rows: Any) -> Any:
+        return _debias(rows, self._shared("images have no prompt of their own; use op.scores(images, texts, prompts)"))
+
+    def _text(self, rows: Any, prompts: Sequence[str] | None) -> Any:
+        if isinstance(self.space, AttributeSpace):
+            return _debias(rows, self.space)
+        if prompts is None:
+            raise InputError("this operator has a space a prompt; pass prompts= beside the rows")
+        return np.stack([_debias(row[None], self.space[prompt])[0] for row, prompt in zip(np.asarray(rows), prompts, strict=True)])
+
+    def scores(self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None) -> Any:
+        """Similarities (images, texts); with a space a prompt, each column's images are debiased in its prompt's space, on the fly."""
+        if isinstance(self.space, AttributeSpace) or "image" not in self.changes:
+            return super().scores(images, texts, prompts, gate)
+        if prompts is None:
+            raise InputError("this operator has a space a prompt; pass prompts= beside the texts")
+        images = _unit(np.asarray(images))
+        kept = np.broadcast_to(self._gated(prompts, gate), len(prompts))
+        texts = self.text(texts, prompts, gate)
+        plain = images @ texts.T
+        columns = [
+            plain[:, j] if kept[j] else _score_in(images, texts[j], plain[:, j], self.space[prompt]) for j, prompt in enumerate(prompts)
+        ]
+        return np.stack(columns, axis=1).astype(plain.dtype)
+
+    def _shared(self, otherwise: str) -> AttributeSpace:
+        if isinstance(self.space, SpaceSet):
+            raise InputError(f"this operator has a space a prompt: {otherwise}")
+        return self.space
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return self.space.arrays()
+
+    def settings(self) -> dict[str, Any]:
+        return {"changes": list(self.changes), "space": self.space.metadata()}
+
+    @classmethod
+    def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> SpaceOperator:
+        kind = SpaceSet if "prompts" in settings["space"] else AttributeSpace
+        return cls(attribute, kind.from_arrays(arrays, settings["space"]), tuple(settings["changes"]), encoder=made_by)
+
+
+def _debias(rows: Any, space: AttributeSpace) -> Any:
+    return debias(rows, space, on_invalid="keep" if isinstance(rows, np.ndarray) else "unchecked")
+
+
+def _score_in(images: np.ndarray, text: np.ndarray, plain: np.ndarray, space: AttributeSpace) -> np.ndarray:
+    """<u_i, text> for unit images debiased in this space, from their few coordinates in it; no second copy of the images."""
+    c = images @ space.basis
+    p2 = (c * c).sum(1)
+    inside = c @ (space.basis.T @ text)
+    o = np.sqrt(np.clip(1 - p2, 1e-12, None))
+    if np.isinf(space.kappa):
+        shrink, beta = np.zeros_like(o), np.ones_like(o)
+    else:
+        shrink, beta = half_angle(p2, o, space.kappa, np.sqrt)
+    return beta / o * (plain - inside) + shrink * inside
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows.astype(np.float64), axis=-1, keepdims=True)
