@@ -24,8 +24,8 @@ Message = dict[str, str]
 _SYSTEM = (
     "You rewrite short descriptions of pictures so that they state a group of people. You change only the words that say which group a "
     "person belongs to, keep every other word as it is, and write correct, respectful English. For example, 'a photo of a cook in a "
-    "kitchen' for the hair colour blond becomes 'a photo of a blond cook in a kitchen'; other wordings of that are 'a photo of a fair-haired cook "
-    "in a kitchen' and 'a photo of a cook with blond hair in a kitchen'."
+    "kitchen' for the hair colour blond becomes 'a photo of a blond cook in a kitchen'; other wordings of that are 'a photo of a "
+    "fair-haired cook in a kitchen' and 'a photo of a cook with blond hair in a kitchen'."
 )
 _ANCHOR = (
     "Rewrite this prompt so that it states that the {attribute} of the person is {group}. Keep all other words unchanged. If it names "
