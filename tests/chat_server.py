@@ -55,7 +55,11 @@ class ChatServer:
         if (prompt, group) not in self.entries:
             self.entries[prompt, group] = write_entry(prompt, self.attribute, group)
         entry = self.entries[prompt, group]
-        step = "variants" if sum(m["role"] == "assistant" for m in messages) and "other wordings" in json.dumps(messages) else "anchor"
+        step = (
+            "variants"
+            if sum(m["role"] == "assistant" for m in messages) and "Now write other wordings" in json.dumps(messages)
+            else "anchor"
+        )
         structured = "response_format" in body
         if step == "anchor":
             text = json.dumps({"anchor": entry.anchor}) if structured else entry.anchor

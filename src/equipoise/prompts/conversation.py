@@ -23,7 +23,9 @@ Message = dict[str, str]
 
 _SYSTEM = (
     "You rewrite short descriptions of pictures so that they state a group of people. You change only the words that say which group a "
-    "person belongs to, keep every other word as it is, and write correct, respectful English."
+    "person belongs to, keep every other word as it is, and write correct, respectful English. For example, 'a photo of a cook in a "
+    "kitchen' for the hair colour blond becomes 'a photo of a blond cook in a kitchen'; other wordings of that are 'a photo of a "
+    "fair-haired cook in a kitchen' and 'a photo of a cook with blond hair in a kitchen'."
 )
 _ANCHOR = (
     "Rewrite this prompt so that it states that the {attribute} of the person is {group}. Keep all other words unchanged. If it names "
@@ -35,9 +37,9 @@ _VARIANTS = (
 )
 _AGAIN = "That will not do:\n{reasons}\nTry again."
 _FORMATS = {
-    ("anchor", "json"): '\n\nAnswer with JSON: {"anchor": "the rewritten prompt"}',
+    ("anchor", "json"): '\n\nAnswer with a JSON object that has one field, "anchor": the rewritten prompt, a string.',
     ("anchor", "plain"): "\n\nAnswer with the rewritten prompt alone, on one line.",
-    ("variants", "json"): '\n\nAnswer with JSON: {"variants": ["one", "another"]}',
+    ("variants", "json"): '\n\nAnswer with a JSON object that has one field, "variants": the wordings, a list of strings.',
     ("variants", "plain"): "\n\nAnswer with the wordings alone, one a line.",
 }
 _LIST_MARK = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.):])\s+")

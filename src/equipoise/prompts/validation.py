@@ -182,6 +182,10 @@ def _counted(noun: str, many: bool) -> list[str]:
     return [token.lower for token in tokens(plural(noun) if many else noun)]
 
 
+def _readable(words: list[str]) -> str:
+    return " ".join({_ONE: "person", _MANY: "people"}.get(word, word) for word in words)
+
+
 def _plain(word: str) -> str:
     if word in ("someone", "somebody"):
         return _ONE
@@ -196,16 +200,16 @@ def _rest(wanted: list[str], bare: _Bare, attribute: Attribute, group: str, rela
             continue
         lost, added = wanted[i1:i2], said[j1:j2]
         if [word for word in lost if word not in (_ONE, "a")] or (lost and _MANY in added):
-            return f"it changes {' '.join(lost)!r}" + (f" to {' '.join(added)!r}" if added else "")
+            return f"it changes {_readable(lost)!r}" + (f" to {_readable(added)!r}" if added else "")
         if "a" in lost and "a" not in added and _ONE not in lost:
             return "it drops an article"
         links = [word for word in added if word in _LINKS or word in (_ONE, _MANY)]
         for word in added:
             if word not in links and not _derives(word, attribute, group):
-                return f"it adds {word!r}"
+                return f"it adds {_readable([word])!r}"
         related |= set(added) - set(links)
         if links and not related and not any(beside[max(j1 - 1, 0) : j2 + 1]):
-            return f"it adds {links[0]!r}"
+            return f"it adds {_readable(links[:1])!r}"
         people = [word for word in added if word in (_ONE, _MANY)]
         if people and not lost and not {"who", "is", "are", "that", ",", "as"} & set(added):
             return "it names the person twice"
