@@ -37,6 +37,7 @@ FLOORS = {
     "geometry": 1,
     "artefact": 1,
     "progress": 1,
+    "published": 1,
     "kernels": 2,
     "hub": 2,
     "space": 3,
