@@ -38,6 +38,7 @@ FLOORS = {
     "geometry": 1,
     "artefact": 1,
     "progress": 1,
+    "published": 1,
     "kernels": 2,
     "hub": 2,
     "datasets": 2,
