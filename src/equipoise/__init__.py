@@ -11,8 +11,9 @@ from equipoise.errors import EquipoiseError
 from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
-    from equipoise import datasets, metrics
+    from equipoise import datasets, methods, metrics, published
     from equipoise.encoders import export_onnx, load_encoder, wrap
+    from equipoise.methods import FitContext
     from equipoise.prompts.attribute import Attribute
     from equipoise.prompts.book import PromptBook
     from equipoise.prompts.marks import explicit_groups
@@ -22,15 +23,18 @@ if TYPE_CHECKING:
 
 _LATER = {  # loaded when first used: what they import would make every import slow
     "Attribute": "equipoise.prompts.attribute",
+    "FitContext": "equipoise.methods",
     "PromptBook": "equipoise.prompts.book",
     "SpaceSet": "equipoise.spaceset",
     "datasets": "equipoise.datasets",
     "explicit_groups": "equipoise.prompts.marks",
     "export_onnx": "equipoise.encoders",
     "load_encoder": "equipoise.encoders",
+    "methods": "equipoise.methods",
     "metrics": "equipoise.metrics",
     "neutralize": "equipoise.prompts.neutral",
     "open_store": "equipoise.stores",
+    "published": "equipoise.published",
     "wrap": "equipoise.encoders",
 }
 
@@ -39,6 +43,7 @@ __all__ = [
     "AttributeSpace",
     "Certificate",
     "EquipoiseError",
+    "FitContext",
     "Frontier",
     "PromptBook",
     "SpaceSet",
@@ -54,9 +59,11 @@ __all__ = [
     "geometry",
     "kernels",
     "load_encoder",
+    "methods",
     "metrics",
     "neutralize",
     "open_store",
+    "published",
     "wrap",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -24,6 +25,15 @@ def save(path: str | os.PathLike, kind: str, arrays: Mapping[str, np.ndarray], m
     document = {"kind": kind, "format": FORMAT, **metadata}
     data = to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {_KEY: json.dumps(document, sort_keys=True)})
     write_atomically(Path(path), data)
+
+
+def digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str:
+    """A hash that tells arrays and metadata from others."""
+    parts = [json.dumps(metadata, sort_keys=True)]
+    parts += [
+        f"{name} {array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}" for name, array in sorted(arrays.items())
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.debiasing import debias
 from equipoise.encoders.encoder import Encoder, OnUnreadable, Report, Unreadable
 from equipoise.encoders.preprocess import Modality
 from equipoise.errors import InputError
+from equipoise.methods.closed_form import ClosedFormOperator
 from equipoise.space import AttributeSpace
 
 
@@ -24,32 +24,14 @@ def wrap(encoder: Any, operator: Any) -> WrappedEncoder:
     if not hasattr(encoder, "encode_text"):
         raise InputError(f"{type(encoder).__name__} is not an encoder; pass what load_encoder returns first, and the operator second")
     if isinstance(operator, AttributeSpace):
-        operator = ClosedForm(operator)
+        operator = ClosedFormOperator.of(operator)
     if not (hasattr(operator, "image") and hasattr(operator, "text")):
         raise InputError(f"{type(operator).__name__} is not an operator; pass an AttributeSpace, or what fitting a method gave")
     if hasattr(operator, "require_encoder"):
         operator.require_encoder(encoder)
+    if getattr(operator, "in_dim", 0) not in (0, encoder.dim):
+        raise InputError(f"{encoder.id} gives {encoder.dim} dimensions and the operator takes {operator.in_dim}; fit it with this encoder")
     return WrappedEncoder(encoder, operator)
-
-
-class ClosedForm:
-    """The closed form on both modalities, with the space's own kappa. Takes numpy arrays and torch tensors, gradients included."""
-
-    name = "closed-form"
-
-    def __init__(self, space: AttributeSpace):
-        self.space = space
-        self.fingerprint = f"{space.fingerprint} {space.kappa}"
-
-    def require_encoder(self, encoder: Any) -> None:
-        self.space.require_encoder(encoder)
-        if encoder.dim != self.space.dim:
-            raise InputError(f"{encoder.id} gives {encoder.dim} dimensions and the space has {self.space.dim}; fit it with this encoder")
-
-    def image(self, rows: Any) -> Any:
-        return debias(rows, self.space, on_invalid="keep" if isinstance(rows, np.ndarray) else "unchecked")
-
-    text = image
 
 
 class WrappedEncoder:
@@ -68,7 +50,7 @@ class WrappedEncoder:
 
     @property
     def dim(self) -> int:
-        return getattr(self.operator, "out_dim", self.encoder.dim)
+        return getattr(self.operator, "out_dim", 0) or self.encoder.dim
 
     @property
     def modalities(self) -> tuple[Modality, ...]:
@@ -93,7 +75,7 @@ class WrappedEncoder:
 
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
         """Debiased unit rows (n, dim), float32, in the order of the texts."""
-        return self.operator.text(self.encoder.encode_text(texts))
+        return self.operator.text(self.encoder.encode_text(texts), prompts=texts)
 
     def encode_images(self, images: Iterable[Any], *, on_unreadable: OnUnreadable = "nan") -> np.ndarray:
         """Debiased unit rows (n, dim), float32, in the order of the images; options as in ``Encoder.encode_images``."""

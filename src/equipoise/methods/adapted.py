@@ -6,11 +6,12 @@ group. A query orthogonal to their differences has the same mean score in every 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from equipoise import geometry
 from equipoise.errors import InputError
 from equipoise.methods.closed_form import fit_space
 from equipoise.methods.context import FitContext
@@ -53,8 +54,10 @@ class Adapted(Method):
                 sums[group] += rows[nearest == group].sum(0)
                 counts[group] += (nearest == group).sum()
         self._check(context, counts)
-        means = dict(zip(context.attribute.groups, sums / counts[:, None], strict=True))
-        space = AttributeSpace.from_prototypes(means, attribute=context.attribute.name, kappa=self.kappa, encoder=context.encoder)
+        means = sums / counts[:, None]
+        named = dict(zip(context.attribute.groups, means, strict=True))
+        space = AttributeSpace.from_prototypes(named, attribute=context.attribute.name, kappa=self.kappa, encoder=context.encoder)
+        space = replace(space, basis=geometry.attribute_basis(means, space.tolerance)[0])  # of the means themselves: not of unit length
         params = {"kappa": str(self.kappa), "smallest": self.smallest, "prototype": self.prototype}
         params["images"] = dict(zip(context.attribute.groups, counts.tolist(), strict=True))
         return AdaptedOperator(context.attribute, space, ("text",), encoder=context.encoder, params=params)

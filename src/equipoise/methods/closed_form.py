@@ -31,7 +31,7 @@ class ClosedFormOperator(SpaceOperator):
 
 @dataclass(frozen=True)
 class ClosedForm(Method):
-    """kappa: 1 is the paper, infinity the projection. scope: "shared", one space, or "per prompt". prototype: "both", "anchor", "variants"."""
+    """kappa: 1 is the paper, infinity the projection. scope: "shared" or "per prompt". prototype: "both", "anchor" or "variants"."""
 
     kappa: float = 1.0
     scope: str = "shared"

@@ -30,11 +30,13 @@ class Operator(ABC):
 
     method: ClassVar[str]
 
-    def __init__(self, attribute: Attribute, changes: tuple[Modality, ...], in_dim: int, encoder: Any = None, params: Mapping[str, Any] = {}):
+    def __init__(
+        self, attribute: Attribute, changes: tuple[Modality, ...], in_dim: int, encoder: Any = None, params: Mapping[str, Any] = {}
+    ):
         self.attribute, self.changes = attribute, changes
         self.in_dim = self.out_dim = in_dim
         self.made_by = EncoderRef.of(encoder)
-        self.params = dict(params)
+        self.params = dict(params or {})
         self._encoder = encoder if hasattr(encoder, "encode_text") else None
 
     @property
@@ -79,14 +81,16 @@ class Operator(ABC):
             return self._text(rows, prompts)
         out = rows.copy() if isinstance(rows, np.ndarray) else rows.clone()
         if not kept.all():
-            changed = np.flatnonzero(~kept)
+            changed = np.flatnonzero(~kept).tolist()
             out[changed] = self._text(rows[changed], [prompts[i] for i in changed] if prompts is not None else None)
         return out
 
     def encode_text(self, prompts: Sequence[str], gate: Gate = None) -> np.ndarray:
         """Debiased rows of prompts, by the encoder that the operator was fitted with (or was given by ``bind``)."""
         if self._encoder is None:
-            raise InputError(f"this {self.method} operator has no encoder; give it one with op.bind(encoder), or encode first and use op.text")
+            raise InputError(
+                f"this {self.method} operator has no encoder; give it one with op.bind(encoder), or encode first and use op.text"
+            )
         return self.text(self._encoder.encode_text(list(prompts)), prompts, gate)
 
     def scores(self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None) -> Any:
@@ -139,4 +143,5 @@ class Operator(ABC):
             raise InputError(f"{what} have shape {shape}, and this {self.method} operator takes rows {self.in_dim} wide")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.method}, {self.attribute.name}, changes {' and '.join(self.changes) or 'nothing'}, dim={self.in_dim})"
+        changed = " and ".join(self.changes) or "nothing"
+        return f"{type(self).__name__}({self.method}, {self.attribute.name}, changes {changed}, dim={self.in_dim})"

@@ -1,4 +1,4 @@
-"""``orth-proj``: texts projected off the attribute (Chuang et al. 2023). Their span is uncentred, so it takes what the prompts share too."""
+"""``orth-proj``: texts projected off the group prompts (Chuang et al. 2023): an uncentred span, so what the prompts share goes too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OrthProjOperator(SpaceOperator):
 
 @dataclass(frozen=True)
 class OrthProj(Method):
-    """span: "prompts" (the reference code: all of the group prompts) or "differences" (milder: the attribute space). modality: "text" there."""
+    """span: "prompts", as the reference code has it, or "differences", the milder attribute space. modality: the reference's is "text"."""
 
     span: Literal["prompts", "differences"] = "prompts"
     modality: Literal["both", "image", "text"] = "text"

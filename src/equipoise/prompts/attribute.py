@@ -118,6 +118,18 @@ class Attribute:
         known = ", ".join(map(str, (*self.groups, *self.labels)))
         raise InputError(f"{label!r} is no label of {self.name!r} (known: {known}); pass labels={{{label!r}: one of the groups}}")
 
+    def to_json(self) -> list[dict[str, Any]]:
+        """The parts' names and groups, for a file; wordings and labels stay behind, as nothing fitted needs them."""
+        return [{"name": part.name, "groups": list(part.groups)} for part in self.parts]
+
+    @classmethod
+    def from_json(cls, parts: list[dict[str, Any]]) -> Attribute:
+        """What ``to_json`` gave."""
+        first, *rest = [cls(part["name"], tuple(part["groups"])) for part in parts]
+        for other in rest:
+            first = first & other
+        return first
+
     @classmethod
     def load(cls, name_or_path: str | os.PathLike) -> Attribute:
         """A ready-made attribute by name ("gender", "gender & age"), or one's own from a TOML file."""
