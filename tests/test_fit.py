@@ -18,7 +18,8 @@ from equipoise import geometry
 from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
 from equipoise.prompts.vectors import TextVectors
 from equipoise.prompts.writing import GrammarWriter
-from tests.conftest import shared_data, unit
+from tests import models
+from tests.conftest import component, shared_data, unit
 
 GENDER = eq.Attribute.load("gender")
 BOTH = eq.Attribute.load("gender & age")
@@ -300,3 +301,56 @@ def test_user_errors_are_messages(tmp_path):
         ("male", "it says 'female' and should say 'male'"),
         ("female", "it changes 'doctor' to 'nurse'"),
     ]
+
+
+@pytest.fixture(scope="module")
+def real_encoders(tmp_path_factory):
+    component("transformers")
+    component("sentence_transformers")
+    folder = tmp_path_factory.mktemp("encoders")
+    return {"hf": f"hf:{models.clip(folder / 'clip')}", "st": f"st:{models.sentence_texts(folder)}"}
+
+
+@pytest.mark.parametrize("prototype", ["both", "anchor", "variants"])
+@pytest.mark.parametrize("kind", ["hf", "st"])
+def test_spaces_from_real_encoders(real_encoders, kind, prototype):
+    encoder = eq.load_encoder(real_encoders[kind])
+    book = eq.PromptBook.curated("celeba-gender-age")
+    both = eq.Attribute.load("gender & age")
+    space = eq.AttributeSpace.from_prompts(encoder, book, both, prototype=prototype)
+    spaces = eq.SpaceSet.from_prompts(encoder, book, both, prototype=prototype)
+    assert space.encoder.fingerprint == encoder.fingerprint
+    assert len(spaces) == 2
+    anchors = [[book[prompt][group].anchor for group in both.groups] for prompt in book.prompts]
+    if prototype == "anchor":  # by hand: unit anchors, averaged over the prompts
+        rows = np.stack([encoder.encode_text(texts) for texts in anchors]).astype(float)
+        np.testing.assert_allclose(space.parts[0].prototypes, unit(rows.sum(0)), atol=1e-6)
+    c = eq.certify(encoder.encode_text(anchors[0]), spaces[next(iter(book.prompts))], encoder=encoder)
+    assert (c.leakage <= c.leakage_before / 2 + 1e-6).all()
+
+
+@pytest.mark.parametrize("scope", ["shared", "per-prompt"])
+def test_fit_with_a_real_encoder_from_the_command_line(real_encoders, scope, tmp_path):
+    out = tmp_path / "space.safetensors"
+    command = [
+        "fit",
+        "-a",
+        "gender",
+        "-b",
+        "occupations-gender",
+        "--model",
+        real_encoders["hf"],
+        "-o",
+        str(out),
+        "--scope",
+        scope,
+        "--json",
+    ]
+    result = subprocess.run([sys.executable, "-m", "equipoise", *command], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["groups"] == ["male", "female"]
+    encoder = eq.load_encoder(real_encoders["hf"])
+    loaded = (eq.AttributeSpace if scope == "shared" else eq.SpaceSet).load(out, encoder=encoder)
+    assert loaded.dim == encoder.dim
+    with pytest.raises(eq.errors.EncoderMismatchError):
+        type(loaded).load(out, encoder=eq.load_encoder(real_encoders["st"]))

@@ -11,7 +11,7 @@ from equipoise.prompts.book import PromptBook
 from equipoise.space import AttributeSpace
 from equipoise.spaceset import SpaceSet
 
-SCOPES = {"shared": AttributeSpace, "per-prompt": SpaceSet}
+KINDS = {"shared": AttributeSpace, "per prompt": SpaceSet}
 
 
 def text_encoder(encoder: str | None, vectors: Path | None) -> Any:
@@ -21,17 +21,18 @@ def text_encoder(encoder: str | None, vectors: Path | None) -> Any:
 
         return TextVectors.load(vectors)
     if encoder is None or vectors is not None:
-        raise InputError("pass an encoder (--encoder), or a file of text vectors (--vectors): one of the two")
-    from equipoise.encoders import load_encoder  # pyright: ignore[reportMissingImports]
+        raise InputError("pass an encoder (--model), or a file of text vectors (--vectors): one of the two")
+    from equipoise.encoders import load_encoder
 
     return load_encoder(encoder)
 
 
 def fit(encoder: Any, attribute: str, book: str, scope: str, **options: Any) -> AttributeSpace | SpaceSet:
     """A shared space, or a set with one for each prompt."""
-    if scope not in SCOPES:
-        raise InputError(f"scope={scope!r} is not legal; pass one of {', '.join(SCOPES)}")
-    return SCOPES[scope].from_prompts(encoder, PromptBook.load(book), Attribute.load(attribute), **options)
+    kind = KINDS.get(scope.replace("-", " "))
+    if kind is None:
+        raise InputError(f"scope={scope!r} is not legal; pass shared or per-prompt")
+    return kind.from_prompts(encoder, PromptBook.load(book), Attribute.load(attribute), **options)
 
 
 def facts(fitted: AttributeSpace | SpaceSet) -> dict[str, Any]:

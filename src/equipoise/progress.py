@@ -13,32 +13,45 @@ DELAY = 2.0
 @contextmanager
 def progress(label: str, total: int | None = None, show: bool | None = None) -> Iterator[Callable[[int], None]]:
     """Gives a function to call with the number of items just done. show: None for a terminal only."""
-    if not (sys.stderr.isatty() if show is None else show):
-        yield lambda count: None
-        return
-    started, bar, done = time.monotonic(), None, 0
+    done = 0
 
     def advance(count: int) -> None:
-        nonlocal bar, done
+        nonlocal done
         done += count
+        report(done, total)
+
+    with reporting(label, show) as report:
+        yield advance
+
+
+@contextmanager
+def reporting(label: str, show: bool | None = None) -> Iterator[Callable[[int, int | None], None]]:
+    """Gives a function to call with (items done, items in all)."""
+    if not (sys.stderr.isatty() if show is None else show):
+        yield lambda done, total: None
+        return
+    started, bar = time.monotonic(), None
+
+    def report(done: int, total: int | None) -> None:
+        nonlocal bar
         if bar is None and time.monotonic() - started >= DELAY:
-            bar = _bar(label, total, show)
+            bar = _bar(label, show)
             bar.start()
         if bar is not None:
-            bar.update(bar.task_ids[0], completed=done, rate=f"{done / (time.monotonic() - started):,.0f}/s")
+            bar.update(bar.task_ids[0], completed=done, total=total, rate=f"{done / (time.monotonic() - started):,.0f}/s")
 
     try:
-        yield advance
+        yield report
     finally:
         if bar is not None:
             bar.stop()
 
 
-def _bar(label: str, total: int | None, show: bool | None):
+def _bar(label: str, show: bool | None):
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
     bar = Progress(*columns, console=Console(stderr=True, force_terminal=show), transient=True)
-    bar.add_task(label, total=total, rate="")
+    bar.add_task(label, total=None, rate="")
     return bar

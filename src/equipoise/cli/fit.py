@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from equipoise.cli.progress import bar
+from equipoise.cli.options import Json
+from equipoise.progress import reporting
 
 
 def fit(
@@ -17,7 +18,7 @@ def fit(
         str, typer.Option("--attribute", "-a", help='gender, age, "skin tone", race, joined with &, or a .toml file of your own.')
     ],
     book: Annotated[str, typer.Option("--book", "-b", help="A book's file, or the name of a curated one (equipoise prompts show).")],
-    encoder: Annotated[str | None, typer.Option("--encoder", "-e", help="An encoder, as eq.load_encoder takes it.")] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The encoder, as eq.load_encoder takes it.")] = None,
     vectors: Annotated[Path | None, typer.Option(help="Instead: a .parquet, .npz or .safetensors file of text vectors.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("space.safetensors"),
     scope: Annotated[str, typer.Option(help="shared: one space for everything. per-prompt: a space a prompt.")] = "shared",
@@ -25,13 +26,13 @@ def fit(
     kappa: Annotated[float, typer.Option(help="What debias uses by default: 1 is the paper, 0 the identity, inf the projection.")] = 1.0,
     tolerance: Annotated[float, typer.Option(help="Directions below this fraction of the strongest are dropped.")] = 1e-5,
     allow_partial: Annotated[bool, typer.Option("--allow-partial", help="Leave out prompts that lack a group.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Fit an attribute space on the prompts of a book, and save it."""
     from equipoise import fitting
 
-    source = fitting.text_encoder(encoder, vectors)
-    with bar("encoding texts") as progress:
+    source = fitting.text_encoder(model, vectors)
+    with reporting("encoding texts") as progress:
         options = {"prototype": prototype, "kappa": kappa, "tolerance": tolerance, "allow_partial": allow_partial, "progress": progress}
         fitted = fitting.fit(source, attribute, book, scope, **options)
     fitted.save(out)

@@ -10,14 +10,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from equipoise.cli.progress import bar
+from equipoise.cli.options import Json
+from equipoise.progress import reporting
 
 app = typer.Typer(help="Prompt books: write them, check them, look at them.", no_args_is_help=True)
 
 AttributeOption = Annotated[
     str, typer.Option("--attribute", "-a", help='gender, age, "skin tone", race, joined with &, or a .toml file of your own.')
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 NounOption = Annotated[list[str] | None, typer.Option("--person-noun", help="A further noun that names a person; repeat for several.")]
 
 
@@ -40,7 +40,7 @@ def write(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="llm: state calls and tokens, and stop.")] = False,
     allow_partial: Annotated[bool, typer.Option("--allow-partial", help="Succeed though some prompts could not be written.")] = False,
     person_noun: NounOption = None,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Write the anchors and variants of prompts for every group of an attribute. The key of a server is read from OPENAI_API_KEY."""
     from equipoise.prompts import commands
@@ -52,7 +52,7 @@ def write(
         plan = task.plan()._asdict()
         typer.echo(json.dumps(plan) if as_json else commands.plan_text(plan))
         return
-    with bar("writing") as progress:
+    with reporting("writing") as progress:
         outcome, book = task.write(out, progress)
     if as_json:
         failures = [failure._asdict() for failure in outcome.failures]
@@ -77,7 +77,7 @@ def check(
     file: Annotated[Path | None, typer.Option("--from", help="Prompts that the book must cover, one a line.")] = None,
     min_variants: Annotated[int, typer.Option(help="Variants that an entry needs.", min=0)] = 0,
     person_noun: NounOption = None,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Validate a book: each text states its group and no other, and changes nothing else. Exit status 1 where one does not."""
     from equipoise.prompts import commands
@@ -111,7 +111,7 @@ def show(
     prompt: Annotated[str | None, typer.Option(help="One prompt, whole.")] = None,
     texts: Annotated[bool, typer.Option("--texts", help="Every text of the book, one a line: what an encoder has to encode.")] = False,
     diff: Annotated[str | None, typer.Option(help="Another book: what changes from this one to it.")] = None,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Look at a book: its counts and sources, one prompt, all its texts, or what differs from another."""
     from equipoise.prompts import commands
@@ -147,7 +147,7 @@ def show(
 def merge(
     books: Annotated[list[str], typer.Argument(help="Books; where two have the same prompt and group, the later one's entry is taken.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The book to write.")],
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Put books together into one."""
     from equipoise.prompts.book import PromptBook
