@@ -34,7 +34,7 @@ def seeded(model_class, config):
     return model
 
 
-def clip_tokenizer():
+def clip_tokenizer(tokens: int = 24):
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from transformers import CLIPTokenizer
 
@@ -58,13 +58,15 @@ def bert_tokenizer(**options):
     return BertTokenizer(vocab={word: i for i, word in enumerate(dict.fromkeys(words))}, model_max_length=24, **options)
 
 
-def clip(folder: Path, size: int = 32, **vision) -> Path:
+def clip(folder: Path, size: int = 32, tokens: int = 24, **vision) -> Path:
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
-    tokenizer = clip_tokenizer()
+    tokenizer = clip_tokenizer(tokens)
     ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     config = CLIPConfig(
-        text_config={**TEXT, "vocab_size": len(tokenizer), **ids}, vision_config={**VISION, "image_size": size, **vision}, projection_dim=16
+        text_config={**TEXT, "vocab_size": len(tokenizer), "max_position_embeddings": tokens, **ids},
+        vision_config={**VISION, "image_size": size, **vision},
+        projection_dim=16,
     )
     processor = CLIPImageProcessor(size={"shortest_edge": size}, crop_size={"height": size, "width": size})
     return save(folder, seeded(CLIPModel, config), tokenizer, processor)

@@ -308,7 +308,7 @@ def real_encoders(tmp_path_factory):
     component("transformers")
     component("sentence_transformers")
     folder = tmp_path_factory.mktemp("encoders")
-    return {"hf": f"hf:{models.clip(folder / 'clip')}", "st": f"st:{models.sentence_texts(folder)}"}
+    return {"hf": f"hf:{models.clip(folder / 'clip', tokens=77)}", "st": f"st:{models.sentence_texts(folder)}"}
 
 
 @pytest.mark.parametrize("prototype", ["both", "anchor", "variants"])
