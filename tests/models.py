@@ -46,9 +46,7 @@ def clip_tokenizer(tokens: int = 24):
     pieces += [f"{piece}</w>" for piece in sorted(alphabet) if f"{piece}</w>" not in pieces]
     pieces += ["<|startoftext|>", "<|endoftext|>"]
     merges = [tuple(merge) for merge in json.loads(trained.to_str())["model"]["merges"]]
-    return CLIPTokenizer(
-        vocab={piece: i for i, piece in enumerate(pieces)}, merges=merges, model_max_length=TEXT["max_position_embeddings"]
-    )
+    return CLIPTokenizer(vocab={piece: i for i, piece in enumerate(pieces)}, merges=merges, model_max_length=tokens)
 
 
 def bert_tokenizer(**options):
