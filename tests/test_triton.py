@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
 import numpy as np
@@ -15,9 +14,8 @@ from tests.conftest import component, exact, make_space, rows_at, unit
 torch = component("torch")
 if torch.cuda.is_available():
     pytest.skip("there is a GPU: run scripts/check_gpu.py", allow_module_level=True)
-os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are decorated
 component("triton")
-from equipoise.kernels import _triton  # noqa: E402
+from equipoise.kernels import _triton  # noqa: E402 - it needs triton
 
 
 @pytest.fixture(autouse=True)
