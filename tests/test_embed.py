@@ -73,7 +73,7 @@ def test_a_folder_of_pictures(photos, model, tmp_path):
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_tables_carry_their_other_columns(photos, model, tmp_path, suffix):
     names = [str(path.relative_to(photos)) for path in sorted(photos.glob("a/*.jpg"))]
-    table = pd.DataFrame({"path": names, "gender": ["f", "m"] * (len(names) // 2), "age": range(len(names))})
+    table = pd.DataFrame({"path": names, "gender": ["f", "m"] * (len(names) // 2), "age": [f"{i}" for i in range(len(names))]})
     table.to_csv(photos / "t.csv", index=False) if suffix == ".csv" else table.to_parquet(photos / "t.parquet")
     source = embedding.read_source(photos / f"t{suffix}")
     store = embedding.embed(source, tmp_path / "store", eq.load_encoder(model), dtype="float16")
@@ -103,13 +103,15 @@ class Slow(Averages):
         return super().image_features(pixels)
 embedding.embed(embedding.read_source({str(photos)!r}), sys.argv[1], Encoder(Slow(), batch_size=2), shard_items=5, resume=True)
 """
-    rng = np.random.default_rng(0)
+    rng, shards = np.random.default_rng(0), []
     embedding.embed(embedding.read_source(photos), tmp_path / "whole", Encoder(Averages(), batch_size=2), shard_items=5)
     for _ in range(8):
         run = subprocess.Popen([sys.executable, "-c", slow, str(tmp_path / "killed")])
         time.sleep(1.2 + rng.uniform(0, 0.6))
         run.send_signal(signal.SIGKILL)
         run.wait()
+        shards.append(len(list((tmp_path / "killed").glob("img_emb/*.npy"))))
+    assert 0 < shards[0] < 12
     embedding.embed(embedding.read_source(photos), tmp_path / "killed", Encoder(Averages(), batch_size=2), shard_items=5, resume=True)
     for path in sorted((tmp_path / "whole").rglob("*.npy")) + sorted((tmp_path / "whole").rglob("*.json")):
         assert (tmp_path / "killed" / path.relative_to(tmp_path / "whole")).read_bytes() == path.read_bytes()
@@ -123,6 +125,53 @@ def test_resume_does_nothing_twice(photos, tmp_path):
         embedding.embed(source, tmp_path / "store", Encoder(towers), shard_items=20)
     assert len(embedding.embed(source, tmp_path / "store", Encoder(towers), shard_items=20, resume=True)) == 57
     assert towers.batches == []
+
+
+def test_resume_makes_damaged_shards_again(photos, tmp_path):
+    source = embedding.read_source(photos)
+    whole = embedding.embed(source, tmp_path / "store", Encoder(Averages()), shard_items=20).load()
+    shard = tmp_path / "store" / "img_emb" / "img_emb_00001.npy"
+    data = bytearray(shard.read_bytes())
+    data[-3] ^= 255
+    shard.write_bytes(data)
+    assert eq.open_store(tmp_path / "store").damaged() == 1
+    again = embedding.embed(source, tmp_path / "store", Encoder(Averages()), shard_items=20, resume=True)
+    np.testing.assert_array_equal(again.load(), whole)
+    (tmp_path / "store" / "metadata" / "metadata_00002.parquet").unlink()
+    embedding.embed(source, tmp_path / "store", Encoder(Averages()), shard_items=20, resume=True).metadata()
+
+
+def test_an_unfinished_store_says_so(photos, tmp_path):
+    class Dies(Averages):
+        def image_features(self, pixels):
+            if len(self.batches) == 5:
+                raise KeyboardInterrupt
+            return super().image_features(pixels)
+
+    with pytest.raises(KeyboardInterrupt):
+        embedding.embed(embedding.read_source(photos), tmp_path / "store", Encoder(Dies(), batch_size=5), shard_items=10)
+    store = eq.open_store(tmp_path / "store")
+    assert "unfinished" in repr(store)
+    with pytest.raises(eq.EquipoiseError, match="is unfinished: 20 of 60 items; go on with --resume"):
+        store.load()
+    assert len(store.load(partial=True)) == len(store)
+
+
+def test_one_run_at_a_time_in_a_folder(photos, tmp_path):
+    with embedding._alone_in(tmp_path / "store"), pytest.raises(eq.EquipoiseError, match="another run is writing to"):
+        embedding.embed(embedding.read_source(photos), tmp_path / "store", Encoder(Averages()))
+
+
+def test_nothing_readable(tmp_path):
+    (tmp_path / "t.csv").write_text("path\nno.jpg\nnowhere.jpg\n")
+    with pytest.raises(eq.EquipoiseError, match=r"none of the 2 items could be read; the first, no.jpg: there is no such file"):
+        embedding.embed(embedding.read_source(tmp_path / "t.csv"), tmp_path / "store", Encoder(Averages()))
+
+
+def test_tables_are_carried_as_they_are(photos, tmp_path):
+    (photos / "marks.csv").write_bytes(b"\xef\xbb\xbfpath,code\na/001.jpg,007\na/003.jpg,NA\n")
+    store = embedding.embed(embedding.read_source(photos / "marks.csv"), tmp_path / "store", Encoder(Averages()))
+    assert store.metadata()["code"].tolist() == ["007", "NA"]
 
 
 def test_a_destination_that_holds_something_else(photos, tmp_path):
@@ -206,5 +255,5 @@ def test_doctor(model, tmp_path):
     assert document["extras"]["transformers"] is None
     spoken = equipoise("doctor", "--model", model, cache=tmp_path / "c").stdout
     assert "16 dimensions" in " ".join(spoken.split())
-    assert 'pip install "equipoise[diffusers]"' in spoken or "diffusers" in document["versions"]
+    assert ('pip install "equipoise[diffusers]"' in spoken) == (document["versions"]["diffusers"] is None)
     assert "no encoder was tried" in equipoise("doctor", cache=tmp_path / "c").stdout

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 
 import numpy as np
 import pytest
@@ -147,9 +148,49 @@ def test_the_first_unreadable_can_be_an_error(files):
         Encoder(Averages()).encode_images(files[:5], on_unreadable="raise")
 
 
-def test_nothing_readable_is_an_error(tmp_path):
-    with pytest.raises(eq.EquipoiseError, match=r"none of 2 images could be read; the first, .*a.jpg: there is no such file"):
-        Encoder(Averages()).encode_images([tmp_path / "a.jpg", tmp_path / "b.jpg"])
+def test_nothing_readable_is_nan_rows_too(tmp_path):
+    with pytest.warns(UserWarning, match=r"2 of 2 images could not be read.*a.jpg: there is no such file"):
+        assert np.isnan(Encoder(Averages()).encode_images([tmp_path / "a.jpg", tmp_path / "b.jpg"])).all()
+
+
+def test_a_truncated_image_that_was_opened_by_the_caller(files, pictures):
+    pictures[0].resize((300, 300)).save(files[1].with_suffix(".jpg"))
+    data = files[1].with_suffix(".jpg").read_bytes()
+    with pytest.warns(UserWarning, match="1 of 2 images could not be read.*image 1: damaged"):
+        rows = Encoder(Averages()).encode_images([pictures[0], Image.open(io.BytesIO(data[: len(data) // 2]))])
+    assert np.isnan(rows[1]).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process_starts_its_own_workers(tmp_path, files):
+    script = tmp_path / "fork.py"
+    script.write_text(
+        textwrap.dedent(f"""
+        import os
+        import numpy as np
+        from pathlib import Path
+        from equipoise.encoders.decoding import decode
+        files = sorted(Path({str(tmp_path)!r}).glob("*.png"))
+        assert len(list(decode(files, np.asarray, 1))) == {len(files)}
+        child = os.fork()
+        if child == 0:
+            assert len(list(decode(files, np.asarray, 1))) == {len(files)}
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        """)
+    )
+    subprocess.run([sys.executable, "-W", "ignore", script], check=True, timeout=120)
+
+
+def test_what_is_cached_starts_no_workers_and_is_given_at_once(tmp_path, files, monkeypatch):
+    cache = EmbeddingCache(tmp_path / "c.sqlite")
+    rows = Encoder(Averages(), workers=0, cache=cache).encode_images(files)
+    monkeypatch.setattr(decoding, "_pool", lambda workers: pytest.fail("workers were started"))
+    taken = []
+    again = Encoder(Averages(), workers=2, cache=cache).iter_images(taken.append(path) or path for path in files)
+    np.testing.assert_array_equal(next(again), rows[0])
+    assert len(taken) < len(files)
+    assert len(list(again)) == len(files) - 1
 
 
 def test_a_decoder_that_crashes_costs_one_picture(files, monkeypatch):
@@ -241,7 +282,22 @@ def test_text_only():
         Encoder(TextOnly()).encode_images([])
 
 
-def test_batches_grow_while_that_pays_and_shrink_when_memory_ends():
+def test_batches_grow_while_that_pays():
+    """A device that takes as long for 64 items as for one, and then longer."""
+    batches, sizes = Batches(), []
+
+    def device(items):
+        sizes.append(len(items))
+        time.sleep(0.01 * max(1, len(items) / 64))
+        return np.zeros((len(items), 1))
+
+    for _ in range(40):
+        batches.run(device, [0] * batches.size)
+    assert sizes[0] == 8
+    assert 32 <= batches.size <= 256
+
+
+def test_batches_shrink_when_memory_ends():
     seen = []
 
     def small_device(items):
@@ -327,10 +383,11 @@ def test_cache_under_concurrent_runs(tmp_path):
     assert EmbeddingCache(tmp_path / "c.sqlite").usage()[0].rows == 700
 
 
-def test_a_file_that_is_no_cache(tmp_path):
+def test_a_file_that_is_no_cache_is_done_without(tmp_path):
     (tmp_path / "c.sqlite").write_bytes(b"something else entirely" * 100)
-    with pytest.raises(eq.EquipoiseError, match=r"cannot be used .*remove the file, set EQUIPOISE_CACHE"):
-        Encoder(Averages(), cache=EmbeddingCache(tmp_path / "c.sqlite")).encode_text(["a"])
+    with pytest.warns(UserWarning, match="going on without a cache: .*cannot be used .*remove the file, set EQUIPOISE_CACHE"):
+        rows = Encoder(Averages(), cache=EmbeddingCache(tmp_path / "c.sqlite")).encode_text(["a"])
+    np.testing.assert_array_equal(rows, Encoder(Averages()).encode_text(["a"]))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -96,7 +99,8 @@ def test_blip2_s_own_score_is_the_largest_over_its_queries(tmp_path, pictures):
 
 
 def test_fingerprint_is_of_weights_vocabulary_and_preprocessing(tmp_path):
-    first, second = models.clip(tmp_path / "one"), models.clip(tmp_path / "two")
+    first = models.clip(tmp_path / "one")
+    second = shutil.copytree(first, tmp_path / "two")
     fingerprint = eq.load_encoder(f"hf:{first}").fingerprint
     assert eq.load_encoder(f"hf:{second}").fingerprint == fingerprint  # another folder, the same model
     model = transformers.CLIPModel.from_pretrained(second)
@@ -110,7 +114,40 @@ def test_fingerprint_is_of_weights_vocabulary_and_preprocessing(tmp_path):
     assert eq.load_encoder(f"hf:{first}").fingerprint != fingerprint
 
 
-def test_sharding_and_stored_precision_do_not_change_the_fingerprint_of_the_same_numbers(tmp_path):
+@pytest.mark.parametrize("change", ["heads", "activation", "swapped layers", "truncation side"])
+def test_fingerprint_tells_models_with_the_same_weights_apart(tmp_path, change):
+    folder = models.clip(tmp_path / "one")
+    fingerprint = eq.load_encoder(f"hf:{folder}").fingerprint
+    config = json.loads((folder / "config.json").read_text())
+    if change == "heads":
+        config["text_config"]["num_attention_heads"] = 2
+    elif change == "activation":
+        config["vision_config"]["hidden_act"] = "gelu"
+    elif change == "swapped layers":
+        model = transformers.CLIPModel.from_pretrained(folder)
+        layers = model.text_model.encoder.layers
+        layers[0], layers[1] = layers[1], layers[0]
+        model.save_pretrained(folder)
+    else:
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"truncation_side": "left"}))
+    if change in ("heads", "activation"):
+        (folder / "config.json").write_text(json.dumps(config))
+    assert eq.load_encoder(f"hf:{folder}").fingerprint != fingerprint
+
+
+def test_weights_that_are_not_there_are_not_made_up(tmp_path):
+    """A CLIP without its text tower would otherwise encode with random weights, others at every load."""
+    from safetensors.torch import load_file, save_file
+
+    folder = models.clip(tmp_path / "clip")
+    weights = {name: tensor for name, tensor in load_file(folder / "model.safetensors").items() if "text_model" not in name}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(eq.EquipoiseError, match=r"lacks \d+ weights that encoding needs, such as text_model"):
+        eq.load_encoder(f"hf:{folder}")
+
+
+def test_sharding_does_not_change_the_fingerprint_of_the_same_numbers(tmp_path):
     folder = models.clip(tmp_path / "one")
     fingerprint = eq.load_encoder(f"hf:{folder}").fingerprint
     model = transformers.CLIPModel.from_pretrained(folder)

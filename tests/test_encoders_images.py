@@ -111,7 +111,21 @@ def test_arrays_that_are_no_image(shape):
         open_image(np.zeros(shape, np.uint8))
 
 
-@pytest.mark.parametrize("values", [np.full((2, 2), -1.0), np.full((2, 2), np.nan), np.full((2, 2), 1e6)])
+def test_a_little_beyond_white_is_white(picture):
+    pixels = np.asarray(picture) / 255
+    pixels[0, 0, 0] = 1.0001
+    np.testing.assert_array_equal(np.asarray(open_image(pixels))[1:], np.asarray(picture)[1:])
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.full((2, 2), -1.0),
+        np.full((2, 2), np.nan),
+        np.full((2, 2), 1e6),
+        *(np.full((2, 2), 99, t) for t in (np.int8, np.int16, np.uint16)),
+    ],
+)
 def test_values_that_are_no_image(values):
     with pytest.raises(InputError, match="an image"):
         open_image(values)

@@ -120,6 +120,38 @@ def test_a_graph_made_elsewhere_that_takes_floats(clip, copy, pictures):
     assert encoder.id == f"onnx:{copy}"
 
 
+def test_an_edited_folder_loses_the_fingerprint_of_its_source(clip, copy):
+    assert eq.load_encoder(f"onnx:{copy}").fingerprint == clip.fingerprint
+    settings = json.loads((copy / "encoder.json").read_text())
+    settings["image"]["preprocess"]["resize"] = 64
+    (copy / "encoder.json").write_text(json.dumps(settings))
+    assert eq.load_encoder(f"onnx:{copy}").fingerprint != clip.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda s: s["image"]["preprocess"].update(size=32), "does not describe an encoder"),
+        (lambda s: s["text"].update(padid=3), "does not describe an encoder"),
+        (lambda s: s["image"].update(input="pixel_values"), "has no 'pixel_values', which encoder.json names; it has pixels"),
+        (lambda s: s["text"].update(output="rows"), "has no 'rows'"),
+    ],
+)
+def test_mistakes_in_a_hand_written_folder(copy, edit, message):
+    settings = json.loads((copy / "encoder.json").read_text())
+    edit(settings)
+    (copy / "encoder.json").write_text(json.dumps(settings))
+    with pytest.raises(eq.EquipoiseError, match=message):
+        eq.load_encoder(f"onnx:{copy}")
+
+
+def test_a_wrong_width_is_found(copy, pictures):
+    settings = json.loads((copy / "encoder.json").read_text())
+    (copy / "encoder.json").write_text(json.dumps(settings | {"dim": 12}))
+    with pytest.raises(eq.EquipoiseError, match=r"gave image features of shape \(5, 16\) for 5 items of 12 dimensions"):
+        eq.load_encoder(f"onnx:{copy}").encode_images(pictures)
+
+
 def test_a_folder_without_an_image_graph_is_text_only(copy):
     settings = json.loads((copy / "encoder.json").read_text())
     del settings["image"]

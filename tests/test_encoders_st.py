@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -36,6 +38,21 @@ def test_texts_and_images(tmp_path, rng):
     np.testing.assert_allclose(encoder.encode_text(TEXTS), model.encode(TEXTS, normalize_embeddings=True), atol=PRECISION)
     np.testing.assert_allclose(encoder.encode_images(pictures), model.encode(pictures, normalize_embeddings=True), atol=PRECISION)
     assert eq.load_encoder(f"st:{folder}").fingerprint == encoder.fingerprint
+
+
+def test_pooling_and_preprocessing_are_in_the_fingerprint(tmp_path):
+    folder = models.sentence_texts(tmp_path)
+    fingerprint = eq.load_encoder(f"st:{folder}").fingerprint
+    assert eq.load_encoder(f"st:{folder}").fingerprint == fingerprint
+    (pooling,) = folder.glob("1_Pooling/config.json")
+    settings = json.loads(pooling.read_text())
+    key = next(key for key, value in settings.items() if value in (True, "mean"))
+    if key == "pooling_mode":
+        settings[key] = "cls"
+    else:
+        settings |= {key: False, "pooling_mode_cls_token": True}
+    pooling.write_text(json.dumps(settings))
+    assert eq.load_encoder(f"st:{folder}").fingerprint != fingerprint
 
 
 def test_unknown(monkeypatch):

@@ -17,11 +17,11 @@ EXTRAS = {
     "numba": ("numba",),
     "torch": ("torch",),
     "jax": ("jax",),
-    "transformers": ("torch", "transformers"),
+    "transformers": ("torch", "transformers", "sentencepiece", "protobuf"),
     "open-clip": ("torch", "open_clip_torch"),
     "sentence-transformers": ("torch", "sentence-transformers"),
     "onnx": ("onnxruntime", "tokenizers"),
-    "export": ("torch", "transformers", "onnx", "onnxscript"),
+    "export": ("torch", "transformers", "onnxruntime", "onnx", "onnxscript"),
     "diffusers": ("torch", "transformers", "diffusers"),
     "openai": ("openai",),
     "ray": ("ray",),
@@ -75,9 +75,10 @@ def try_encoder(spec: str, **options: Any) -> Trial:
     text = encoder.encode_text(["a photo of a person"])[0]
     encoded = time.perf_counter()
     image, seconds = None, None
-    if "image" in encoder.modalities:
+    modalities = getattr(encoder, "modalities", ("text", "image"))
+    if "image" in modalities:
         pixels = np.random.default_rng(0).integers(0, 256, (128, 96, 3), dtype=np.uint8)
-        (image,) = encoder.encode_images([pixels], on_unreadable="raise")
+        (image,) = encoder.encode_images([pixels])
         seconds = time.perf_counter() - encoded
     return Trial(
         encoder.id,
@@ -85,7 +86,7 @@ def try_encoder(spec: str, **options: Any) -> Trial:
         encoder.dim,
         getattr(encoder, "device", "unknown"),
         getattr(encoder, "precision", "unknown"),
-        encoder.modalities,
+        modalities,
         loaded - started,
         (encoded - loaded) * 1e3,
         None if seconds is None else seconds * 1e3,

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from equipoise.stores.folder import MANIFEST, Manifest, Skipped
 Modality = Literal["image", "text"]
 
 SHARD_ITEMS = 10_000
+LOCK = ".lock"
 BLOCK = 4096  # items at a time for encoders that do not stream
 COLUMNS: dict[Modality, tuple[str, ...]] = {
     "image": ("path", "image_path", "image", "file", "filename"),
@@ -45,8 +47,10 @@ class Source:
         return [self.root / value for value in values] if self.modality == "image" else values
 
     def digest(self) -> str:
-        """Tells this list of items from another."""
-        return hashlib.sha256(json.dumps([self.modality, self.table[self.column].tolist()]).encode()).hexdigest()
+        """Tells these items, where they lie and what is carried along, from others."""
+        root = str(self.root.resolve()) if self.modality == "image" else ""
+        table = self.table.to_csv(index=False)
+        return hashlib.sha256(json.dumps([self.modality, root, self.column, table]).encode()).hexdigest()
 
 
 def read_source(path: str | os.PathLike, modality: Modality | None = None, column: str | None = None) -> Source:
@@ -58,19 +62,22 @@ def read_source(path: str | os.PathLike, modality: Modality | None = None, colum
         if modality == "text":
             raise InputError(f"{path} is a folder, and texts were asked for; pass a .txt, .csv or .parquet file")
         names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in _suffixes() and file.is_file())
+        if garbled := [name for name in names if not _is_text(name)]:
+            raise InputError(f"{len(garbled)} file names are not UTF-8, first {garbled[0]!r}; rename them (convmv does it)")
         return _checked(Source(str(path), pd.DataFrame({"path": names}), "path", "image", path))
     if not path.is_file():
         raise InputError(f"there is no file or folder {path}; pass a folder of pictures, or a .txt, .csv or .parquet file")
-    if path.suffix == ".txt":
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    suffix = path.suffix.lower()
+    if suffix == ".txt":
+        lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
         return _checked(Source(str(path), pd.DataFrame({"text": lines}), "text", "text", path.parent))
-    readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
-    if path.suffix not in readers:
+    readers = {".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig"), ".parquet": pd.read_parquet}
+    if suffix not in readers:
         raise InputError(f"{path} is neither a folder nor a .txt, .csv or .parquet file")
     try:
-        table = readers[path.suffix](path)
+        table = readers[suffix](path)
     except (ValueError, OSError) as error:  # pandas' and pyarrow's own derive from these
-        raise InputError(f"{path} cannot be read as {path.suffix} ({error})") from None
+        raise InputError(f"{path} cannot be read as {suffix} ({error})") from None
     modality, column = _pick_column(path, list(table.columns), modality, column)
     return _checked(Source(str(path), table, column, modality, path.parent))
 
@@ -86,6 +93,11 @@ def embed(
 ) -> Store:
     """Encode every item of ``source`` into the folder ``destination``. What cannot be read is left out and listed."""
     folder = Path(destination)
+    with _alone_in(folder):
+        return _embed(source, folder, encoder, dtype, shard_items, resume)
+
+
+def _embed(source: Source, folder: Path, encoder: Any, dtype: Any, shard_items: int, resume: bool) -> Store:
     manifest = Manifest(
         encoder=EncoderRef.of(encoder),
         modality=source.modality,
@@ -108,7 +120,31 @@ def embed(
         stacked = np.stack([results[i] for i in kept]) if kept else np.empty((0, encoder.dim), np.float32)
         writer.add(stacked, lines.iloc[kept], skipped, len(lines))
         start += len(lines)
-    return open_store(folder)
+    store = open_store(folder)
+    if not len(store):
+        first = store.skipped[0]
+        raise InputError(f"none of the {len(source.table)} items could be read; the first, {first.name}: {first.reason}")
+    return store
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """One run at a time in a folder. The lock goes with the process, however that ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("w")
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written to ({error.strerror}); pass another folder") from None
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # no such locks on this system
+            pass
+        except OSError:
+            raise InputError(f"another run is writing to {folder}; wait for it, or pass another folder") from None
+        yield
 
 
 def _rows(encoder: Any, source: Source, start: int) -> Iterable[Any]:
@@ -127,11 +163,12 @@ def _in_blocks(encode: Callable[[list[Any]], np.ndarray], items: list[Any]) -> I
 
 def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
     """The manifest to go on with."""
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    if not any(entry.name != LOCK for entry in folder.iterdir()):
         return manifest
     if not (folder / MANIFEST).is_file():
         raise InputError(f"{folder} exists and holds no store; pass a new folder")
-    found = open_store(folder).manifest
+    store = open_store(folder)
+    found = store.manifest
     if found.encoder.differs_from(manifest.encoder):
         raise InputError(f"{folder} holds rows of {found.encoder}, and {manifest.encoder} was given; pass a new folder")
     same = ("modality", "dim", "dtype", "source_sha256", "items")
@@ -140,7 +177,20 @@ def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
         raise InputError(f"{folder} holds another run (its {', '.join(different)} differ); pass a new folder")
     if not resume and found.shards:
         raise InputError(f"{folder} holds {len(found.shards)} shards of this very run; pass --resume to go on, or a new folder")
+    if (damaged := store.damaged()) is not None:
+        del found.shards[damaged:]
     return found
+
+
+def _is_text(name: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as UTF-8 text ({error})") from None
 
 
 def _checked(source: Source) -> Source:
@@ -169,4 +219,6 @@ def _pick_column(path: Path, columns: list[str], modality: Modality | None, colu
 def _suffixes() -> set[str]:
     from PIL import Image
 
-    return {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    from equipoise.encoders.images import formats
+
+    return {suffix for suffix, kind in Image.registered_extensions().items() if kind in formats()}

@@ -33,6 +33,6 @@ def main() -> None:
     """Run the command line; a user's error is a message, never a traceback."""
     try:
         app()
-    except EquipoiseError as error:
+    except (EquipoiseError, OSError) as error:  # a full disk, a folder that cannot be written to
         typer.secho(f"equipoise: {error}", err=True, fg=typer.colors.RED)
         sys.exit(2)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from equipoise.cli.options import Json
@@ -26,10 +27,10 @@ def show(context: typer.Context, as_json: Json = False) -> None:
         rows = [item._asdict() for item in usage]
         typer.echo(json.dumps({"path": str(cache.path), "bytes": cache.size(), "limit": cache.limit, "encoders": rows}, indent=1))
         return
-    table = Table("encoder", "fingerprint and precision", "rows", "MiB", title=str(cache.path))
+    table = Table("encoder", "fingerprint and precision", "rows", "MiB", title=escape(str(cache.path)))
     for item in usage:
-        fingerprint, precision = item.encoder.split()
-        table.add_row(item.name, f"{fingerprint[:12]} {precision}", f"{item.rows:,}", f"{item.bytes / MIB:.1f}")
+        fingerprint, _, precision = item.encoder.rpartition(" ")
+        table.add_row(escape(item.name), f"{escape(fingerprint[:12])} {precision}", f"{item.rows:,}", f"{item.bytes / MIB:.1f}")
     console = Console()
     console.print(table)
     console.print(f"{cache.size() / MIB:.1f} of {cache.limit / MIB:,.0f} MiB; EQUIPOISE_CACHE and EQUIPOISE_CACHE_LIMIT (MiB) change both")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from equipoise.cli.options import Device, Dtype, Json, Offline
@@ -22,9 +23,10 @@ def doctor(
     """Print versions, devices and extras, and encode one text and one image with the chosen model."""
     from equipoise import doctor as examination
 
-    trial = examination.try_encoder(model, device=device, dtype=dtype, offline=offline) if model else None
     versions, extras, devices = examination.versions(), examination.extras(), examination.devices()
+    options = {"device": device, "dtype": dtype, "offline": offline}
     if as_json:
+        trial = examination.try_encoder(model, **options) if model else None
         document = {"versions": versions, "extras": extras, "devices": devices, "encoder": trial._asdict() if trial else None}
         typer.echo(json.dumps(document, indent=1))
         return
@@ -35,15 +37,17 @@ def doctor(
     for extra, line in extras.items():
         table.add_row(extra, "here" if line is None else line.replace("[", r"\["), style="" if line is None else "dim")
     console.print(table)
-    if trial is None:
+    if model is None:
         console.print("no encoder was tried; name one with --model")
         return
+    trial = examination.try_encoder(model, **options)
     image = (
         "no image tower"
         if trial.image_milliseconds is None
         else f"an image in {trial.image_milliseconds:.0f} ms, cosine {trial.cosine:+.3f}"
     )
     console.print(
-        f"[bold]{trial.id}[/] on {trial.device} in {trial.precision}: {trial.dim} dimensions, fingerprint {trial.fingerprint[:12]}, "
-        f"loaded in {trial.seconds_to_load:.1f} s; a text in {trial.text_milliseconds:.0f} ms, {image}"
+        f"[bold]{escape(trial.id)}[/] on {trial.device} in {trial.precision}: {trial.dim} dimensions, "
+        f"fingerprint {trial.fingerprint[:12]}, loaded in {trial.seconds_to_load:.1f} s; a text in {trial.text_milliseconds:.0f} ms, "
+        f"{image}"
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Offline, Workers
 
@@ -43,8 +44,8 @@ def embed(
         typer.echo(json.dumps(document, indent=1))
         return
     console = Console()
-    console.print(f"[bold]{len(store):,}[/] rows of {store.dim} from {store.encoder} in {destination}")
+    console.print(f"[bold]{len(store):,}[/] rows of {store.dim} from {escape(str(store.encoder))} in {escape(str(destination))}")
     if skipped:
-        console.print(f"[yellow]{len(skipped):,} could not be read[/], and are listed in {destination}/equipoise.json:")
+        console.print(f"[yellow]{len(skipped):,} could not be read[/], and are listed in {escape(str(destination))}/equipoise.json:")
         for item in skipped[:5]:
             console.print(f"  {item['name']}: {item['reason']}", highlight=False, markup=False)

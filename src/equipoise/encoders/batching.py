@@ -18,10 +18,11 @@ TRIES = 2  # batches timed at each size: the first may pay for a warm-up
 class Batches:
     """Doubles the batch while items a second grow, and halves it when the device has no room."""
 
-    def __init__(self, size: int | None = None):
+    def __init__(self, size: int | None = None, largest: int = LARGEST):
         if size is not None and (not isinstance(size, int) or size < 1):
             raise InputError(f"batch_size={size!r} is not legal; pass a whole number from 1, or None to have it found")
         self.size = size or FIRST
+        self._largest = largest
         self._settled = size is not None
         self._seconds: list[float] = []
         self._previous = np.inf  # seconds an item at half this size
@@ -31,7 +32,7 @@ class Batches:
         started = time.perf_counter()
         try:
             rows = function(items)
-        except (RuntimeError, MemoryError) as error:
+        except Exception as error:  # every runtime has a class of its own for it
             if not _out_of_memory(error) or len(items) == 1:
                 raise
             half = len(items) // 2
@@ -49,11 +50,12 @@ class Batches:
         self._seconds = []
         if best * WORTH_IT > self._previous:
             self.size, self._settled = self.size // 2, True
-        elif self.size >= LARGEST:
+        elif self.size >= self._largest:
             self._settled = True
         else:
             self.size, self._previous = self.size * 2, best
 
 
 def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "out of memory" in str(error).lower() or "failed to allocate" in str(error).lower()
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or any(word in message for word in ("out of memory", "allocate memory", "failed to allocate"))

@@ -61,6 +61,7 @@ class EmbeddingCache:
         self.path = Path(path) if path else default_path()
         self.limit = default_limit() if limit is None else limit
         self._connection: sqlite3.Connection | None = None
+        self._process = 0
 
     def get(self, encoder: str, keys: Sequence[bytes], dim: int) -> dict[bytes, np.ndarray]:
         """The rows that are there."""
@@ -116,10 +117,8 @@ class EmbeddingCache:
                 if not total:
                     break
                 share = int(total * (1 - PRUNE_TO * limit / size)) + 1
-                database.execute(
-                    "delete from embeddings where (encoder, key) in (select encoder, key from embeddings order by used limit ?)", (share,)
-                )
-                removed += share
+                oldest = "select encoder, key from embeddings order by used limit ?"
+                removed += database.execute(f"delete from embeddings where (encoder, key) in ({oldest})", (share,)).rowcount
         self._release()
         return removed
 
@@ -142,7 +141,8 @@ class EmbeddingCache:
     def _database(self) -> Iterator[sqlite3.Connection]:
         """One transaction."""
         try:
-            if self._connection is None:
+            if self._connection is None or self._process != os.getpid():  # sqlite must not be carried across a fork
+                self._process = os.getpid()
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._connection = sqlite3.connect(self.path, check_same_thread=False)
                 for setting in _SETTINGS:
@@ -179,6 +179,6 @@ def _image_key(source: Any) -> bytes | None:
         else:
             array = np.ascontiguousarray(source)
             kind, data = f"{array.dtype}{array.shape}".encode(), array.data
-    except (OSError, TypeError, ValueError):
+        return hashlib.blake2b(data, digest_size=16, salt=hashlib.blake2b(kind, digest_size=16).digest(), person=b"image").digest()
+    except Exception:  # whatever it is, it will be met again, and named, when it is decoded
         return None
-    return hashlib.blake2b(data, digest_size=16, salt=hashlib.blake2b(kind, digest_size=16).digest(), person=b"image").digest()

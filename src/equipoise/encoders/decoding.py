@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache
+from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -19,12 +19,13 @@ import numpy as np
 from PIL import Image
 
 from equipoise.encoders.images import UnreadableImageError, open_image
+from equipoise.errors import InputError
 
 Prepare = Callable[[Image.Image], np.ndarray]
 
 CHUNK = 16
 AHEAD = 3  # chunks in flight, a worker
-INLINE_CHUNKS = 4  # a few pictures are not worth starting processes for
+INLINE = 64  # a few pictures are not worth starting processes for
 IDLE_SECONDS = 60
 
 
@@ -32,9 +33,12 @@ def decode(sources: Iterable[Any], prepare: Prepare, workers: int) -> Iterator[n
     """One result a source, in order: prepared pixels, the error of an unreadable one, or None where the source is None."""
     sources = iter(sources)
     pending: deque[tuple[list[Any], Future]] = deque()
+    done = 0  # decoded in this process so far
     with ThreadPoolExecutor(1) as thread:
-        for number, chunk in enumerate(iter(lambda: list(islice(sources, CHUNK)), [])):
-            heavy = workers > 0 and number >= INLINE_CHUNKS and all(source is None or _is_encoded(source) for source in chunk)
+        for chunk in iter(lambda: list(islice(sources, CHUNK)), []):
+            wanted = [source for source in chunk if source is not None]
+            heavy = workers > 0 and done >= INLINE and wanted and all(map(_is_encoded, wanted))
+            done += len(wanted)
             pending.append((chunk, (_pool(workers) if heavy else thread).submit(_prepare_all, chunk, prepare)))
             if len(pending) > AHEAD * max(workers, 1):
                 yield from _results(*pending.popleft(), prepare, workers)
@@ -46,11 +50,16 @@ def _is_encoded(source: Any) -> bool:
     return isinstance(source, str | os.PathLike | bytes)
 
 
-@lru_cache(1)
+@cache
 def _pool(workers: int):
+    """One for each number of workers; its processes leave when idle."""
     from joblib.externals.loky import ProcessPoolExecutor
 
     return ProcessPoolExecutor(workers, timeout=IDLE_SECONDS)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process starts its own
 
 
 def _results(chunk: list[Any], future: Future, prepare: Prepare, workers: int) -> list[Any]:
@@ -78,3 +87,7 @@ def _prepare(source: Any, prepare: Prepare) -> np.ndarray | UnreadableImageError
         return prepare(open_image(source))
     except UnreadableImageError as error:
         return error
+    except InputError:  # an array that is no image is a mistake of the caller's
+        raise
+    except Exception as error:
+        return UnreadableImageError(f"it could not be prepared ({type(error).__name__}: {error})")

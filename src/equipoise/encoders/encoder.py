@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -13,17 +15,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from equipoise.encoders import images as pictures
-from equipoise.encoders.batching import Batches
+from equipoise.encoders.batching import LARGEST, Batches
 from equipoise.encoders.cache import EmbeddingCache, image_keys, text_keys
 from equipoise.encoders.decoding import decode
 from equipoise.encoders.images import UnreadableImageError
 from equipoise.encoders.preprocess import Modality
 from equipoise.encoders.towers import Towers
-from equipoise.errors import EquipoiseError, InputError
+from equipoise.errors import ArtefactError, EquipoiseError, InputError
 from equipoise.progress import progress
 
 WINDOW = 4096  # texts sorted by length at a time
-LOOKUP = 256  # items looked up in the cache at a time
+LOOKUP = 64  # items looked up in the cache at a time
+MOST_WHOLE = 16  # pictures in a batch for models that prepare them by themselves
 
 OnUnreadable = Literal["nan", "raise"]
 
@@ -69,7 +72,8 @@ class Encoder:
         self.cache = cache
         self.show_progress = show_progress
         self.report = Report()
-        self._batches = {modality: Batches(batch_size) for modality in ("text", "image")}
+        whole_pictures = MOST_WHOLE if towers.preprocess is None else LARGEST  # of any size, so their number is what bounds memory
+        self._batches = {"text": Batches(batch_size), "image": Batches(batch_size, whole_pictures)}
 
     @property
     def id(self) -> str:
@@ -141,8 +145,6 @@ class Encoder:
                 raise UnreadableImageError(f"{row.name}: {row.reason}")
             rows.append(lost if isinstance(row, Unreadable) else row)
         if bad := self.report.unreadable:
-            if len(bad) == len(rows):
-                raise UnreadableImageError(f"none of {len(rows)} images could be read; the first, {bad[0].name}: {bad[0].reason}")
             named = "; ".join(f"{item.name}: {item.reason}" for item in bad[:3])
             _warn(f"{len(bad)} of {len(rows)} images could not be read; their rows are NaN ({named}{'; ...' if len(bad) > 3 else ''})")
         return np.stack(rows) if rows else np.empty((0, self.dim), np.float32)
@@ -164,7 +166,7 @@ class Encoder:
         counts = np.asarray(self.towers.token_counts(texts))
         self.report.truncated += int((counts > (self.towers.max_tokens or np.inf)).sum())
         keys = text_keys(texts) if self.cache else []
-        found = self.cache.get(self._cache_space, keys, self.dim) if self.cache else {}
+        found = self._cached(keys)
         for i, key in enumerate(keys):
             if key in found:
                 out[i] = found[key]
@@ -175,19 +177,19 @@ class Encoder:
         batches = self._batches["text"]
         while order:
             batch, order = order[: batches.size], order[batches.size :]
-            rows, lost = _unit(batches.run(self.towers.text_features, [texts[i] for i in batch]))
+            rows, lost = self._unit_rows("text", self.towers.text_features, [texts[i] for i in batch])
             if lost.any():
                 first = batch[int(lost.argmax())]
                 raise InputError(f"text {start + first} ({texts[first]!r}) has no embedding: {self.id} knows nothing that is in it")
             out[batch] = rows
             advance(len(batch))
-        if self.cache and missing:
-            self.cache.put(self._cache_space, {keys[i]: out[i] for i in missing})
+        if keys and missing:
+            self._keep({keys[i]: out[i] for i in missing})
 
     def _image_rows(self, images: Iterable[Any]) -> Iterator[np.ndarray | Unreadable]:
         items = self._looked_up(images)
         prepare = self.towers.preprocess or np.asarray
-        ahead: list[_Item] = []  # what the decoder has taken and not given back
+        ahead: deque[_Item] = deque()  # what the decoder has taken and not given back
 
         def sources() -> Iterator[Any]:
             for item in items:
@@ -195,15 +197,29 @@ class Encoder:
                 yield None if item.row is not None else item.source
 
         waiting: list[_Item] = []
+        decoded_items = 0
         batches = self._batches["image"]
         for decoded in decode(sources(), prepare, self.workers):
-            item = ahead.pop(0)
+            item = ahead.popleft()
             item.source, item.pixels = None, decoded
             waiting.append(item)
-            if sum(isinstance(item.pixels, np.ndarray) for item in waiting) >= batches.size or len(waiting) >= WINDOW:
+            decoded_items += isinstance(decoded, np.ndarray)
+            if decoded_items >= batches.size or not decoded_items:  # what the cache or an error has settled need not wait
                 yield from self._finished(waiting)
-                waiting = []
+                waiting, decoded_items = [], 0
         yield from self._finished(waiting)
+
+    def _unit_rows(self, modality: Modality, function: Any, items: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Unit float32 rows, and the mask of those that have no direction."""
+        rows = np.asarray(self._batches[modality].run(function, items), np.float32)
+        if rows.shape != (len(items), self.dim):
+            raise EquipoiseError(
+                f"{self.id} gave {modality} features of shape {rows.shape} for {len(items)} items of {self.dim} dimensions"
+            )
+        with np.errstate(all="ignore"):
+            norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
+            lost = ~(np.isfinite(norms[:, 0]) & (norms[:, 0] > 0))
+            return (rows / norms).astype(np.float32), lost
 
     def _looked_up(self, images: Iterable[Any]) -> Iterator[_Item]:
         items = (_Item(i, source, pictures.name_of(source, i)) for i, source in enumerate(images))
@@ -211,7 +227,7 @@ class Encoder:
             if self.cache:
                 for item, key in zip(chunk, image_keys([item.source for item in chunk]), strict=True):
                     item.key = key
-                found = self.cache.get(self._cache_space, [item.key for item in chunk if item.key], self.dim)
+                found = self._cached([item.key for item in chunk if item.key])
                 for item in chunk:
                     item.row = found.get(item.key or b"")
                 self.report.from_cache += sum(item.row is not None for item in chunk)
@@ -222,25 +238,43 @@ class Encoder:
         if decoded:
             pixels = [item.pixels for item in decoded]
             stacked = np.stack(pixels) if self.towers.preprocess else pixels
-            rows, lost = _unit(self._batches["image"].run(self.towers.image_features, stacked))
+            rows, lost = self._unit_rows("image", self.towers.image_features, stacked)
             if lost.any():
                 name = decoded[int(lost.argmax())].name
                 raise EquipoiseError(f"{self.id} gave no direction for {name}: its features are zero or not finite; try dtype='float32'")
             for item, row in zip(decoded, rows, strict=True):
                 item.row, item.pixels = row, None
-            if self.cache:
-                self.cache.put(self._cache_space, {item.key: row for item, row in zip(decoded, rows, strict=True) if item.key})
+            self._keep({item.key: row for item, row in zip(decoded, rows, strict=True) if item.key})
         for item in items:
             if item.row is None:
-                problem = Unreadable(item.index, item.name, str(item.pixels))
+                problem = Unreadable(item.index, item.name, str(item.pixels or "there is nothing"))
                 self.report.unreadable.append(problem)
                 yield problem
             else:
                 yield item.row
 
+    def _cached(self, keys: list[bytes]) -> dict[bytes, np.ndarray]:
+        with self._or_without_cache():
+            return self.cache.get(self._cache_space, keys, self.dim) if self.cache and keys else {}
+        return {}
+
+    def _keep(self, rows: dict[bytes, np.ndarray]) -> None:
+        with self._or_without_cache():
+            if self.cache and rows:
+                self.cache.put(self._cache_space, rows)
+
+    @contextmanager
+    def _or_without_cache(self) -> Iterator[None]:
+        """A cache that fails is given up, with a warning; the work goes on."""
+        try:
+            yield
+        except ArtefactError as error:
+            self.cache = None
+            _warn(f"going on without a cache: {error}")
+
     @cached_property
     def _cache_space(self) -> str:
-        space = f"{self.fingerprint} {self.precision}"
+        space = f"{self.towers.cache_digest()} {self.precision}"
         if self.cache:
             self.cache.name(space, self.id)
         return space
@@ -265,22 +299,17 @@ class _Item:
     row: np.ndarray | None = None
 
 
-def _unit(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Unit float32 rows, and the mask of those that have no direction."""
-    rows = np.asarray(features, np.float32)
-    with np.errstate(all="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
-        lost = ~(np.isfinite(norms[:, 0]) & (norms[:, 0] > 0))
-        return (rows / norms).astype(np.float32), lost
-
-
 def _checked_texts(texts: Sequence[str]) -> list[str]:
     if isinstance(texts, str):
         raise InputError(f"one text was given ({texts[:40]!r}); pass a list of texts: [{texts[:40]!r}]")
+    if not isinstance(texts, Iterable):
+        raise InputError(f"{type(texts).__name__} is not a list of texts; pass a list of str")
     texts = list(texts)
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(f"text {i} is {type(text).__name__}; pass a list of str")
+        if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise InputError(f"text {i} ({text!r}) holds half a character; it was decoded wrongly, so read it as UTF-8")
         if not text.strip():
             raise InputError(f"text {i} is empty; leave it out, or say what it stands for")
     return texts

@@ -16,13 +16,14 @@ from PIL import Image
 
 from equipoise.encoders.names import cannot_load
 from equipoise.encoders.preprocess import Preprocess
+from equipoise.encoders.towers import plain_settings
 from equipoise.errors import InputError, MissingExtraError
 
 try:
     import torch
     import transformers
 
-    from equipoise.encoders.torch_towers import TorchModule, TorchTowers
+    from equipoise.encoders.torch_towers import TorchModule, TorchTowers, tokenizer_settings
 except ImportError as error:
     raise MissingExtraError("an hf: encoder", "transformers with torch", "transformers") from error
 
@@ -41,6 +42,7 @@ KNOWN = (
     "kakaobrain/align-base",
     "OFA-Sys/chinese-clip-vit-base-patch16",
 )
+UNUSED = ("itm_head", "logit_scale", "logit_bias", "position_ids", "temperature")  # of scores and of other heads
 PAD_TO_THE_END = ("siglip", "siglip2")  # trained without an attention mask
 
 
@@ -50,7 +52,8 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None, revi
     try:
         with _no_bars_off_terminals():
             config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **where)
-            model = _model_class(config).from_pretrained(name, config=config, dtype=torch.float32, **where)
+            model, info = _model_class(config).from_pretrained(name, config=config, dtype=torch.float32, output_loading_info=True, **where)
+            _check_whole(name, info)
             if (problem := _missing_tower(model)) is not None:
                 raise InputError(f"hf:{name} is {type(model).__name__}, which {problem}; for texts alone use st:{name}")
             # The same pixels whether or not torchvision is installed.
@@ -60,6 +63,8 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None, revi
         raise
     except Exception as error:  # loaders of damaged files raise whatever they like
         raise cannot_load("hf", name, KNOWN, error) from error
+    if tokenizer.pad_token is None:
+        raise InputError(f"hf:{name} has a tokenizer without a padding token, so texts cannot be batched; set one and save it again")
     commit = getattr(config, "_commit_hash", None) or ""
     return HFTowers(name, commit, model, processor, tokenizer, device, dtype)
 
@@ -71,7 +76,7 @@ class HFTowers(TorchTowers):
         preprocess = _preprocess(processor)
         super().__init__(_module(model, preprocess), device, dtype)
         self.id, self.revision = f"hf:{name}", revision
-        self.processor, self.tokenizer = processor, tokenizer
+        self.processor, self.tokenizer, self.config = processor, tokenizer, model.config
         self.max_tokens = _max_tokens(model.config, tokenizer)
         self.padding = "max_length" if model.config.model_type in PAD_TO_THE_END else True
         with torch.inference_mode():
@@ -94,11 +99,13 @@ class HFTowers(TorchTowers):
         return dict(self.processor(images=list(pixels), return_tensors="pt"))
 
     def settings(self) -> dict[str, Any]:
-        from equipoise.encoders.towers import digest_of_vocabulary
-
-        seen = self.preprocess.to_json() if self.preprocess else _visible(self.processor.to_dict())
-        vocabulary = digest_of_vocabulary(self.tokenizer.get_vocab())
-        return {"preprocess": seen, "vocabulary": vocabulary, "max_tokens": self.max_tokens, "padding": self.padding}
+        return {
+            "config": plain_settings(self.config.to_dict()),
+            "preprocess": self.preprocess.to_json() if self.preprocess else plain_settings(self.processor.to_dict()),
+            "tokenizer": tokenizer_settings(self.tokenizer),
+            "max_tokens": self.max_tokens,
+            "padding": self.padding,
+        }
 
 
 class _Features(TorchModule):
@@ -180,6 +187,16 @@ def _model_class(config: Any) -> Any:
     return getattr(transformers, name)
 
 
+def _check_whole(name: str, info: dict[str, Any]) -> None:
+    """Weights that a checkpoint lacks would be random, and so would every row."""
+    missing = sorted(key for key in info["missing_keys"] if not any(unused in key for unused in UNUSED))
+    if missing:
+        raise InputError(
+            f"hf:{name} lacks {len(missing)} weights that encoding needs, such as {missing[0]}; pass a checkpoint with both towers and "
+            "their projections (for BLIP, one trained for image-text retrieval)"
+        )
+
+
 def _missing_tower(model: Any) -> str | None:
     if model.config.model_type in RETRIEVAL:
         return None
@@ -194,7 +211,7 @@ def _projected(output: Any) -> torch.Tensor:
 
 
 def _max_tokens(config: Any, tokenizer: Any) -> int:
-    text = getattr(config, "text_config", None) or getattr(config, "qformer_config", None) or config
+    text = getattr(config, "qformer_config", None) or getattr(config, "text_config", None) or config  # BLIP-2 reads texts in the first
     positions = getattr(text, "max_position_embeddings", None) or tokenizer.model_max_length
     return min(positions, tokenizer.model_max_length)
 
@@ -233,8 +250,3 @@ def _guess(settings: dict[str, Any]) -> Preprocess:
         mean=tuple(mean.tolist()),
         std=tuple(std.tolist()),
     )
-
-
-def _visible(settings: dict[str, Any]) -> dict[str, Any]:
-    """A processor's numbers, without what says which version or class wrote them."""
-    return {key: value for key, value in settings.items() if isinstance(value, int | float | list | dict | bool)}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,16 +17,25 @@ from PIL import Image, ImageOps
 from equipoise.errors import InputError
 
 MAX_PIXELS = 178_956_970  # what Pillow refuses to open: a decompression bomb
+OVERSHOOT = 1.1  # by which resizing may exceed white
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA", "ICO")  # rasters: none that runs a program
 
 
 class UnreadableImageError(InputError):
     """A file or bytes that do not hold a picture that can be decoded."""
 
 
+@cache
+def formats() -> tuple[str, ...]:
+    """Those of ``FORMATS`` that this Pillow was built with."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
 def open_image(source: Any) -> Image.Image:
     """A path, the bytes of a file, a PIL image or an array (height, width[, channels]) as an RGB image."""
     if isinstance(source, Image.Image):
-        return _to_rgb(source)
+        return _safely(lambda: _to_rgb(source))
     if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         return _decode(source)
     if hasattr(source, "__array__"):
@@ -39,16 +50,30 @@ def name_of(source: Any, index: int) -> str:
 
 def _decode(source: Any) -> Image.Image:
     file = io.BytesIO(source) if isinstance(source, bytes | bytearray | memoryview) else source
-    try:
-        with Image.open(file) as image:
+
+    def load() -> Image.Image:
+        with Image.open(file, formats=formats()) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
             image.load()
             return _to_rgb(image)
+
+    return _safely(load)
+
+
+def _safely(load: Callable[[], Image.Image]) -> Image.Image:
+    """Whatever a decoder raises is an unreadable picture."""
+    try:
+        image = load()
+        if 0 in image.size:
+            raise UnreadableImageError(f"it has no pixels ({image.width} x {image.height})")
+        return image
+    except UnreadableImageError:
+        raise
     except FileNotFoundError:
         raise UnreadableImageError("there is no such file") from None
     except Image.UnidentifiedImageError:
-        raise UnreadableImageError("not a picture in a format that Pillow reads") from None
+        raise UnreadableImageError("not a picture in a format that is read here") from None
     except Image.DecompressionBombError as error:
         raise UnreadableImageError(f"too large to decode safely ({error})") from None
     except Exception as error:  # decoders of damaged files raise whatever they like
@@ -59,7 +84,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     image = ImageOps.exif_transpose(image)
     if image.mode == "RGB":
         return image
-    if image.mode in ("I", "F") or image.mode.startswith("I;"):
+    if image.mode == "I" or image.mode.startswith("I;"):  # 16 bits, whatever their container
+        return _from_array((np.asarray(image) / 65535).clip(0, 1))
+    if image.mode == "F":
         return _from_array(np.asarray(image))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")
@@ -77,7 +104,7 @@ def _from_array(array: np.ndarray) -> Image.Image:
 
 
 def _to_bytes(array: np.ndarray) -> np.ndarray:
-    """8-bit values of 8-bit, 16-bit, boolean or floating-point ones (those from 0 to 1, or to 255 where any exceeds 1)."""
+    """8-bit values of 8-bit, 16-bit, boolean or floating-point ones (those from 0 to 1, or to 255 where they go well beyond 1)."""
     if array.dtype == np.uint8:
         return array
     if array.dtype == bool:
@@ -86,9 +113,11 @@ def _to_bytes(array: np.ndarray) -> np.ndarray:
         raise InputError("an image holds negative or non-finite values; pass bytes, or numbers from 0 to 1")
     top = array.max()
     if np.issubdtype(array.dtype, np.integer):
-        scale = 1 if top <= 255 and array.dtype.itemsize > 2 else 255 / 65535
+        if array.dtype != np.uint16 or (0 < top <= 255):
+            raise InputError(f"an image of {array.dtype} that reaches {top} may be of 8 bits or of 16; pass uint8, or uint16 of full range")
+        scale = 255 / 65535
     else:
-        scale = 255 if top <= 1 else 1
-    if top * scale > 255.5:
-        raise InputError(f"an image of {array.dtype} reaches {top}; pass 8 or 16 bits, or numbers from 0 to 1")
-    return np.rint(array * scale).astype(np.uint8)
+        scale = 255 if top <= OVERSHOOT else 1
+    if top * scale > 255 * OVERSHOOT:
+        raise InputError(f"an image of {array.dtype} reaches {top}; pass uint8 or uint16, or numbers from 0 to 1")
+    return np.rint(np.minimum(array * scale, 255)).astype(np.uint8)

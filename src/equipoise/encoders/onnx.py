@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from equipoise.encoders.preprocess import Modality, Preprocess
 from equipoise.encoders.towers import Towers
@@ -25,11 +25,14 @@ except ImportError as error:
 
 FORMAT = 1
 SETTINGS = "encoder.json"
+INTEGERS = {"tensor(int32)": np.int32, "tensor(int64)": np.int64}
 PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 
 
 class ImageGraph(BaseModel):
     """layout "bytes": uint8 (n, height, width, 3), normalised in the graph; "floats": normalised float32 (n, 3, height, width)."""
+
+    model_config = ConfigDict(extra="forbid")
 
     file: str = "image.onnx"
     input: str = "pixels"
@@ -40,6 +43,8 @@ class ImageGraph(BaseModel):
 
 class TextGraph(BaseModel):
     """pad_to_end: texts are padded to ``max_tokens`` rather than to the longest of a batch; padding_side: "right" or "left"."""
+
+    model_config = ConfigDict(extra="forbid")
 
     file: str = "text.onnx"
     tokenizer: str = "tokenizer.json"
@@ -53,7 +58,9 @@ class TextGraph(BaseModel):
 
 
 class Settings(BaseModel):
-    """encoder.json. fingerprint: that of the encoder the graphs were exported from; sha256: of each file."""
+    """encoder.json. fingerprint: of the encoder that was exported; sha256: of each file; seal: of all the rest, so that edits show."""
+
+    model_config = ConfigDict(extra="forbid")
 
     format: int = FORMAT
     id: str = ""
@@ -63,6 +70,12 @@ class Settings(BaseModel):
     text: TextGraph
     image: ImageGraph | None = None
     sha256: dict[str, str] = {}
+    seal: str = ""
+
+
+def seal(settings: Settings) -> str:
+    """A hash of everything else in encoder.json."""
+    return hashlib.sha256(settings.model_dump_json(exclude={"seal"}).encode()).hexdigest()
 
 
 def load(
@@ -88,12 +101,13 @@ class ONNXTowers(Towers):
         self.device = next(device for device, known in PROVIDERS.items() if known == provider)
         self.settings = settings
         self._folder = folder
-        self._text = _session(folder / settings.text.file, provider)
-        self._image = _session(folder / settings.image.file, provider) if settings.image else None
+        text, image = settings.text, settings.image
+        self._text = _session(folder / text.file, provider, [text.input_ids], text.output)
+        self._image = _session(folder / image.file, provider, [image.input], image.output) if image else None
         self.modalities: tuple[Modality, ...] = ("text", "image") if self._image else ("text",)
         self.preprocess = Preprocess.from_json(settings.image.preprocess) if settings.image else None
         self.max_tokens = settings.text.max_tokens
-        self._whole, self._cut = (tokenizers.Tokenizer.from_file(str(folder / settings.text.tokenizer)) for _ in range(2))
+        self._whole, self._cut = (_tokenizer(folder / settings.text.tokenizer) for _ in range(2))
         self._whole.no_truncation()
         self._whole.no_padding()
         self._cut.enable_truncation(self.max_tokens)
@@ -107,8 +121,8 @@ class ONNXTowers(Towers):
         tokens = self._cut.encode_batch(list(texts))
         graph = self.settings.text
         inputs = {graph.input_ids: [t.ids for t in tokens], graph.attention_mask: [t.attention_mask for t in tokens]}
-        taken = {node.name for node in self._text.get_inputs()}
-        feed = {name: np.asarray(values, np.int64) for name, values in inputs.items() if name in taken}
+        taken = {node.name: node.type for node in self._text.get_inputs()}
+        feed = {name: np.asarray(values, INTEGERS.get(taken[name], np.int64)) for name, values in inputs.items() if name in taken}
         return self._text.run([graph.output], feed)[0]
 
     def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
@@ -118,9 +132,12 @@ class ONNXTowers(Towers):
         return self._image.run([graph.output], {graph.input: feed})[0]
 
     def digest(self) -> str:
-        if self.settings.fingerprint:
-            return self.settings.fingerprint
-        parts = [*sorted(sha256(self._folder / file) for file in _files(self.settings)), self.settings.model_dump_json()]
+        """The fingerprint of the encoder it was exported from, as long as nothing of the export was changed since."""
+        whole = self.settings.fingerprint and self.settings.seal == seal(self.settings)
+        return self.settings.fingerprint if whole else self.cache_digest()
+
+    def cache_digest(self) -> str:
+        parts = [*sorted(sha256(self._folder / file) for file in set(_files(self.settings))), seal(self.settings)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -128,8 +145,8 @@ def _read(path: Path) -> Settings:
     try:
         settings = Settings.model_validate_json(path.read_bytes())
         if settings.image:
-            Preprocess.from_json(settings.image.preprocess)
-    except (ValidationError, TypeError) as error:
+            TypeAdapter(Preprocess).validate_python(settings.image.preprocess)
+    except (ValidationError, TypeError, OSError) as error:
         raise ArtefactError(f"{path} does not describe an encoder ({error}); export it again, or mend it") from None
     if settings.format > FORMAT:
         raise ArtefactError(f"{path} has format {settings.format} and this equipoise reads up to {FORMAT}; type: pip install -U equipoise")
@@ -159,16 +176,28 @@ def sha256(path: Path) -> str:
 
 def _provider(device: str | None) -> str:
     here = [name for name, provider in PROVIDERS.items() if provider in onnxruntime.get_available_providers()]
-    name = (device or here[0]).split(":")[0]
+    name = str(device or here[0]).split(":")[0]
     if name not in here:
         raise InputError(f"device={device!r} is not one that this onnxruntime runs on; pass one of {', '.join(here)}")
     return PROVIDERS[name]
 
 
-def _session(path: Path, provider: str) -> Any:
+def _session(path: Path, provider: str, inputs: list[str], output: str) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=[provider])
+        session = onnxruntime.InferenceSession(str(path), options, providers=[provider])
     except Exception as error:  # onnxruntime has no common class for what it raises
         raise ArtefactError(f"onnxruntime cannot load {path} ({' '.join(str(error).split())[:300]}); export it again") from None
+    for wanted, nodes in ((inputs, session.get_inputs()), ([output], session.get_outputs())):
+        names = [node.name for node in nodes]
+        if missing := [name for name in wanted if name not in names]:
+            raise ArtefactError(f"{path} has no {missing[0]!r}, which {SETTINGS} names; it has {', '.join(names)}")
+    return session
+
+
+def _tokenizer(path: Path) -> Any:
+    try:
+        return tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare Exceptions
+        raise ArtefactError(f"{path} is not a tokenizer ({error}); copy or export it again") from None

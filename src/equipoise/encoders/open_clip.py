@@ -17,7 +17,7 @@ try:
     import open_clip
     import torch
 
-    from equipoise.encoders.torch_towers import TorchModule, TorchTowers
+    from equipoise.encoders.torch_towers import TorchModule, TorchTowers, structure, tokenizer_settings
 except ImportError as error:
     raise MissingExtraError("an open_clip: encoder", "open_clip with torch", "open-clip") from error
 
@@ -71,12 +71,9 @@ class OpenCLIPTowers(TorchTowers):
 
     def settings(self) -> dict[str, Any]:
         inner = getattr(self.tokenizer, "tokenizer", None)
-        vocabulary = digest_of_vocabulary(inner.get_vocab() if inner is not None else self.tokenizer.encoder)
-        return {
-            "preprocess": self.preprocess.to_json() if self.preprocess else None,
-            "vocabulary": vocabulary,
-            "max_tokens": self.max_tokens,
-        }
+        words = tokenizer_settings(inner) if inner is not None else digest_of_vocabulary(self.tokenizer.encoder)
+        preprocess = self.preprocess.to_json() if self.preprocess else None
+        return {"structure": structure(self.module), "preprocess": preprocess, "tokenizer": words, "max_tokens": self.max_tokens}
 
 
 class _Module(TorchModule):

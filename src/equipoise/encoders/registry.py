@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -30,7 +31,7 @@ def find(spec: str) -> tuple[Load, str]:
     if spec == MINI:
         return import_module("equipoise.encoders.onnx").load, _mini_folder()
     if scheme in OURS and name:
-        return import_module(f"equipoise.encoders.{OURS[scheme]}").load, name
+        return import_module(f"equipoise.encoders.{OURS[scheme]}").load, os.path.expanduser(name)
     for point in entry_points(group=GROUP):
         if point.name == scheme:
             return point.load(), name

@@ -11,14 +11,14 @@ from PIL import Image
 
 from equipoise.encoders.names import cannot_load
 from equipoise.encoders.preprocess import Modality
-from equipoise.encoders.towers import Towers, digest_of, digest_of_vocabulary
+from equipoise.encoders.towers import Towers, digest_of, plain_settings
 from equipoise.errors import InputError, MissingExtraError
 
 try:
     import sentence_transformers
     import torch
 
-    from equipoise.encoders.torch_towers import float_arrays, pick_device, pick_precision
+    from equipoise.encoders.torch_towers import float_arrays, pick_device, pick_precision, structure, tokenizer_settings
 except ImportError as error:
     raise MissingExtraError("an st: encoder", "sentence-transformers", "sentence-transformers") from error
 
@@ -59,6 +59,8 @@ class SentenceTowers(Towers):
         self.tokenizer: Any = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
+        if hasattr(self.tokenizer, "encode_batch"):  # a bare one of the tokenizers library
+            return [len(encoding) for encoding in self.tokenizer.encode_batch(list(texts))]
         return [len(ids) for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]]
 
     def text_features(self, texts: Sequence[str]) -> np.ndarray:
@@ -72,5 +74,18 @@ class SentenceTowers(Towers):
             return self.model.encode(items, batch_size=len(items), show_progress_bar=False, convert_to_numpy=True)
 
     def digest(self) -> str:
-        settings = {"vocabulary": digest_of_vocabulary(self.tokenizer.get_vocab()), "max_tokens": self.max_tokens, "dim": self.dim}
+        processors: list[Any] = [getattr(module, "processor", None) for module in self.model]
+        settings = {
+            "modules": [[*structure(module), _config(module)] for module in self.model],
+            "processors": [plain_settings(p.to_dict()) for p in processors if hasattr(p, "to_dict")],
+            "prompts": [self.model.prompts, self.model.default_prompt_name],
+            "tokenizer": tokenizer_settings(self.tokenizer),
+            "max_tokens": self.max_tokens,
+        }
         return digest_of(float_arrays(self.model), settings)
+
+
+def _config(module: Any) -> dict[str, Any]:
+    inner = getattr(getattr(module, "model", None), "config", None)  # of the transformers model inside
+    own = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+    return plain_settings({"own": own, "model": inner.to_dict() if inner is not None else {}})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from equipoise.encoders.preprocess import Preprocess
-from equipoise.encoders.towers import Towers, digest_of
+from equipoise.encoders.towers import Towers, digest_of, digest_of_vocabulary
 from equipoise.errors import InputError
 
 PRECISIONS = ("float32", "bfloat16")
@@ -110,11 +111,27 @@ def _unit(rows: torch.Tensor) -> torch.Tensor:
     return rows / torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
 
 
-def float_arrays(module: nn.Module) -> Iterator[np.ndarray]:
-    """The weights as float32 arrays. Integers are positions, and come and go with versions."""
-    for tensor in module.state_dict().values():
+def float_arrays(module: nn.Module) -> Iterator[tuple[str, np.ndarray]]:
+    """The weights by name, as float32 arrays. Integers are positions, and come and go with versions."""
+    for name, tensor in module.state_dict().items():
         if tensor.is_floating_point():
-            yield tensor.detach().float().cpu().numpy()
+            yield name, tensor.detach().float().cpu().numpy()
+
+
+def structure(module: nn.Module) -> list[str]:
+    """What a module is made of beyond its weights: layers, activations, attention heads."""
+    heads = [str(part.num_heads) for part in module.modules() if isinstance(getattr(part, "num_heads", None), int)]
+    return [repr(module), *heads]
+
+
+def tokenizer_settings(tokenizer: Any) -> dict[str, Any]:
+    """All that decides how a text becomes tokens, but for what a call sets: length and padding."""
+    backend = getattr(tokenizer, "backend_tokenizer", None) or (tokenizer if hasattr(tokenizer, "to_str") else None)
+    sides = {side: getattr(tokenizer, side, None) for side in ("padding_side", "truncation_side", "do_lower_case")}
+    if backend is None:
+        return sides | {"vocabulary": digest_of_vocabulary(tokenizer.get_vocab())}
+    document = json.loads(backend.to_str())
+    return sides | {key: value for key, value in document.items() if key not in ("truncation", "padding")}
 
 
 class WrappedModule(TorchModule):

@@ -12,6 +12,8 @@ import numpy as np
 
 from equipoise.encoders.preprocess import Modality, Preprocess
 
+VOLATILE = ("transformers_version", "dtype", "torch_dtype", "architectures", "name_or_path", "use_cache", "auto_map", "processor_class")
+
 
 class Towers(ABC):
     """One model: features of texts and of prepared pictures, (n, dim), of any length and any float dtype."""
@@ -39,17 +41,30 @@ class Towers(ABC):
 
     @abstractmethod
     def digest(self) -> str:
-        """A hash of all that the embeddings depend on: weights, vocabulary, preprocessing."""
+        """A hash of all that the embeddings depend on: weights, architecture, tokenizer, preprocessing."""
+
+    def cache_digest(self) -> str:
+        """The same, for what is cached; never taken on trust."""
+        return self.digest()
 
 
-def digest_of(arrays: Iterable[np.ndarray], settings: Any) -> str:
-    """Hash of weights, whatever their names and order, and of settings that JSON can hold."""
+def digest_of(arrays: Iterable[tuple[str, np.ndarray]], settings: Any) -> str:
+    """Hash of named weights, in whatever order, and of settings that JSON can hold."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor() as threads:  # hashlib lets go of the interpreter
-        parts = sorted(set(threads.map(_digest, arrays)))
-    document = json.dumps(settings, sort_keys=True)
+        parts = sorted(threads.map(_digest, arrays))
+    document = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256("\n".join([*parts, document]).encode()).hexdigest()
+
+
+def plain_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """A configuration without what says who wrote it, where, and in which version or precision."""
+    return {
+        key: plain_settings(value) if isinstance(value, dict) else value
+        for key, value in settings.items()
+        if not str(key).startswith("_") and key not in VOLATILE
+    }
 
 
 def digest_of_vocabulary(vocabulary: dict[str, int]) -> str:
@@ -57,5 +72,6 @@ def digest_of_vocabulary(vocabulary: dict[str, int]) -> str:
     return hashlib.sha256("\n".join(f"{i} {token}" for token, i in sorted(vocabulary.items(), key=lambda kv: kv[1])).encode()).hexdigest()
 
 
-def _digest(array: np.ndarray) -> str:
-    return f"{array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"
+def _digest(named: tuple[str, np.ndarray]) -> str:
+    name, array = named
+    return f"{name} {array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"

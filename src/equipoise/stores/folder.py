@@ -86,25 +86,52 @@ class Store:
             try:
                 rows = np.load(path, mmap_mode="r", allow_pickle=False)
             except (OSError, ValueError) as error:
-                raise ArtefactError(f"{path} is not a whole .npy file ({error}); embed again with --resume after removing it") from None
+                raise ArtefactError(f"{path} is not a whole .npy file ({error}); embed again with --resume") from None
             if rows.shape != (shard.rows, self.dim):
                 raise ArtefactError(f"{path} has shape {rows.shape} and the manifest says {(shard.rows, self.dim)}; embed it again")
             yield rows
 
-    def load(self) -> np.ndarray:
-        """All rows in memory."""
+    @property
+    def done(self) -> bool:
+        """Whether the run that writes this store has come to its end."""
+        return self.manifest.done
+
+    def load(self, *, partial: bool = False) -> np.ndarray:
+        """All rows in memory; of an unfinished store only with ``partial=True``."""
+        if not self.done and not partial:
+            have = sum(shard.items for shard in self.manifest.shards)
+            raise InputError(
+                f"{self.folder} is unfinished: {have} of {self.manifest.items} items; go on with --resume, or pass partial=True"
+            )
         shards = list(self.shards())
         return np.concatenate(shards) if shards else np.empty((0, self.dim), self.manifest.dtype)
+
+    def damaged(self) -> int | None:
+        """The first shard that is missing or is not what was written; None where all are whole."""
+        for i, shard in enumerate(self.manifest.shards):
+            path = shard_path(self.folder, self.manifest.modality, i)
+            if not metadata_path(self.folder, i).is_file() or not path.is_file():
+                return i
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != shard.sha256:
+                    return i
+        return None
 
     def metadata(self) -> Any:
         """All lines of metadata, a pandas DataFrame."""
         import pandas as pd
 
-        lines = [pd.read_parquet(metadata_path(self.folder, i)) for i in range(len(self.manifest.shards))]
+        try:
+            lines = [pd.read_parquet(metadata_path(self.folder, i)) for i in range(len(self.manifest.shards))]
+        except (OSError, ValueError) as error:
+            raise ArtefactError(f"the metadata of {self.folder} cannot be read ({error}); embed again with --resume") from None
         return pd.concat(lines, ignore_index=True) if lines else pd.DataFrame()
 
     def __repr__(self) -> str:
-        return f"Store({str(self.folder)!r}, {len(self)} {self.manifest.modality} rows, dim={self.dim}, encoder={str(self.encoder)!r})"
+        state = "" if self.done else ", unfinished"
+        return (
+            f"Store({str(self.folder)!r}, {len(self)} {self.manifest.modality} rows, dim={self.dim}, encoder={str(self.encoder)!r}{state})"
+        )
 
 
 class StoreWriter:
