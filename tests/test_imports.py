@@ -54,10 +54,11 @@ FLOORS = {
     "embedding": 7,
     "fitting": 7,
     "doctor": 7,
-    "bench": 8,
-    "cli": 9,
-    "__main__": 10,
-    "__init__": 10,
+    "tasks": 8,
+    "bench": 9,
+    "cli": 10,
+    "__main__": 11,
+    "__init__": 11,
 }
 
 
