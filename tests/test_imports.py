@@ -28,6 +28,7 @@ HEAVY = {
     "huggingface_hub",
     "rich",
     "typer",
+    "faiss",
 }
 
 # Lower may not import higher. Rooms of one floor do not import each other unless listed.
@@ -39,6 +40,7 @@ FLOORS = {
     "progress": 1,
     "kernels": 2,
     "hub": 2,
+    "search": 3,
     "space": 3,
     "debiasing": 4,
     "certificate": 5,

@@ -110,7 +110,7 @@ def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
     def work(start: int, stop: int) -> None:
         _numba.debias_rows(source, target, start, stop, *factors, *scalars)  # pyright: ignore[reportCallIssue]
 
-    _spread(work, len(x), x.nbytes)
+    spread(work, len(x), x.nbytes)
     return bad
 
 
@@ -128,7 +128,7 @@ def _readable(x: np.ndarray, dtype: str) -> np.ndarray:
     return view
 
 
-def _spread(work: Callable[[int, int], None], rows: int, size: int) -> None:
+def spread(work: Callable[[int, int], None], rows: int, size: int) -> None:
     """``work(start, stop)`` over all rows, on as many threads as the size is worth."""
     workers = 1 if size < SERIAL_BYTES else threads()
     if workers == 1:
@@ -157,5 +157,5 @@ def measure(e: np.ndarray, u: np.ndarray, low_rank: LowRank) -> np.ndarray:
     def work(start: int, stop: int) -> None:
         _numba.measure_rows(before, after, start, stop, *factors, wide.small, wide.large, wide.up, out)  # pyright: ignore[reportCallIssue]
 
-    _spread(work, len(e), e.nbytes + u.nbytes)
+    spread(work, len(e), e.nbytes + u.nbytes)
     return out
