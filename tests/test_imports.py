@@ -29,6 +29,7 @@ HEAVY = {
     "openai",
     "rich",
     "typer",
+    "faiss",
 }
 
 # Lower may not import higher. Rooms of one floor do not import each other unless listed.
@@ -43,6 +44,7 @@ FLOORS = {
     "hub": 2,
     "datasets": 2,
     "prompts": 2,
+    "search": 3,
     "space": 3,
     "metrics": 3,
     "debiasing": 4,

@@ -10,6 +10,7 @@ import numpy as np
 from equipoise import metrics
 from equipoise.errors import InputError
 from equipoise.metrics.labels import encode_groups
+from equipoise.search import top_k
 from equipoise.tasks.blocks import encoded_texts, unit_blocks
 from equipoise.tasks.measured import Measured, check_operators, gated
 
@@ -19,8 +20,16 @@ QUERIES = 1024  # at a time, where an image changes with the query
 def rank(operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], depth: int, *, gate: Any = None) -> np.ndarray:
     """(queries, depth): places of the best images of each query, best first; equal scores in the order of the images.
 
-    Held at once: a block of images, their scores, and ``depth`` places and scores a query.
+    Held at once: a block of images, its scores for some of the queries, and ``depth`` places and scores a query.
     """
+    if getattr(operator, "per_prompt", False):
+        return _rank_by_scores(operator, images, texts, prompts, depth, gate)
+    changed = operator.text(texts, prompts, **gated(gate))
+    return top_k(np.asarray(changed), unit_blocks(images), depth, transform=operator.image)[0]
+
+
+def _rank_by_scores(operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], depth: int, gate: Any) -> np.ndarray:
+    """Where each query sees other images: their scores, block by block."""
     best = _Best(len(prompts), depth)
     for rows in unit_blocks(images, min(len(prompts), QUERIES)):
         for first in range(0, len(prompts), QUERIES):
