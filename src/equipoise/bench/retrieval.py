@@ -95,7 +95,7 @@ def run(images: int, queries: int, dim: int, depths: tuple[int, ...] = DEPTHS, b
 
 def _faiss(product_blas: str) -> Any:
     """faiss, its OpenBLAS told to use the kernels that numpy's found: an old one may not know a new processor."""
-    os.environ.setdefault("OPENBLAS_CORETYPE", product_blas.split()[-1])
+    os.environ.setdefault("OPENBLAS_CORETYPE", product_blas.rsplit(maxsplit=1)[-1])
     try:
         import faiss  # pyright: ignore[reportMissingImports]
     except ImportError:

@@ -26,7 +26,7 @@ def predict(operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str
 def classify(
     operators: Mapping[str, Any],
     images: Any,
-    class_prompts: Mapping[Hashable, str],
+    class_prompts: Mapping[Any, str],
     *,
     labels: Any,
     sensitive_features: Any,
