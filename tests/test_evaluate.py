@@ -20,6 +20,7 @@ from equipoise.tasks.specs import MethodSpec, parse
 from tests import models
 from tests.conftest import ROOT, component, shared_data
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*texts are longer than the 24 tokens")  # the small model reads few
 JOBS, QUICK = ("doctor", "nurse", "engineer"), Settings(resamples=40, permutations=10)
 
 
@@ -44,7 +45,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encoder(folder):
-    return eq.load_encoder(f"hf:{folder / 'model'}", workers=0)
+    return eq.load_encoder(f"hf:{folder / 'model'}", workers=0, batch_size=16)  # one size, so that the last bits are the same again
 
 
 @pytest.fixture(scope="module")
@@ -320,9 +321,9 @@ def test_bad_data_is_an_error_before_images_are_encoded(dataset, encoder):
         of(gender="unknown")()
     with pytest.raises(eq.EquipoiseError, match="'Robot' is no label"):
         of(gender=pd.Series(["Robot", "Female"] * 31)[:61])()
-    with pytest.raises(eq.EquipoiseError, match="16 and 8 wide|8 and 16 wide"):
+    with pytest.raises(eq.EquipoiseError, match="8 and 16 wide"):
         Evaluation("classification", dataset, encoder, embeddings=np.ones((61, 8)))
-    with pytest.raises(eq.EquipoiseError, match="5 images|one row for each"):
+    with pytest.raises(eq.EquipoiseError, match="pass one row for each"):
         _ = Evaluation("classification", dataset, encoder, embeddings=np.ones((5, 16))).images
 
 
@@ -334,7 +335,7 @@ def test_a_space_a_prompt_needs_its_prompts_in_the_book(dataset, encoder):
 
 def test_unreadable_images_can_be_an_error(dataset, encoder):
     strict = Evaluation("classification", dataset, encoder, on_unreadable="raise")
-    with pytest.warns(UserWarning), pytest.raises(eq.EquipoiseError, match="1 of 61 images have no embedding, first .*broken.png"):
+    with pytest.warns(UserWarning), pytest.raises(eq.EquipoiseError, match=r"1 of 61 images have no embedding, first .*broken\.png"):
         _ = strict.images
 
 

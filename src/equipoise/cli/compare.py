@@ -11,7 +11,7 @@ from rich.console import Console
 
 from equipoise.cli import evaluating as options
 from equipoise.cli.options import Batch, Device, Dtype, Json, Offline, Workers
-from equipoise.cli.progress import bar
+from equipoise.cli.progress import tell
 
 
 def compare(
@@ -67,14 +67,18 @@ def compare(
     tables.check_paths(export or [])
     loading = {"device": device, "dtype": dtype, "batch_size": batch_size, "workers": workers, "offline": offline}
     evaluation = request.evaluation(settings, **loading)
-    with bar("methods") as progress:
-        runs, found = tasks.compare(evaluation, specs, folder, progress=progress)
+    runs, found = tasks.compare(evaluation, specs, folder, progress=tell)
     for path in export or []:
         tables.export(runs, path)
     if as_json:
         typer.echo(json.dumps(runs, indent=1, ensure_ascii=False))
         return
     console = Console()
-    console.print(f"{len(runs)} runs in {folder}, {found} of them from before. {tables.summary(runs[0])}", markup=False, highlight=False)
+    console.print(
+        f"{len(runs)} runs in {folder}, {found} of them from before. {tables.summary(runs[0])}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     for table in tables.rich_tables(runs):
         console.print(table)

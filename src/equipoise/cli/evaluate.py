@@ -72,6 +72,6 @@ def evaluate(
         typer.echo(json.dumps(run, indent=1, ensure_ascii=False))
         return
     console = Console()
-    console.print(tables.summary(run), markup=False, highlight=False)
+    console.print(tables.summary(run), markup=False, highlight=False, soft_wrap=True)
     for table in tables.rich_tables([run]):
         console.print(table)

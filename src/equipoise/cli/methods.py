@@ -6,7 +6,7 @@ import json
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from equipoise.cli.options import Json
 
@@ -19,7 +19,7 @@ def methods(as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
-    table = Table("method", "what it does", "needs", "changes", "tasks", "parameters")
+    table = Table(Column("method", no_wrap=True), "what it does", "needs", "changes", "tasks", "parameters")
     for method in found:
         needs, changes = "; ".join(method["needs"]) or "nothing", " and ".join(method["changes"]) or "nothing"
         params = ", ".join(f"{name}={value}" for name, value in method["params"].items())

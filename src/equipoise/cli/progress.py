@@ -17,3 +17,10 @@ def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def tell(done: int, total: int, what: str) -> None:
+    """A line for each finished part of work whose parts have bars of their own; on a terminal only."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        console.print(f"{done}/{total} {what}", style="dim", markup=False, highlight=False)

@@ -10,6 +10,7 @@ import numpy as np
 from equipoise.metrics.labels import encode_groups
 from equipoise.metrics.ranking import whole
 from equipoise.metrics.retrieval import Ranking, Target, target_shares
+from equipoise.progress import progress
 
 NEGLIGIBLE = 1e-18  # tails beyond this probability are not summed
 
@@ -33,6 +34,7 @@ def permuted_max_skew(
     permutations: int = 200,
     level: float = 0.95,
     seed: int = 0,
+    show_progress: bool | None = None,
 ) -> Shuffled:
     """MaxSkew@M of the lists ``top`` (queries, depth) with the known labels shuffled among the images, ``permutations`` times.
 
@@ -42,10 +44,12 @@ def permuted_max_skew(
     ranking = Ranking.of(top=top, groups=encode_groups(sensitive_features))
     known = np.flatnonzero(ranking.groups.known)
     rng, values = np.random.default_rng(seed), []
-    for _ in range(whole(permutations, "permutations")):
-        codes = ranking.groups.codes.copy()
-        codes[known] = rng.permutation(codes[known])
-        values.append(replace(ranking, groups=ranking.groups._replace(codes=codes)).max_skew(m, target).mean()[0])
+    with progress("permutations", whole(permutations, "permutations"), show_progress) as advance:
+        for _ in range(permutations):
+            codes = ranking.groups.codes.copy()
+            codes[known] = rng.permutation(codes[known])
+            values.append(replace(ranking, groups=ranking.groups._replace(codes=codes)).max_skew(m, target).mean()[0])
+            advance(1)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return Shuffled(float(np.mean(values)), float(low), float(high), level, permutations)
 

@@ -13,7 +13,7 @@ from equipoise.tasks.document import read, write
 from equipoise.tasks.evaluation import Evaluation
 from equipoise.tasks.specs import BASELINE, MethodSpec, parse
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int, str], None]
 
 
 class Preset(NamedTuple):
@@ -52,7 +52,10 @@ def grid(preset: str | None, given: Sequence[str], books: Sequence[str], task: s
 def compare(
     evaluation: Evaluation, specs: Sequence[MethodSpec], folder: Path, *, progress: Progress | None = None
 ) -> tuple[list[dict[str, Any]], int]:
-    """The run of each method beside ``none``, in a file of its own in ``folder``; and how many of them were there already."""
+    """The run of each method beside ``none``, in a file of its own in ``folder``; and how many of them were there already.
+
+    progress(done, all, label) is told of each.
+    """
     evaluation.check(specs)
     runs, found = [], 0
     for done, spec in enumerate(specs, 1):
@@ -65,7 +68,7 @@ def compare(
             write(path, run)
         runs.append(run)
         if progress is not None:
-            progress(done, len(specs))
+            progress(done, len(specs), spec.label)
     return runs, found
 
 

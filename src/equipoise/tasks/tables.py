@@ -144,6 +144,7 @@ def rich_tables(runs: Sequence[Run]) -> list[Any]:
 
 
 def _styled(cell: str, text: Any) -> Any:
+    cell = cell.replace(", ", ",\u00a0")  # an interval stays on one line
     style = "bold" if cell.startswith("**") else "underline" if cell.startswith("_") else ""
     value, newline, gap = cell.partition("\n")
     return text.assemble((value.strip("*_") if style else value, style), (newline + gap, "dim"))
