@@ -357,3 +357,14 @@ def test_the_page_of_results_is_made_from_the_files(monkeypatch):
     page = retrieval_by_gender.page()
     assert page == (ROOT / "docs" / "results.md").read_text()
     assert "CelebA (1,000 images): Table 5 holds." in page and "Flickr8k (524 labelled of 1,000 images): Table 5 does not hold." in page
+
+
+def test_a_known_dataset_by_other_columns(tmp_path):
+    (tmp_path / "fairface_label_val.csv").write_text("file,age,gender,race\nval/1.jpg,20-29,Male,Black\nval/2.jpg,30-39,Female,White\n")
+    (tmp_path / "val").mkdir()
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / "val" / name).write_bytes(b"a picture")
+    found = tasks.sources.read_dataset("fairface", tmp_path, group_columns=["gender"], label_column="race")
+    assert found.groups == ("gender",) and list(found.table["label"]) == ["Black", "White"]
+    with pytest.raises(eq.EquipoiseError, match="FairFace has no column hair"):
+        tasks.sources.read_dataset("fairface", tmp_path, group_columns=["hair"])

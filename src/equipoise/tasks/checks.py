@@ -55,8 +55,8 @@ def groups_of(table: Any, dataset: Dataset, attribute: Attribute) -> np.ndarray:
         if min(codes) < 0:
             continue
         if codes not in named:
-            labels: tuple[Any, ...] = tuple(column.labels[code] for column, code in zip(coded, codes, strict=True))
-            named[codes] = attribute.group(labels if len(labels) > 1 else labels[0])
+            labels = [column.labels[code] for column, code in zip(coded, codes, strict=True)]
+            named[codes] = attribute.group(tuple(labels) if len(labels) > 1 else labels[0])
         out[i] = named[codes]
     check_members(out, attribute, f"in {', '.join(dataset.groups)} of {dataset.name}")
     return out

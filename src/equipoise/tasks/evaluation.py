@@ -163,7 +163,7 @@ class Evaluation:
         if len({spec.label for spec in specs}) < len(specs) or not specs:
             raise InputError(f"the methods are {[spec.label for spec in specs]}; pass one or more, each once")
         for spec in specs:
-            spec.check(self.protocol.scope)
+            spec.check(self.protocol.scope, self.task)
             if not spec.is_file and spec.name != BASELINE:
                 book = self._book_of(spec)
                 if spec.resolved(self.protocol.scope).get("scope") == "per prompt":

@@ -51,7 +51,7 @@ def read_dataset(
         options: dict[str, Any] = {"on_missing": on_missing}
         if name.lower() == "flickr30k":
             options["one_person"] = one_person
-        found = KNOWN[name.lower()](root, **options)
+        found = _chosen(KNOWN[name.lower()](root, **options), label_column, group_columns)
         if name.lower() != "facet" or embeddings is not None:
             return found
         return datasets.write_crops(found, crops or root / "crops")
@@ -67,6 +67,14 @@ def read_dataset(
         raise InputError(f"there is no dataset {name!r}; pass one of {', '.join(KNOWN)}, or a .csv, .tsv or .parquet table")
     columns = {"label_column": label_column, "group_columns": group_columns, "caption_column": caption_column}
     return datasets.table(path, images=images, on_missing=on_missing, **columns)
+
+
+def _chosen(found: Dataset, label: str | None, groups: Sequence[str]) -> Dataset:
+    """A known dataset with other columns as label and groups than its usual ones."""
+    if missing := [name for name in (label, *groups) if name is not None and name not in found.table.columns]:
+        raise InputError(f"{found.name} has no column {missing[0]}; it has {', '.join(map(str, found.table.columns))}")
+    table = found.table if label is None else found.table.assign(label=found.table[label])
+    return replace(found, table=table, groups=tuple(groups) or found.groups)
 
 
 def _of_store(store: Store, label: str | None, groups: Sequence[str], caption: str | None) -> Dataset:

@@ -46,13 +46,15 @@ class MethodSpec:
         names = {f.name for f in fields(methods.find(self.name))}  # pyright: ignore[reportArgumentType]
         return ({"scope": scope} if "scope" in names else {}) | self.params
 
-    def check(self, scope: str) -> None:
-        """Raise for what cannot be created, before anything is computed."""
+    def check(self, scope: str, task: str) -> None:
+        """Raise for what cannot be created, or is not for this task, before anything is computed."""
         if self.is_file:
             if not Path(self.name).is_file():
                 raise InputError(f"there is no file {self.name}; pass a method ({', '.join(methods.names())}) or a saved operator")
-        else:
-            methods.create(self.name, **self.resolved(scope))
+            return
+        methods.create(self.name, **self.resolved(scope))
+        if task not in (tasks := methods.find(self.name).tasks):
+            raise InputError(f"{self.name} is for {' and '.join(tasks)}, and the task is {task}; leave it out")
 
     def fit(self, context: FitContext, scope: str) -> Operator:
         """The operator."""
