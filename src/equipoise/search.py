@@ -33,9 +33,9 @@ def top_k(
     copy of the index; it must treat each row by itself. show_progress: None for a terminal only.
 
     A score is the inner product in float64, rounded to float32; of equal scores the lower index comes first. ``block`` changes speed and
-    memory only, never the result. Held at once: block images, block scores for at most 1,024 texts, and 16 k bytes a text (4 KiB for small k).
-    A k beyond the number of images gives all of them. Image rows that hold NaN, infinity or a number beyond float32 (unreadable
-    pictures) are never among the results.
+    memory, never the result. Held at once: block images, block scores for each of at most 1,024 texts, and for each text 16 k bytes
+    (2 KiB where that is less). A k beyond the number of images gives all of them. Image rows that hold NaN, infinity or a number beyond
+    float32 (unreadable pictures) are never among the results.
     """
     texts = _check_texts(texts)
     for name, value in (("k", k), ("block", block)):
@@ -60,7 +60,9 @@ def _check_texts(texts: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         bad = np.flatnonzero(~np.isfinite(texts.astype(np.float32)).all(axis=1))
     if bad.size:
-        raise InputError(f"{bad.size} of {len(texts)} texts hold NaN, infinity or numbers beyond float32 (first: {bad[0]}); remove those rows")
+        raise InputError(
+            f"{bad.size} of {len(texts)} texts hold NaN, infinity or numbers beyond float32 (first: {bad[0]}); remove those rows"
+        )
     return texts.astype(np.float64)
 
 
