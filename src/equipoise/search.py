@@ -33,9 +33,9 @@ def top_k(
     copy of the index; it must treat each row by itself. show_progress: None for a terminal only.
 
     A score is the inner product in float64, rounded to float32; of equal scores the lower index comes first. ``block`` changes speed and
-    memory only, never the result. Held at once: block images, block scores for at most 1,024 texts, and 16 k bytes a text (4 KiB for small k).
-    A k beyond the number of images gives all of them. Image rows that hold NaN, infinity or a number beyond float32 (unreadable
-    pictures) are never among the results.
+    memory, never the result. Held at once: block images, block scores for at most 512 texts a thread, and for each text 16 k bytes
+    (2 KiB where that is less). A k beyond the number of images gives all of them. Image rows that hold NaN, infinity or a number beyond
+    float32 (unreadable pictures) are never among the results.
     """
     texts = _check_texts(texts)
     for name, value in (("k", k), ("block", block)):
@@ -43,7 +43,7 @@ def top_k(
             raise InputError(f"{name}={value!r} is not legal; pass a whole number from 1")
     best = Best(texts, int(k))
     total = len(images) if isinstance(images, np.ndarray) and images.ndim else None
-    with progress("searching", total, show_progress) as advance, np.errstate(over="ignore", invalid="ignore"):
+    with progress("searching", total, show_progress) as advance:
         for rows in _blocks(images, int(block)):
             best.offer(_transformed(rows, transform, best.seen, texts.shape[1]))
             advance(len(rows))

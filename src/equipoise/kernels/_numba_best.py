@@ -79,13 +79,13 @@ def _exact(text, image):
 
 
 @_jit
-def offer(rough, texts, images, usable, first, k, margins, held, counts, floors, start, stop):
-    """As ``best.offer``, for the queries start to stop."""
+def offer(rough, texts, images, usable, first, k, margins, held, counts, floors):
+    """As ``best.offer``."""
     room = held.shape[1]
     found = np.empty(NEAR + 1, np.int64)
     for near in range(0, rough.shape[1], NEAR):
         far = min(near + NEAR, rough.shape[1])
-        for q in range(start, stop):
+        for q in range(len(rough)):
             n, floor = counts[q], floors[q]
             bound = _bound(floor, margins[q])
             hits = 0

@@ -11,11 +11,12 @@ number is the better candidate, and of equal scores the lower index wins. 0 is n
 from __future__ import annotations
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from equipoise.kernels import host
 
 MOST_IMAGES = 1 << 32
-TILE = 1024  # queries in one product
+TILE = 512  # queries in one product
 SPARE = 256  # candidates held beyond k, or k if that is more, before the worst are dropped
 _LOW = np.uint64(0xFFFFFFFF)
 _SIGN = np.uint64(0x80000000)
@@ -33,25 +34,30 @@ class Best:
         self.counts = np.zeros(len(texts), np.int64)
         self.floors = np.zeros(len(texts), np.uint64)  # the k-th best when last looked at
         self.seen = self.usable = 0
+        # Each thread runs a product of its own: the BLAS's threads spin for a while after theirs, and would take the time of ours.
+        self.blas = ThreadpoolController()
 
     def offer(self, images: np.ndarray) -> None:
         """The next block (n, d). Rows that are not finite in float32 are passed over."""
-        rough_images = np.ascontiguousarray(images, np.float32)
+        with np.errstate(over="ignore"):
+            rough_images = np.ascontiguousarray(images, np.float32)
         exact_images = _fixed(np.ascontiguousarray(images) if images.dtype == np.float64 else rough_images)
         largest = _largest(rough_images)
         usable = np.isfinite(largest)
-        self._make_room(len(images))
         margins = _margins(self.lengths, largest[usable].max(initial=0), images.shape[1])
-        scratch = np.empty(min(TILE, len(self.texts)) * len(images), np.float32)
+        self._make_room(len(images))
         kernel = _kernel()
-        for start in range(0, len(self.texts), TILE):
-            tile = slice(start, start + TILE)
-            texts = self.rough_texts[tile]
-            rough = scratch[: len(texts) * len(images)].reshape(len(texts), -1)
-            np.matmul(texts, rough_images.T, out=rough)
-            state = margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
-            work = (rough, self.texts[tile], exact_images, usable, self.seen, self.k, *state)
-            host.spread(lambda start, stop, work=work: kernel(*work, start, stop), len(texts), rough.nbytes)
+
+        def work(start: int, stop: int) -> None:
+            for first in range(start, stop, TILE):
+                tile = slice(first, min(first + TILE, stop))
+                with np.errstate(over="ignore", invalid="ignore"):
+                    rough = self.rough_texts[tile] @ rough_images.T
+                    state = margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
+                    kernel(rough, self.texts[tile], exact_images, usable, self.seen, self.k, *state)
+
+        with self.blas.limit(limits=1, user_api="blas"):
+            host.spread(work, len(self.texts), 4 * len(self.texts) * len(images), pieces=1)
         self.seen += len(images)
         self.usable += int(usable.sum())
 
@@ -74,10 +80,10 @@ class Best:
             self.held = grown
 
 
-def offer(rough, texts, images, usable, first, k, margins, held, counts, floors, start, stop) -> None:
-    """Look through rough (queries, n) for the queries start to stop; changes ``held``, ``counts`` and ``floors``. Without a compiler."""
+def offer(rough, texts, images, usable, first, k, margins, held, counts, floors) -> None:
+    """Look through the rough scores (queries, n); changes ``held``, ``counts`` and ``floors``. Without a compiler."""
     room = held.shape[1]
-    for q in range(start, stop):
+    for q in range(len(rough)):
         bound = -np.inf if floors[q] == 0 else np.float32(_scores(floors[q : q + 1])[0] - margins[q])
         places = np.flatnonzero(~(rough[q] < bound) & usable)
         keys = _keys(np.vecdot(images[places].astype(np.float64), texts[q]), first + places)
