@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md's tables from the JSON that ``equipoise bench kernel --json`` printed, so that no figure is copied by hand.
+"""Write docs/benchmarks.md's tables from the JSON that ``equipoise bench ... --json`` printed, so that no figure is copied by hand.
 
 Run from the repository root: ``python scripts/benchmark_tables.py``.
 """
@@ -13,9 +13,27 @@ DOCS = Path("docs")
 
 
 def table(name: str) -> str:
-    """One dtype a block: ratio to the copy and, behind a slash, how many times faster than the transcription."""
+    """The table that fits what was measured, and the machine."""
     data = json.loads((DOCS / "measurements" / name).read_text())
-    rows = data["rows"]
+    lines = (retrieval if "over_faiss" in data["rows"][0] else kernel)(data["rows"])
+    return "\n".join([*lines, "\n" + " · ".join(f"{key} {value}" for key, value in data["machine"].items())])
+
+
+def retrieval(rows: list[dict]) -> list[str]:
+    """One depth a line."""
+    lines = [
+        "| k | equipoise | product alone | faiss | time / faiss | time / product | agreement | MiB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        seconds = (f"{row[key]:.1f} s" for key in ("seconds", "product_seconds", "faiss_seconds"))
+        ratios = f"{row['over_faiss']:.2f}", f"{row['over_product']:.2f}", f"{row['agreement']:.3%}", f"{row['mebibytes']:.0f}"
+        lines.append(f"| {row['k']} | " + " | ".join((*seconds, *ratios)) + " |")
+    return lines
+
+
+def kernel(rows: list[dict]) -> list[str]:
+    """One dtype a block: ratio to the copy and, behind a slash, how many times faster than the transcription."""
     dims, ranks = (sorted({row[key] for row in rows}) for key in ("dim", "rank"))
     lines = ["| dtype | d | " + " | ".join(f"r = {r}" for r in ranks) + " |", "|---|---|" + "---|" * len(ranks)]
     for dtype in dict.fromkeys(row["dtype"] for row in rows):
@@ -23,8 +41,7 @@ def table(name: str) -> str:
             cells = {row["rank"]: row for row in rows if row["dtype"] == dtype and row["dim"] == dim}
             shown = (f"{cells[r]['over_copy']:.2f} / {cells[r]['over_transcription']:.0f}" for r in ranks)
             lines.append(f"| {dtype} | {dim} | " + " | ".join(shown) + " |")
-    lines.append("\n" + " · ".join(f"{key} {value}" for key, value in data["machine"].items()))
-    return "\n".join(lines)
+    return lines
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What docs/prompts.md shows runs."""
+"""What docs/prompts.md and docs/evaluate.md show runs."""
 
 from __future__ import annotations
 
@@ -22,3 +22,9 @@ def test_the_toml_on_the_page_is_an_attribute(tmp_path):
     (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "prompts.md").read_text(), re.S)
     (tmp_path / "hair.toml").write_text(block)
     assert eq.Attribute.load(tmp_path / "hair.toml").group("Blond_Hair") == "blond"
+
+
+def test_the_block_of_the_page_on_evaluation_runs(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "evaluate.md").read_text(), re.S)
+    exec(compile(block, "evaluate.md", "exec"), {})
+    assert capsys.readouterr().out.count("MS@50") == 3

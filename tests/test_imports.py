@@ -29,6 +29,7 @@ HEAVY = {
     "openai",
     "rich",
     "typer",
+    "faiss",
 }
 
 # Lower may not import higher. Rooms of one floor do not import each other unless listed.
@@ -43,6 +44,7 @@ FLOORS = {
     "hub": 2,
     "datasets": 2,
     "prompts": 2,
+    "search": 3,
     "space": 3,
     "metrics": 3,
     "debiasing": 4,
@@ -54,10 +56,11 @@ FLOORS = {
     "embedding": 7,
     "fitting": 7,
     "doctor": 7,
-    "bench": 8,
-    "cli": 9,
-    "__main__": 10,
-    "__init__": 10,
+    "tasks": 8,
+    "bench": 9,
+    "cli": 10,
+    "__main__": 11,
+    "__init__": 11,
 }
 
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from scripts import retrieval_by_gender as clip
 
 import equipoise as eq
 from tests.conftest import shared_data, unit
@@ -248,28 +249,6 @@ def test_another_package_s_method_joins_through_an_entry_point(tmp_path, monkeyp
     assert "flip" in eq.methods.names()
 
 
-def clip_sets():
-    """The two sets of MATH.md: images, groups, M; and the 495 queries and prototypes."""
-    texts = np.load(shared_data("embeddings/text_clip_vitb32_objects.npz"), allow_pickle=False)
-    vectors = dict(zip(texts["prompt"].tolist(), texts["text"].astype(np.float64), strict=True))
-    people = {"a Man", "a Woman", "a Boy", "a Girl", "a Human face"}
-    oid = [p for p, source in zip(texts["prompt"].tolist(), texts["source"].tolist(), strict=True) if source == "oid"]
-    queries = unit(np.stack([vectors[prompt] for prompt in oid if prompt not in people]))
-    prototypes = {"male": np.stack([vectors["a Man"], vectors["a Boy"]]), "female": np.stack([vectors["a Woman"], vectors["a Girl"]])}
-    celeba = np.load(shared_data("embeddings/celeba1000_clip_vitb32.npz"), allow_pickle=False)
-    male = celeba["attrs"][:, celeba["attr_names"].tolist().index("Male")] == 1
-    flickr = np.load(shared_data("embeddings/flickr8k_train1000_clip_vitb32.npz"), allow_pickle=False)
-    labelled = np.isin(flickr["caption_gender"], ["male", "female"])
-    return (
-        queries,
-        prototypes,
-        {
-            "celeba": (celeba["image"].astype(np.float64), np.where(male, "male", "female"), 100),
-            "flickr8k": (flickr["image"].astype(np.float64)[labelled], flickr["caption_gender"][labelled], 50),
-        },
-    )
-
-
 TABLE = {  # MATH.md, last section: none; closed form on both, on text; adapted at kappa 1 and infinity
     "celeba": (0.320, 0.2005, 0.222, 0.212, 0.146),
     "flickr8k": (0.156, 0.189, 0.178, 0.110, 0.0925),
@@ -278,13 +257,16 @@ TABLE = {  # MATH.md, last section: none; closed form on both, on text; adapted 
 
 @pytest.mark.parametrize("name", sorted(TABLE))
 def test_the_table_of_math(name):
-    queries, prototypes, sets = clip_sets()
-    images, groups, m = sets[name]
+    folder = shared_data("embeddings/text_clip_vitb32_objects.npz").parent
+    vectors, prompts = clip.texts(folder)
+    images, table = clip.images(folder, name)
+    queries = vectors.encode_text(prompts)
     assert len(queries) == 495
+    prototypes = {group: vectors.encode_text(words) for group, words in clip.WORDS.items()}
     context = eq.FitContext(GENDER, prototypes=prototypes, images=images)
     columns = [("none", {}), ("closed-form", {}), ("closed-form", {"modality": "text"}), ("adapted", {}), ("adapted", {"kappa": np.inf})]
     for (method, params), expected in zip(columns, TABLE[name], strict=True):
         operator = eq.methods.create(method, **params).fit(context)
         scores = operator.scores(unit(images), queries).T
-        measured = eq.metrics.max_skew(scores, sensitive_features=groups, m=m)
+        measured = eq.metrics.max_skew(scores, sensitive_features=table["gender"], m=clip.DEPTHS[name])
         assert measured == pytest.approx(expected, abs=8e-4)  # three digits are given, and 495 queries of one place each move the last

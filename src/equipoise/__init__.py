@@ -11,7 +11,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
-    from equipoise import datasets, methods, metrics, published
+    from equipoise import datasets, methods, metrics, published, tasks
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
     from equipoise.prompts.attribute import Attribute
@@ -35,6 +35,7 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "neutralize": "equipoise.prompts.neutral",
     "open_store": "equipoise.stores",
     "published": "equipoise.published",
+    "tasks": "equipoise.tasks",
     "wrap": "equipoise.encoders",
 }
 
@@ -64,6 +65,7 @@ __all__ = [
     "neutralize",
     "open_store",
     "published",
+    "tasks",
     "wrap",
 ]
 

@@ -55,3 +55,12 @@ def _bar(label: str, show: bool | None):
     bar = Progress(*columns, console=Console(stderr=True, force_terminal=show), transient=True)
     bar.add_task(label, total=None, rate="")
     return bar
+
+
+def tell(done: int, total: int, what: str) -> None:
+    """A line for each finished part of work whose parts have bars of their own; on a terminal only."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if console.is_terminal:
+        console.print(f"{done}/{total} {what}", style="dim", markup=False, highlight=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from equipoise._version import __version__
 
-_PACKAGES = ("numpy", "scipy", "numba", "torch", "triton", "jax")
+_PACKAGES = ("numpy", "scipy", "numba", "torch", "triton", "jax", "faiss-cpu")
 
 
 def describe() -> dict[str, str]:

@@ -103,3 +103,36 @@ def bootstrap(
     table.add_row(*sizes, f"{row.seconds * 1e3:.2f}", f"{row.scipy_seconds * 1e3:.0f}", f"{row.over_scipy:.0f}", *ends)
     console.print(table)
     console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+
+
+@app.command()
+def retrieval(
+    images: Annotated[int, typer.Option(help="Images to search.")] = 1_000_000,
+    queries: Annotated[int, typer.Option(help="Texts to search for.")] = 1000,
+    dim: Annotated[int, typer.Option(help="Width of the embeddings.")] = 512,
+    k: Annotated[list[int] | None, typer.Option("-k", "--depth", help="Images to find for each text; repeat for several.")] = None,
+    block: Annotated[int | None, typer.Option(help="Images scored at once.")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 3,
+    as_json: Json = False,
+) -> None:
+    """Exact search, as ratios to faiss's flat index and to the bare matrix product."""
+    from equipoise.bench import retrieval as retrieval_bench
+    from equipoise.search import BLOCK
+
+    depths = tuple(k or retrieval_bench.DEPTHS)
+    rows = retrieval_bench.run(images, queries, dim, depths, BLOCK if block is None else block, rounds)
+    if as_json:
+        measured = [asdict(row) | {"over_faiss": row.over_faiss, "over_product": row.over_product} for row in rows]
+        typer.echo(json.dumps({"machine": machine.describe(), "rows": measured}, indent=1))
+        return
+    console = Console()
+    title = f"equipoise bench retrieval: {queries:,} queries, {images:,} x {dim} images"
+    table = Table("k", "kernel", "seconds", "product alone", "faiss", "time / faiss", "time / product", "MiB", "agreement", title=title)
+    with console.status("measuring"):
+        for row in rows:
+            seconds = f"{row.seconds:.2f}", f"{row.product_seconds:.2f}", f"{row.faiss_seconds:.2f}"
+            ratios = f"{row.over_faiss:.2f}", f"{row.over_product:.2f}"
+            table.add_row(str(row.k), row.kernel, *seconds, *ratios, f"{row.mebibytes:.0f}", f"{row.agreement:.2%}")
+            table.caption = f"product: {row.product_blas} · faiss: {row.faiss_blas}"
+    console.print(table)
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")

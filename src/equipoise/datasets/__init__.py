@@ -7,11 +7,12 @@ from equipoise.datasets.facet import facet, write_crops
 from equipoise.datasets.fairface import fairface
 from equipoise.datasets.flickr30k import flickr30k
 from equipoise.datasets.one_person import one_person_images
-from equipoise.datasets.table import folder, table
+from equipoise.datasets.table import PATH_COLUMNS, folder, table
 from equipoise.datasets.utkface import utkface
 from equipoise.datasets.waterbirds import waterbirds
 
 __all__ = [
+    "PATH_COLUMNS",
     "Dataset",
     "celeba",
     "coco2017",

@@ -128,13 +128,13 @@ def _readable(x: np.ndarray, dtype: str) -> np.ndarray:
     return view
 
 
-def spread(work: Callable[[int, int], None], rows: int, size: int) -> None:
-    """``work(start, stop)`` over all rows, on as many threads as the size is worth."""
+def spread(work: Callable[[int, int], None], rows: int, size: int, pieces: int = 4) -> None:
+    """``work(start, stop)`` over all rows, on as many threads as the size is worth, in so many pieces a thread."""
     workers = 1 if size < SERIAL_BYTES else threads()
     if workers == 1:
         work(0, rows)
     else:
-        cuts = np.linspace(0, rows, 4 * workers + 1).astype(int).tolist()
+        cuts = np.linspace(0, rows, pieces * workers + 1).astype(int).tolist()
         list(_pool(workers).map(work, cuts[:-1], cuts[1:]))
 
 

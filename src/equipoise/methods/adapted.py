@@ -37,6 +37,7 @@ class Adapted(Method):
 
     name: ClassVar[str] = "adapted"
     summary: ClassVar[str] = "closed form on queries, in the space of the index's own group means (ours)"
+    changes: ClassVar[tuple[str, ...]] = ("text",)
     needs: ClassVar[tuple[str, ...]] = ("images", "prototypes, or an encoder (or text_table) and a book")
     tasks: ClassVar[tuple[str, ...]] = ("retrieval", "classification")
     operator: ClassVar[type[Operator]] = AdaptedOperator

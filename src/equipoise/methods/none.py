@@ -49,6 +49,7 @@ class NoMethod(Method):
 
     name: ClassVar[str] = "none"
     summary: ClassVar[str] = "the encoder as it is"
+    changes: ClassVar[tuple[str, ...]] = ()
     operator: ClassVar[type[Operator]] = Identity
 
     def fit(self, context: FitContext) -> Identity:

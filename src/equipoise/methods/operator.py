@@ -43,6 +43,11 @@ class Operator(ABC):
     def name(self) -> str:
         return self.method
 
+    @property
+    def per_prompt(self) -> bool:
+        """Whether an image is changed by the prompt it is compared with, so that only ``scores`` can rank images."""
+        return False
+
     @abstractmethod
     def _image(self, rows: Any) -> Any:
         """Debiased rows of images."""

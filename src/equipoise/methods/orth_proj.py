@@ -33,6 +33,7 @@ class OrthProj(Method):
 
     name: ClassVar[str] = "orth-proj"
     summary: ClassVar[str] = "projection of texts off the span of group prompts"
+    changes: ClassVar[tuple[str, ...]] = ("text",)
     needs: ClassVar[tuple[str, ...]] = ("prototypes, or an encoder (or text_table) and a book",)
     operator: ClassVar[type[Operator]] = OrthProjOperator
 

@@ -26,6 +26,7 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     needs: ClassVar[tuple[str, ...]] = ()
+    changes: ClassVar[tuple[str, ...]] = ("image", "text")  # as its parameters stand by default
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval")
     operator: ClassVar[type[Operator]]
 

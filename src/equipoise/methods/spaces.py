@@ -23,6 +23,10 @@ class SpaceOperator(Operator):
         super().__init__(attribute, changes, space.dim, **options)
         self.space = space
 
+    @property
+    def per_prompt(self) -> bool:
+        return isinstance(self.space, SpaceSet) and "image" in self.changes
+
     def _image(self, rows: Any) -> Any:
         return _debias(rows, self._shared("images have no prompt of their own; use op.scores(images, texts, prompts)"))
 

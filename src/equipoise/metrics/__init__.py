@@ -11,7 +11,7 @@ from equipoise.metrics.classification import (
     rates,
     worst_group_accuracy,
 )
-from equipoise.metrics.floor import max_skew_floor
+from equipoise.metrics.floor import Shuffled, max_skew_floor, permuted_max_skew
 from equipoise.metrics.intervals import Bootstrap, Estimate
 from equipoise.metrics.parity import statistical_parity
 from equipoise.metrics.probe import leakage_probe
@@ -25,6 +25,7 @@ __all__ = [
     "Cells",
     "Estimate",
     "Ranking",
+    "Shuffled",
     "able",
     "accuracy",
     "binary_f1",
@@ -38,6 +39,7 @@ __all__ = [
     "max_skew_floor",
     "min_skew",
     "ndkl",
+    "permuted_max_skew",
     "rates",
     "recall_at_k",
     "statistical_parity",

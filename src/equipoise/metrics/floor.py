@@ -1,16 +1,57 @@
-"""The floor of MaxSkew: what a random ranking is expected to have, exactly."""
+"""The floors of MaxSkew: what a random ranking is expected to have, exactly; and what these very lists have when labels are shuffled."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from equipoise.metrics.labels import encode_groups
 from equipoise.metrics.ranking import whole
-from equipoise.metrics.retrieval import Target, target_shares
+from equipoise.metrics.retrieval import Ranking, Target, target_shares
+from equipoise.progress import progress
 
 NEGLIGIBLE = 1e-18  # tails beyond this probability are not summed
+
+
+class Shuffled(NamedTuple):
+    """Mean over permutations of the labels, and the range [low, high] that holds ``level`` of them."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+    permutations: int
+
+
+def permuted_max_skew(
+    top: Any,
+    *,
+    sensitive_features: Any,
+    m: int = 1000,
+    target: Target = "dataset",
+    permutations: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
+    show_progress: bool | None = None,
+) -> Shuffled:
+    """MaxSkew@M of the lists ``top`` (queries, depth) with the known labels shuffled among the images, ``permutations`` times.
+
+    Its mean tends to ``max_skew_floor``. Its range says what else the lists have without any relation to the groups: queries that find the
+    same images go astray together, so the mean over many queries spreads more than independent lists would.
+    """
+    ranking = Ranking.of(top=top, groups=encode_groups(sensitive_features))
+    known = np.flatnonzero(ranking.groups.known)
+    rng, values = np.random.default_rng(seed), []
+    with progress("permutations", whole(permutations, "permutations"), show_progress) as advance:
+        for _ in range(permutations):
+            codes = ranking.groups.codes.copy()
+            codes[known] = rng.permutation(codes[known])
+            values.append(replace(ranking, groups=ranking.groups._replace(codes=codes)).max_skew(m, target).mean()[0])
+            advance(1)
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return Shuffled(float(np.mean(values)), float(low), float(high), level, permutations)
 
 
 def max_skew_floor(*, sensitive_features: Any, m: int = 1000, target: Target = "dataset") -> float:

@@ -12,6 +12,7 @@ from equipoise.metrics.intervals import Bootstrap, LeaveOneOut, check_methods, c
 from equipoise.metrics.labels import encode_groups
 from equipoise.metrics.retrieval import PerQuery, Ranking
 from equipoise.metrics.targets import Targets
+from equipoise.progress import progress
 
 OVER = ("images", "queries", "both")
 BLOCK = 1 << 18  # multiplicities held at a time: they should stay in the cache
@@ -32,12 +33,13 @@ def bootstrap_retrieval(
     resamples: int = 1000,
     seed: int = 0,
     depth: int | None = None,
+    show_progress: bool | None = None,
 ) -> Bootstrap:
     """Resample images (the paper's way), queries, or both, for every method at once.
 
     scores: name of each method -> (queries, images); or top: name -> (queries, depth), places of the best images, best first, for which
     twice m is deep enough. metrics: name -> a function of ``Ranking``, such as ``lambda r: r.max_skew(100)`` or ``lambda r: r.recall(5)``,
-    which needs ``target``. depth: how much of each list to keep of scores; all by default.
+    which needs ``target``. depth: how much of each list to keep of scores; all by default. show_progress: None for a terminal only.
     """
     if over not in OVER:
         raise InputError(f"over={over!r} is not legal; pass one of {', '.join(OVER)}")
@@ -76,7 +78,8 @@ def bootstrap_retrieval(
 
     keys = [(method, metric) for method in rankings for metric in metrics]
     point = {key: float(v[0]) for key, v in values(iter([(None, None)]), keys).items()}
-    replicates = values(_draws(sizes, over, resamples, seed), keys)
+    with progress("resamples", resamples, show_progress) as advance:
+        replicates = values(_told(_draws(sizes, over, resamples, seed), advance), keys)
     n = sizes["queries"] if over == "queries" else sizes["images"] - left_out
     return Bootstrap(point, replicates, leave_one_out, over, n, left_out)
 
@@ -92,6 +95,13 @@ def _draws(sizes: Mapping[str, int], over: str, resamples: int, seed: int) -> It
         count = min(step, resamples - start)
         images, queries = (multiplicities(streams[what], size, count) if over in (what, "both") else None for what, size in sizes.items())
         yield images, queries
+
+
+def _told(draws: Iterator[Draw], advance: Callable[[int], None]) -> Iterator[Draw]:
+    """The same draws; ``advance`` hears of each block when it has been used."""
+    for draw in draws:
+        yield draw
+        advance(len(draw[0] if draw[0] is not None else draw[1]))  # pyright: ignore[reportArgumentType]
 
 
 def multiplicities(rng: np.random.Generator, size: int, count: int) -> np.ndarray:

@@ -1,0 +1,122 @@
+"""Retrieval by gender on real CLIP embeddings: writes docs/measurements/retrieval_by_gender_*.json, and docs/results.md from them.
+
+Run from the repository root: ``python scripts/retrieval_by_gender.py [FOLDER]``, the folder that holds the embeddings.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import equipoise as eq
+from equipoise.prompts.vectors import TextVectors
+from equipoise.tasks import Evaluation, Settings, parse, tables
+from equipoise.tasks.document import read, write
+
+PEOPLE = {"a Man", "a Woman", "a Boy", "a Girl", "a Human face"}
+WORDS = {"male": ["a Man", "a Boy"], "female": ["a Woman", "a Girl"]}
+METHODS = ["closed-form:modality=both|image|text", "orth-proj", "adapted:kappa=1|inf"]
+DEPTHS = {"celeba": 100, "flickr8k": 50}
+NAMES = {"celeba": "CelebA (1,000 images)", "flickr8k": "Flickr8k (524 labelled of 1,000 images)"}
+FILES = {"celeba": "celeba1000_clip_vitb32.npz", "flickr8k": "flickr8k_train1000_clip_vitb32.npz"}
+MEASUREMENTS = Path("docs/measurements")
+
+
+def texts(folder: Path) -> tuple[TextVectors, list[str]]:
+    """Vectors of all prompts, and the 495 queries: the names of Open Images' classes but those of people."""
+    vectors = TextVectors.load(folder / "text_clip_vitb32_objects.npz")
+    with np.load(folder / "text_clip_vitb32_objects.npz", allow_pickle=False) as file:
+        named = zip(file["prompt"].tolist(), file["source"].tolist(), strict=True)
+        return vectors, [prompt for prompt, source in named if source == "oid" and prompt not in PEOPLE]
+
+
+def images(folder: Path, name: str) -> tuple[np.ndarray, pd.DataFrame]:
+    """Embeddings (n, d), and the file and gender of each image: annotated for CelebA, read from the captions for Flickr8k."""
+    with np.load(folder / FILES[name], allow_pickle=False) as file:
+        rows, paths = file["image"].astype(np.float32), file["filename"]
+        if name == "flickr8k":
+            gender, kept = file["caption_gender"], np.isin(file["caption_gender"], ["male", "female"])
+        else:
+            male = file["attrs"][:, file["attr_names"].tolist().index("Male")] == 1
+            gender, kept = np.where(male, "male", "female"), np.ones(len(rows), bool)
+    return rows[kept], pd.DataFrame({"path": paths[kept].astype(str), "gender": gender[kept].astype(str)})
+
+
+def evaluation(folder: Path, name: str, **settings) -> Evaluation:
+    """The task on one of the sets: 495 queries, prototypes from two bare words a group."""
+    vectors, queries = texts(folder)
+    rows, table = images(folder, name)
+    dataset = eq.datasets.Dataset(NAMES[name], table, ("gender",))
+    book = eq.PromptBook.of({"a Person": WORDS})
+    return Evaluation(
+        "retrieval", dataset, vectors, book=book, embeddings=rows, prompts=queries, settings=Settings(m=DEPTHS[name], **settings)
+    )
+
+
+def measure(folder: Path) -> None:
+    """Two runs a set on the same resamples: differences from none, and from the closed form on both modalities."""
+    for name in DEPTHS:
+        task = evaluation(folder, name)
+        for baseline, suffix in (("none", ""), ("closed-form", "_from_both")):
+            write(MEASUREMENTS / f"retrieval_by_gender_{name}{suffix}.json", task.run(parse(METHODS), baseline))
+
+
+def verdict(name: str) -> str:
+    """Whether both modalities beat either one, as the paper's Table 5 has it, with the paired differences."""
+    skew = f"MS@{DEPTHS[name]}"
+    runs = [read(MEASUREMENTS / f"retrieval_by_gender_{name}{suffix}.json") for suffix in ("", "_from_both")]
+    plain, from_both = ({row["method"]: row for row in run["rows"] if row["metric"] == skew} for run in runs)
+    alone = {modality: from_both[f"closed-form (modality={modality})"] for modality in ("image", "text")}
+    holds = all(row["difference"]["value"] > 0 for row in alone.values())
+    clear = [row["difference"]["low"] > 0 if holds else row["difference"]["high"] < 0 for row in alone.values()]
+    parts = [f"{modality} alone minus both: {tables.interval(row['difference'], signed=True)}" for modality, row in alone.items()]
+    both, none = plain["closed-form"], plain["none"]
+    better = "less" if both["value"] < none["value"] else "more"
+    sure = "; zero lies outside both intervals" if all(clear) else "; zero lies inside an interval, so this set alone does not settle it"
+    return (
+        f"- **{NAMES[name]}: Table 5 {'holds' if holds else 'does not hold'}.** {'; '.join(parts)}{sure}. Both modalities give {better} skew than "
+        f"no debiasing: {tables.interval(both['difference'], signed=True)}."
+    )
+
+
+PAGE = """# Results
+
+Measured by `python scripts/retrieval_by_gender.py`, which writes this page and the files in [measurements](measurements).
+
+## Retrieval by gender
+
+OpenAI CLIP ViT-B/32 embeddings, 495 queries (the names of Open Images' classes but man, woman, boy, girl and human face), prototypes from
+two bare words a group ("a man", "a boy"; "a woman", "a girl"). Gender is annotated on CelebA and read from the captions on Flickr8k.
+MS is MaxSkew, in percent of a nat. Even a random ranking has some: its exact expectation is the first floor; the second shuffles the labels
+under the very lists of the method, and its range holds 95 % of 200 shuffles.
+
+### Do both modalities beat either one?
+
+The paper's Table 5 says so for Flickr30K and CelebA with CLIP ViT-L/14. Here, by MaxSkew and paired on the same resamples of the images:
+
+{verdicts}
+
+### The tables
+
+{tables}
+Read with care: the groups of `adapted` are found in the evaluated images themselves, without their labels; near its floor MaxSkew cannot tell methods
+apart; intervals resample images, and percentile intervals of a maximum lie somewhat above its value.
+"""
+
+
+def page() -> str:
+    """The page, from the files."""
+    runs = [read(MEASUREMENTS / f"retrieval_by_gender_{name}.json") for name in DEPTHS]
+    return PAGE.format(verdicts="\n".join(verdict(name) for name in DEPTHS), tables=tables.markdown(runs))
+
+
+def main() -> None:
+    measure(Path(sys.argv[1] if len(sys.argv) > 1 else "../shared/data/embeddings"))
+    Path("docs/results.md").write_text(page())
+
+
+if __name__ == "__main__":
+    main()

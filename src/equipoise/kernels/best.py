@@ -1,0 +1,144 @@
+"""The k best images of each query, from blocks of images that are seen once, in order.
+
+A float32 product of all queries with a block gives rough scores. Its rounding has a bound, so a pair whose rough score is further than
+that below the k-th best so far is out. The few others are scored again one by one in float64, always in the same order of summation,
+and rounded to float32. So neither the size of the blocks nor the library behind the product has a say in the result.
+
+A candidate is one unsigned number: its score's bits, made to sort like the score, above its image's index counted down. The larger
+number is the better candidate, and of equal scores the lower index wins. 0 is no candidate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from equipoise.kernels import host
+
+MOST_IMAGES = 1 << 32
+TILE = 512  # queries in one product
+SPARE = 256  # candidates held beyond k, or k if that is more, before the worst are dropped
+_LOW = np.uint64(0xFFFFFFFF)
+_SIGN = np.uint64(0x80000000)
+_HALF = np.uint64(32)
+
+
+class Best:
+    """texts (queries, d) float64, finite in float32. ``offer`` blocks in order, then read ``result``."""
+
+    def __init__(self, texts: np.ndarray, k: int):
+        self.texts, self.k = _fixed(texts), k
+        self.rough_texts = texts.astype(np.float32)
+        self.lengths = np.linalg.norm(texts, axis=1)
+        self.held = np.zeros((len(texts), 0), np.uint64)
+        self.counts = np.zeros(len(texts), np.int64)
+        self.floors = np.zeros(len(texts), np.uint64)  # the k-th best when last looked at
+        self.seen = self.usable = 0
+        # Each thread runs a product of its own: the BLAS's threads spin for a while after theirs, and would take the time of ours.
+        self.blas = ThreadpoolController()
+
+    def offer(self, images: np.ndarray) -> None:
+        """The next block (n, d). Rows that are not finite in float32 are passed over."""
+        with np.errstate(over="ignore"):
+            rough_images = np.ascontiguousarray(images, np.float32)
+        exact_images = _fixed(np.ascontiguousarray(images) if images.dtype == np.float64 else rough_images)
+        largest = _largest(rough_images)
+        usable = np.isfinite(largest)
+        margins = _margins(self.lengths, largest[usable].max(initial=0), images.shape[1])
+        self._make_room(len(images))
+        kernel = _kernel()
+
+        def work(start: int, stop: int) -> None:
+            for first in range(start, stop, TILE):
+                tile = slice(first, min(first + TILE, stop))
+                with np.errstate(over="ignore", invalid="ignore"):
+                    rough = self.rough_texts[tile] @ rough_images.T
+                    state = margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
+                    kernel(rough, self.texts[tile], exact_images, usable, self.seen, self.k, *state)
+
+        with self.blas.limit(limits=1, user_api="blas"):
+            host.spread(work, len(self.texts), 4 * len(self.texts) * len(images), pieces=1)
+        self.seen += len(images)
+        self.usable += int(usable.sum())
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(indices, scores)``, (queries, k) int64 and float32, best first; fewer than k columns where fewer rows were usable."""
+        width = min(self.k, self.usable)
+        indices, scores = np.empty((len(self.texts), width), np.int64), np.empty((len(self.texts), width), np.float32)
+        for q, n in enumerate(self.counts):
+            keys = np.sort(self.held[q, :n])[::-1][:width]
+            indices[q], scores[q] = _LOW - (keys & _LOW), _scores(keys)
+        return indices, scores
+
+    def _make_room(self, more: int) -> None:
+        """Held candidates grow with the images that were seen: k may be far more than there are."""
+        most = self.k + max(self.k, SPARE)
+        needed = min(most, int(self.counts.max()) + more)
+        if needed > self.held.shape[1]:
+            grown = np.zeros((len(self.held), min(most, max(needed, 2 * self.held.shape[1]))), np.uint64)
+            grown[:, : self.held.shape[1]] = self.held
+            self.held = grown
+
+
+def offer(rough, texts, images, usable, first, k, margins, held, counts, floors) -> None:
+    """Look through the rough scores (queries, n); changes ``held``, ``counts`` and ``floors``. Without a compiler."""
+    room = held.shape[1]
+    for q in range(len(rough)):
+        bound = -np.inf if floors[q] == 0 else np.float32(_scores(floors[q : q + 1])[0] - margins[q])
+        places = np.flatnonzero(~(rough[q] < bound) & usable)
+        keys = _keys(np.vecdot(images[places].astype(np.float64), texts[q]), first + places)
+        pool = np.concatenate([held[q, : counts[q]], keys[keys > floors[q]]])
+        if len(pool) > room:
+            pool = np.partition(pool, len(pool) - k)[len(pool) - k :]
+            floors[q] = pool[0]
+        held[q, : len(pool)] = pool
+        counts[q] = len(pool)
+
+
+def _kernel():
+    if host.kernel_name("float32") == "numpy":
+        return offer
+    from equipoise.kernels import _numba_best
+
+    return _numba_best.offer
+
+
+def _margins(lengths: np.ndarray, largest: float, dim: int) -> np.ndarray:
+    """How far below its exact value a rough score may lie: d products and sums, both operands and the bound itself rounded.
+
+    Infinite where a sum may overflow float32.
+    """
+    roundings = (dim + 6) * 2.0**-24
+    reach = lengths * np.sqrt(dim) * float(largest)
+    bound = roundings / (1 - roundings) * reach + dim * float(np.finfo(np.float32).tiny)
+    return np.where(reach < 1e38, bound, np.inf)
+
+
+def _largest(rows: np.ndarray) -> np.ndarray:
+    """The largest magnitude in each row; NaN where there is a NaN."""
+    result = np.empty(len(rows), np.float32)
+
+    def work(start: int, stop: int) -> None:
+        part = rows[start:stop]
+        np.maximum(part.max(axis=1), -part.min(axis=1), out=result[start:stop])
+
+    host.spread(work, len(rows), rows.nbytes)
+    return result
+
+
+def _keys(scores: np.ndarray, images: np.ndarray) -> np.ndarray:
+    bits = (scores.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)  # -0 becomes 0
+    ordered = bits ^ np.where(bits & _SIGN, _LOW, _SIGN)
+    return (ordered << _HALF) | (_LOW - images.astype(np.uint64))
+
+
+def _scores(keys: np.ndarray) -> np.ndarray:
+    ordered = keys >> _HALF
+    return (ordered ^ np.where(ordered & _SIGN, _SIGN, _LOW)).astype(np.uint32).view(np.float32)
+
+
+def _fixed(x: np.ndarray) -> np.ndarray:
+    """Read-only, so that one compiled version serves all."""
+    view = x.view(np.ndarray)[:]
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,27 @@
+"""Tasks: zero-shot classification and text-to-image retrieval with any operator, measured with intervals; runs, grids and their tables."""
+
+from equipoise.tasks.classification import classify, predict
+from equipoise.tasks.comparison import compare, grid, presets
+from equipoise.tasks.evaluation import Evaluation, Settings
+from equipoise.tasks.measured import Measured
+from equipoise.tasks.protocol import PROTOCOLS, Protocol, class_prompts
+from equipoise.tasks.retrieval import rank, retrieve
+from equipoise.tasks.specs import MethodSpec, parse
+
+__all__ = [
+    "PROTOCOLS",
+    "Evaluation",
+    "Measured",
+    "MethodSpec",
+    "Protocol",
+    "Settings",
+    "class_prompts",
+    "classify",
+    "compare",
+    "grid",
+    "parse",
+    "predict",
+    "presets",
+    "rank",
+    "retrieve",
+]

@@ -1,0 +1,117 @@
+"""Text-to-image retrieval: images ranked by similarity to each query, a block at a time, never all scores at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from equipoise import metrics
+from equipoise.errors import InputError
+from equipoise.metrics.labels import encode_groups
+from equipoise.search import top_k
+from equipoise.tasks.blocks import encoded_texts, unit_blocks
+from equipoise.tasks.measured import Measured, check_operators, gated
+
+QUERIES = 1024  # at a time, where an image changes with the query
+
+
+def rank(operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], depth: int, *, gate: Any = None) -> np.ndarray:
+    """(queries, depth): places of the best images of each query, best first; equal scores in the order of the images.
+
+    Held at once: a block of images, its scores for some of the queries, and ``depth`` places and scores a query.
+    """
+    if getattr(operator, "per_prompt", False):
+        return _rank_by_scores(operator, images, texts, prompts, depth, gate)
+    changed = operator.text(texts, prompts, **gated(gate))
+    return top_k(np.asarray(changed), unit_blocks(images), depth, transform=operator.image)[0]
+
+
+def _rank_by_scores(operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], depth: int, gate: Any) -> np.ndarray:
+    """Where each query sees other images: their scores, block by block."""
+    best = _Best(len(prompts), depth)
+    for rows in unit_blocks(images, min(len(prompts), QUERIES)):
+        for first in range(0, len(prompts), QUERIES):
+            some = slice(first, first + QUERIES)
+            best.offer(operator.scores(rows, texts[some], prompts[some], **gated(gate)).T, first)
+        best.seen += len(rows)
+    return best.lists()
+
+
+class _Best:
+    """The best so far of each query."""
+
+    def __init__(self, queries: int, depth: int):
+        self.depth, self.seen = depth, 0
+        self.places = [np.empty(0, np.int64) for _ in range(queries)]
+        self.scores = [np.empty(0) for _ in range(queries)]
+
+    def offer(self, scores: np.ndarray, first: int) -> None:
+        """scores (some queries, block). A score that only equals the last place comes too late: its image has a higher number."""
+        for q, row in enumerate(np.asarray(scores), first):
+            full = len(self.scores[q]) == self.depth
+            new = np.flatnonzero(row > self.scores[q][-1]) if full else np.arange(len(row))
+            together = np.concatenate([self.scores[q], row[new]])
+            order = np.argsort(-together, kind="stable")[: self.depth]
+            self.places[q] = np.concatenate([self.places[q], new + self.seen])[order]
+            self.scores[q] = together[order]
+
+    def lists(self) -> np.ndarray:
+        if not self.seen:
+            raise InputError("there are no images to search")
+        return np.stack(self.places)
+
+
+def retrieve(
+    operators: Mapping[str, Any],
+    images: Any,
+    queries: Sequence[str],
+    *,
+    sensitive_features: Any,
+    encoder: Any = None,
+    texts: Any = None,
+    targets: Any = None,
+    m: int = 1000,
+    ks: Sequence[int] = (5, 10),
+    gate: Any = None,
+    over: str = "images",
+    resamples: int = 1000,
+    permutations: int = 200,
+    seed: int = 0,
+) -> Measured:
+    """MaxSkew@m with both its floors, NDKL@m and, with ``targets``, recall at ``ks``, of every operator on the same resamples.
+
+    images: (n, d), a store or an iterable of arrays that can be read again. sensitive_features: of each image. targets: the place of each
+    query's right image, or several. over: what is resampled, "images", "queries" or "both".
+    """
+    check_operators(operators)
+    queries = list(queries)
+    groups = check_groups(sensitive_features)
+    known, size = int(groups.known.sum()), len(groups.codes)
+    rows = encoded_texts(queries, encoder, texts)
+    ks = [] if targets is None else list(ks)
+    depth = min(size, 64 + 2 * max([*ks, m * size // known]))  # a resample leaves images out, and so do unknown labels
+    top = {name: rank(operator, images, rows, queries, depth, gate=gate) for name, operator in operators.items()}
+    if (found := max(int(lists.max()) for lists in top.values())) >= size:
+        raise InputError(f"there are {size} labels, and more than {found} images; pass one label for each image")
+    skew, divergence = f"MS@{m}", f"NDKL@{m}"
+    functions: dict[str, Any] = {f"R@{k}": lambda ranking, k=k: ranking.recall(min(k, size)) for k in ks}
+    functions |= {skew: lambda ranking: ranking.max_skew(m), divergence: lambda ranking: ranking.ndkl(m)}
+    bootstrap = metrics.bootstrap_retrieval(
+        sensitive_features=sensitive_features, top=top, target=targets, metrics=functions, over=over, resamples=resamples, seed=seed
+    )
+    shuffled = {
+        (name, skew): metrics.permuted_max_skew(lists, sensitive_features=sensitive_features, m=m, permutations=permutations, seed=seed)
+        for name, lists in top.items()
+    }
+    better = {name: "higher" if name.startswith("R@") else "lower" for name in functions}
+    return Measured(bootstrap, better, {skew: metrics.max_skew_floor(sensitive_features=sensitive_features, m=m)}, shuffled)
+
+
+def check_groups(sensitive_features: Any) -> Any:
+    """The groups, once there are two or more."""
+    groups = encode_groups(sensitive_features)
+    if len(groups.labels) < 2:
+        raise InputError(f"skew compares groups, and the images are all of {list(groups.labels)}; pass images of two groups or more")
+    return groups

@@ -1,0 +1,98 @@
+"""Methods as they are typed: ``closed-form:kappa=inf,modality=text``, grids with ``|``, or the file of a saved operator."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from equipoise import methods
+from equipoise.errors import InputError
+from equipoise.methods import FitContext, Operator
+
+BASELINE = "none"
+SAVED = ".safetensors"
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method's name and the parameters that were given, or the path of an operator's file; book: another than the run's."""
+
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    book: str = ""
+
+    @property
+    def label(self) -> str:
+        """How tables call it: its name, and what differs from the defaults."""
+        defaults = {} if self.is_file else {f.name: f.default for f in fields(methods.find(self.name))}  # pyright: ignore[reportArgumentType]
+        shown = [f"{name}={value}" for name, value in self.params.items() if value != defaults.get(name)]
+        shown += [f"book={Path(self.book).stem}"] if self.book else []
+        name = Path(self.name).stem if self.is_file else self.name
+        return f"{name} ({', '.join(shown)})" if shown else name
+
+    @property
+    def is_file(self) -> bool:
+        return self.name.endswith(SAVED)
+
+    @property
+    def needs_images(self) -> bool:
+        return not self.is_file and "images" in methods.find(self.name).needs
+
+    def resolved(self, scope: str) -> dict[str, Any]:
+        """The parameters, with the protocol's scope where the method has one and none was given."""
+        names = {f.name for f in fields(methods.find(self.name))}  # pyright: ignore[reportArgumentType]
+        return ({"scope": scope} if "scope" in names else {}) | self.params
+
+    def check(self, scope: str, task: str) -> None:
+        """Raise for what cannot be created, or is not for this task, before anything is computed."""
+        if self.is_file:
+            if not Path(self.name).is_file():
+                raise InputError(f"there is no file {self.name}; pass a method ({', '.join(methods.names())}) or a saved operator")
+            return
+        methods.create(self.name, **self.resolved(scope))
+        if task not in (tasks := methods.find(self.name).tasks):
+            raise InputError(f"{self.name} is for {' and '.join(tasks)}, and the task is {task}; leave it out")
+
+    def fit(self, context: FitContext, scope: str) -> Operator:
+        """The operator."""
+        if self.is_file:
+            return methods.load(self.name, encoder=context.encoder)
+        return methods.create(self.name, **self.resolved(scope)).fit(context)
+
+
+def parse(texts: Iterable[str], books: Sequence[str] = ()) -> list[MethodSpec]:
+    """Every method of every text, grids multiplied out, none twice. books: more than one makes the book a part of the grid."""
+    specs = [spec for text in texts for spec in _grid(text)]
+    if len(books) > 1:
+        specs = [MethodSpec(s.name, s.params, book) for s in specs for book in (books if s.name != BASELINE else [""])]
+    return [spec for i, spec in enumerate(specs) if spec not in specs[:i]]
+
+
+def _grid(text: str) -> Iterable[MethodSpec]:
+    if text.endswith(SAVED):
+        yield MethodSpec(text)
+        return
+    name, _, rest = text.partition(":")
+    choices = []
+    for part in filter(None, rest.split(",")):
+        key, equals, values = part.partition("=")
+        if not equals or not key.strip() or not values.strip():
+            raise InputError(f"method {text!r}: {part!r} is not NAME=VALUE; write for example closed-form:kappa=inf,modality=text|both")
+        choices.append([(key.strip(), _value(value.strip())) for value in values.split("|")])
+    methods.find(name.strip())
+    for combination in itertools.product(*choices):
+        yield MethodSpec(name.strip(), dict(combination))
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

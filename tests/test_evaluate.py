@@ -1,0 +1,370 @@
+"""Evaluation as a user runs it: real small models, real files, the command line; runs, tables, resuming, and what goes wrong."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from scripts import retrieval_by_gender
+
+import equipoise as eq
+from equipoise import cli, embedding, tasks
+from equipoise.tasks import Evaluation, Settings, paper, tables
+from equipoise.tasks.document import read, write
+from equipoise.tasks.specs import MethodSpec, parse
+from tests import models
+from tests.conftest import ROOT, component, shared_data
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*texts are longer than the 24 tokens")  # the small model reads few
+JOBS, QUICK = ("doctor", "nurse", "engineer"), Settings(resamples=40, permutations=10)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder of photographs with a csv: what a new user writes in five minutes."""
+    component("transformers")
+    root = tmp_path_factory.mktemp("people")
+    rng = np.random.default_rng(0)
+    lines = ["file,job,gender,caption"]
+    for i in range(60):
+        Image.fromarray(rng.integers(0, 255, (40, 40, 3), dtype=np.uint8)).save(root / f"{i}.png")
+        gender = ("Male", "Female", "unknown")[0 if i < 28 else 1 if i < 55 else 2]
+        lines.append(f"{i}.png,{JOBS[i % 3]},{gender},a photo of a {('man', 'woman', 'person')[i % 3]} in a park {i}")
+    (root / "broken.png").write_bytes(b"no picture")
+    lines.append("broken.png,nurse,Male,a photo of a person")
+    (root / "people.csv").write_text("\n".join(lines))
+    (root / "queries.txt").write_text("a photo of a doctor\na photo of a person with glasses\n")
+    models.clip(root / "model")
+    return root
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return eq.load_encoder(f"hf:{folder / 'model'}", workers=0, batch_size=16)  # one size, so that the last bits are the same again
+
+
+@pytest.fixture(scope="module")
+def dataset(folder):
+    return eq.datasets.table(folder / "people.csv", label_column="job", group_columns=["gender"], caption_column="caption")
+
+
+@pytest.fixture(scope="module")
+def classification(dataset, encoder):
+    return Evaluation("classification", dataset, encoder, settings=QUICK)
+
+
+@pytest.fixture(autouse=True)
+def cache_here(tmp_path, monkeypatch):
+    monkeypatch.setenv("EQUIPOISE_CACHE", str(tmp_path / "cache.sqlite"))
+
+
+def equipoise(monkeypatch, capsys, *arguments):
+    """Exit status, standard output and standard error of a command."""
+    monkeypatch.setattr(sys, "argv", ["equipoise", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    printed = capsys.readouterr()
+    return stop.value.code, printed.out, printed.err
+
+
+@pytest.fixture(scope="module")
+def run(classification):
+    with pytest.warns(UserWarning, match="1 of 61 images could not be read"):
+        return classification.run(parse(["closed-form", "orth-proj", "closed-form:scope=per prompt"]))
+
+
+def test_a_run_says_all_that_a_reader_needs(run, encoder):
+    assert run["counts"] == {"images": 60, "without_embedding": 1, "first_without": run["counts"]["first_without"]}
+    assert run["counts"]["first_without"][0].endswith("broken.png")
+    assert run["dataset"]["groups"] == {"female": 27, "male": 29} and run["dataset"]["rows"] == 61
+    assert run["encoder"]["fingerprint"] == encoder.fingerprint and run["versions"]["equipoise"] == eq.__version__
+    assert run["settings"]["seed"] == 0 and run["protocol"]["name"] == "released"
+    closed = run["methods"]["closed-form"]
+    assert closed["params"]["scope"] == "shared" and closed["changes"] == ["image", "text"] and closed["book"]["prompts"] == 3
+    row = next(row for row in run["rows"] if row["method"] == "closed-form" and row["metric"] == "EO_avg")
+    assert row["n"] == 55 and row["left_out"] == 5  # of 60 readable images five are of unknown gender
+    assert row["low"] <= row["high"] and row["difference"]["from"] == "none"
+
+
+def test_a_run_is_the_task_on_the_rows(run, classification):
+    rows, there = classification.images
+    operator = eq.methods.create("none").fit(eq.FitContext(classification.attribute))
+    found = tasks.classify(
+        {"none": operator},
+        rows,
+        classification.classes,
+        labels=classification.labels[there],
+        sensitive_features=classification.groups[there],
+        texts=classification.texts,
+        resamples=40,
+    )
+    values = {row["metric"]: row["value"] for row in found.rows()}
+    assert values == {row["metric"]: row["value"] for row in run["rows"] if row["method"] == "none"}
+
+
+def test_the_file_of_a_run_comes_back_and_is_the_same_again(run, classification, tmp_path):
+    write(tmp_path / "run.json", run)
+    assert read(tmp_path / "run.json") == run
+    again = classification.run(parse(["closed-form", "orth-proj", "closed-form:scope=per prompt"]))
+    assert again == run
+    (tmp_path / "run.json").write_text('{"kind": "else"}')
+    with pytest.raises(eq.EquipoiseError, match="is not the file of an evaluation"):
+        read(tmp_path / "run.json")
+
+
+def test_tables_are_made_from_the_file_alone(run):
+    loaded = json.loads(json.dumps(run))
+    text = tables.markdown([loaded])
+    for method in ("none", "closed-form", "orth-proj", "closed-form (scope=per prompt)"):
+        assert f"| {method} |" in text
+    lines = list(csv.DictReader(io.StringIO(tables.csv_text([loaded]))))
+    assert len(lines) == 4 * 5 and {"value", "low", "high", "n", "difference_value", "mark"} <= set(lines[0])
+    latex = tables.latex([loaded])
+    assert latex.count(r"\\") >= 5 and r"\textbf{[" in latex and r"$\downarrow$" in latex and "EO\\_max" in latex
+    assert len(tables.rich_tables([loaded])) == 1
+
+
+def test_marks_are_the_papers(run):
+    """Best and second among the debiasing methods; the baseline has none."""
+    rows = {
+        (method, "MS@10"): {"value": value, "better": "lower"}
+        for method, value in (("none", 0.1), ("a", 0.3), ("b", 0.2), ("c", 0.2), ("d", 0.5))
+    }
+    marks = tables._marks(rows, ("none", "a", "b", "c", "d"), ("MS@10",))
+    assert marks == {("a", "MS@10"): "second", ("b", "MS@10"): "best", ("c", "MS@10"): "best"}
+
+
+def test_the_papers_row_stands_beside_ours(run):
+    for spec, expected in (
+        (MethodSpec("none"), 0.450),
+        (MethodSpec("closed-form"), 0.401),
+        (MethodSpec("closed-form", {"modality": "text", "scope": "per prompt"}), 0.411),
+        (MethodSpec("closed-form", {"prototype": "anchor"}), 0.411),
+    ):
+        found = paper.cell("CLIP ViT-L/14", "classification", "CelebA", "gender & age", spec, "EO_max")
+        assert found is not None and found["value"] == pytest.approx(expected)
+    for spec in (MethodSpec("closed-form", {"kappa": 2}), MethodSpec("closed-form", {"modality": "text", "prototype": "anchor"})):
+        assert paper.cell("CLIP ViT-L/14", "classification", "CelebA", "gender & age", spec, "EO_max") is None
+    assert paper.model_of("hf:openai/clip-vit-large-patch14") == "CLIP ViT-L/14" and paper.model_of("hf:else") == ""
+    shown = json.loads(json.dumps(run))
+    shown["rows"][0]["published"] = {"table": "2", "value": 0.54, "spread": 0.005, "marker": "second", "problem": "impossible"}
+    assert "as published | 54.0 ±0.5 (!)" in tables.markdown([shown])
+    assert r"\quad as published & [54.0]$\pm$0.5" in tables.latex([shown])
+
+
+def test_protocols_differ_in_scope_form_and_classes(dataset, encoder, classification):
+    printed = Evaluation("classification", dataset, encoder, settings=Settings("paper", resamples=10))
+    printed.__dict__["images"] = classification.images  # encoded already
+    run = printed.run(parse(["closed-form"]))
+    assert run["methods"]["closed-form"]["params"]["scope"] == "per prompt" and run["protocol"]["equal_opportunity"] == "printed"
+
+
+def test_retrieval_with_captions_and_with_queries(dataset, encoder, classification, folder):
+    captions = Evaluation("retrieval", dataset, encoder, settings=QUICK)
+    captions.__dict__["images"] = classification.images
+    run = captions.run(parse(["closed-form", "orth-proj:modality=both"]))
+    assert run["counts"]["queries"] == 60 and run["settings"]["m"] == 5  # a tenth of the images; the broken one's caption is out
+    metrics = {row["metric"] for row in run["rows"]}
+    assert metrics == {"R@5", "R@10", "MS@5", "NDKL@5"}
+    skew = next(row for row in run["rows"] if row["metric"] == "MS@5")
+    assert skew["floor"] > 0 and skew["permuted"]["permutations"] == 10
+    text = tables.markdown([run])
+    assert "floor, exact | floor, permuted labels" in text and "Random ranking" in tables.latex([run])
+    queries = Evaluation("retrieval", dataset, encoder, prompts=["a photo of a doctor"], settings=QUICK)
+    queries.__dict__["images"] = classification.images
+    assert {row["metric"] for row in queries.run(parse(["closed-form"]))["rows"]} == {"MS@5", "NDKL@5"}
+
+
+def test_a_store_gives_what_encoding_gives(dataset, encoder, folder, classification, run, tmp_path):
+    source = embedding.read_source(folder / "people.csv", "image", "file")
+    store = embedding.embed(source, tmp_path / "store", encoder)
+    stored = Evaluation("classification", dataset, encoder, embeddings=store, settings=QUICK)
+    again = stored.run(parse(["closed-form", "orth-proj", "closed-form:scope=per prompt"]))
+    assert again["rows"] == run["rows"]
+    own = tasks.sources.read_dataset(None, embeddings=tmp_path / "store", label_column="job", group_columns=["gender"])
+    assert own.kept == 60 and own.dropped == {"unreadable": 1}
+    alone = Evaluation("classification", own, encoder, embeddings=store, settings=QUICK).run(parse(["closed-form"]))
+    assert alone["rows"][0]["value"] == run["rows"][0]["value"]
+    models.clip(tmp_path / "other", hidden_size=16)
+    with pytest.raises(eq.errors.EncoderMismatchError, match="use one for both"):
+        Evaluation("classification", dataset, eq.load_encoder(f"hf:{tmp_path / 'other'}", workers=0), embeddings=store)
+
+
+def test_a_grid_resumes(classification, tmp_path):
+    specs = tasks.grid(None, ["closed-form:modality=image|text,kappa=1|inf"], [], "classification")
+    assert [spec.label for spec in specs][1:3] == ["closed-form (modality=image)", "closed-form (modality=image, kappa=inf)"]
+    runs, found = tasks.compare(classification, specs, tmp_path)
+    assert (len(runs), found) == (5, 0)
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 5
+    before = {path: path.stat().st_mtime_ns for path in files}
+    files[0].unlink()
+    again, found = tasks.compare(classification, specs, tmp_path)
+    assert again == runs and found == 4
+    assert sum(path.stat().st_mtime_ns == before[path] for path in files) == 4
+    (grid,) = tables.grids(runs)
+    assert grid.methods == tuple(spec.label for spec in specs)
+
+
+def test_another_setting_is_another_cell(classification, dataset, encoder):
+    spec = MethodSpec("closed-form")
+    keys = {classification.key(spec), classification.key(MethodSpec("closed-form", {"kappa": 2})), classification.key(MethodSpec("none"))}
+    keys.add(Evaluation("classification", dataset, encoder, settings=Settings(resamples=41)).key(spec))
+    keys.add(Evaluation("classification", dataset, encoder, template="a picture of a/an {}", settings=QUICK).key(spec))
+    assert len(keys) == 5
+    assert Evaluation("classification", dataset, encoder, settings=QUICK).key(spec) == classification.key(spec)
+
+
+def test_presets():
+    assert [spec.name for spec in tasks.grid("table2", [], [], "classification")] == ["none", "orth-proj", "closed-form"]
+    five = tasks.grid("table5", [], ["a.json", "b.json"], "retrieval")
+    assert len(five) == 1 + 3 * 3 * 2 * 2 and five[1].label == "closed-form (book=a)"
+    with pytest.raises(eq.EquipoiseError, match="table3 is a table of retrieval"):
+        tasks.grid("table3", [], [], "classification")
+
+
+def test_saved_operators_are_evaluated(classification, encoder, tmp_path):
+    book = eq.PromptBook.curated("occupations-gender")
+    operator = eq.methods.create("closed-form").fit(eq.FitContext(classification.attribute, encoder=encoder, book=book))
+    operator.save(tmp_path / "mine.safetensors")
+    run = classification.run(parse([str(tmp_path / "mine.safetensors")]))
+    assert run["methods"]["mine"]["fingerprint"] == operator.fingerprint
+
+
+def test_the_command_line_from_a_csv_to_tables(folder, tmp_path, monkeypatch, capsys):
+    options = [
+        "--model",
+        f"hf:{folder / 'model'}",
+        "--label-column",
+        "job",
+        "--group-columns",
+        "gender",
+        "--resamples",
+        "30",
+        "--workers",
+        "0",
+    ]
+    outputs = ["--out", tmp_path / "run.json", *(part for kind in ("csv", "md", "tex") for part in ("--export", tmp_path / f"t.{kind}"))]
+    with pytest.warns(UserWarning):
+        code, out, _ = equipoise(monkeypatch, capsys, "evaluate", folder / "people.csv", *options, *outputs)
+    assert code == 0 and "60 images (female 27, male 29); dropped: 1 without an embedding" in out
+    assert tables.markdown([read(tmp_path / "run.json")]) == (tmp_path / "t.md").read_text()
+    assert (tmp_path / "t.tex").read_text() and (tmp_path / "t.csv").read_text()
+    grid = ["compare", tmp_path / "runs", folder / "people.csv", *options, "--method", "closed-form:kappa=1|inf", "--json"]
+    with pytest.warns(UserWarning):
+        code, out, _ = equipoise(monkeypatch, capsys, *grid)
+    assert code == 0 and len(json.loads(out)) == 3
+    code, out, _ = equipoise(monkeypatch, capsys, *grid[:-1])
+    assert code == 0 and "3 runs in" in out and "3 of them from before" in out.replace("\n", " ")
+
+
+def test_methods_lists_what_there_is(monkeypatch, capsys):
+    code, out, _ = equipoise(monkeypatch, capsys, "methods", "--json")
+    found = {method["name"]: method for method in json.loads(out)}
+    assert code == 0 and list(found) == eq.methods.names()
+    assert found["orth-proj"]["changes"] == ["text"] and found["none"]["changes"] == [] and "images" in found["adapted"]["needs"]
+    assert "closed-form" in equipoise(monkeypatch, capsys, "methods")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.csv", "--model", "hf:x", "--group-columns", "gender"], "nowhere.csv is not a file"),
+        (["people.csv", "--model", "hf:x", "--group-columns", "sex"], "has no column sex"),
+        (["people.csv", "--model", "hf:nothing", "--group-columns", "gender", "--export", "t.pdf"], "t.pdf is of an unknown kind"),
+        (["people.csv", "--group-columns", "gender", "--label-column", "job"], "pass the encoder"),
+        (["celeba", "--model", "hf:x"], "celeba needs the folder"),
+        (["imagenet", "--model", "hf:x"], "there is no dataset 'imagenet'"),
+        ([".", "--model", "hf:x"], "is a folder, whose images have no groups"),
+        (["--model", "hf:x"], "no dataset was given"),
+        (["people.csv", "--model", "hf:x", "--group-columns", "gender", "--embeddings", "x.npy"], "x.npy holds no embeddings"),
+        (["people.csv", "--model", "MODEL", "--group-columns", "gender", "--method", "closd-form"], "there is no method 'closd-form'"),
+        (
+            ["people.csv", "--model", "MODEL", "--group-columns", "gender", "--label-column", "job", "--method", "closed-form:x=1"],
+            "no parameter 'x'",
+        ),
+        (["people.csv", "--model", "MODEL", "--group-columns", "gender"], "has no labels, which classification needs"),
+        (["people.csv", "--model", "MODEL", "--group-columns", "job", "--label-column", "job"], "there is no ready-made attribute 'job'"),
+        (["people.csv", "--model", "MODEL", "--group-columns", "gender", "-t", "retrieval"], "has no captions to search with"),
+        (["people.csv", "--model", "MODEL", "--group-columns", "gender", "--label-column", "job", "--template", "x"], "it needs one {}"),
+        (
+            ["people.csv", "--model", "MODEL", "--group-columns", "gender", "--label-column", "job", "--positive", "x"],
+            "positive='x' is no class",
+        ),
+        (["people.csv", "--model", "MODEL", "--group-columns", "gender", "--label-column", "job", "-a", "race"], "is no label of 'race'"),
+    ],
+)
+def test_mistakes_are_messages_before_long_work(arguments, message, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    arguments = [f"hf:{folder / 'model'}" if argument == "MODEL" else argument for argument in arguments]
+    code, _, err = equipoise(monkeypatch, capsys, "evaluate", *arguments, "--workers", "0")
+    assert code == 2 and message in err and "Traceback" not in err
+
+
+def test_bad_data_is_an_error_before_images_are_encoded(dataset, encoder):
+    import pandas as pd
+
+    def of(**columns):
+        table = dataset.table.assign(**columns)
+        return lambda: Evaluation("classification", eq.datasets.Dataset("x", table, ("gender",)), encoder)
+
+    with pytest.raises(eq.EquipoiseError, match="there is no image of the group 'female'"):
+        of(gender="Male")()
+    with pytest.raises(eq.EquipoiseError, match="classification needs two"):
+        of(label="doctor")()
+    with pytest.raises(eq.EquipoiseError, match="names no group"):
+        of(gender="unknown")()
+    with pytest.raises(eq.EquipoiseError, match="'Robot' is no label"):
+        of(gender=pd.Series(["Robot", "Female"] * 31)[:61])()
+    with pytest.raises(eq.EquipoiseError, match="8 and 16 wide"):
+        Evaluation("classification", dataset, encoder, embeddings=np.ones((61, 8)))
+    with pytest.raises(eq.EquipoiseError, match="pass one row for each"):
+        _ = Evaluation("classification", dataset, encoder, embeddings=np.ones((5, 16))).images
+
+
+def test_a_space_a_prompt_needs_its_prompts_in_the_book(dataset, encoder):
+    evaluation = Evaluation("classification", dataset, encoder, book="people-gender", settings=QUICK)
+    with pytest.raises(eq.EquipoiseError, match=r"has a space a prompt, and the book has no 'male' of 'a photo of a doctor'"):
+        evaluation.check(parse(["closed-form:scope=per prompt"]))
+
+
+def test_unreadable_images_can_be_an_error(dataset, encoder):
+    strict = Evaluation("classification", dataset, encoder, on_unreadable="raise")
+    with pytest.warns(UserWarning), pytest.raises(eq.EquipoiseError, match=r"1 of 61 images have no embedding, first .*broken\.png"):
+        _ = strict.images
+
+
+@pytest.mark.parametrize("name", sorted(retrieval_by_gender.DEPTHS))
+def test_the_committed_results_are_what_the_embeddings_give(name):
+    """Values, not intervals: those take a minute, and the script makes them."""
+    folder = shared_data("embeddings/text_clip_vitb32_objects.npz").parent
+    run = retrieval_by_gender.evaluation(folder, name, resamples=1, permutations=1).run(parse(retrieval_by_gender.METHODS))
+    committed = read(ROOT / "docs" / "measurements" / f"retrieval_by_gender_{name}.json")
+    for row, kept in zip(run["rows"], committed["rows"], strict=True):
+        assert (row["method"], row["metric"]) == (kept["method"], kept["metric"])
+        assert row["value"] == pytest.approx(kept["value"], abs=1e-4)  # another BLAS may swap two images of one query
+        assert kept["n"] and kept["low"] < kept["high"]
+    assert committed["rows"][0]["floor"] == pytest.approx({"celeba": 0.0722, "flickr8k": 0.1017}[name], abs=1e-4)
+
+
+def test_the_page_of_results_is_made_from_the_files(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = retrieval_by_gender.page()
+    assert page == (ROOT / "docs" / "results.md").read_text()
+    assert "CelebA (1,000 images): Table 5 holds." in page and "Flickr8k (524 labelled of 1,000 images): Table 5 does not hold." in page
+
+
+def test_a_known_dataset_by_other_columns(tmp_path):
+    (tmp_path / "fairface_label_val.csv").write_text("file,age,gender,race\nval/1.jpg,20-29,Male,Black\nval/2.jpg,30-39,Female,White\n")
+    (tmp_path / "val").mkdir()
+    for name in ("1.jpg", "2.jpg"):
+        (tmp_path / "val" / name).write_bytes(b"a picture")
+    found = tasks.sources.read_dataset("fairface", tmp_path, group_columns=["gender"], label_column="race")
+    assert found.groups == ("gender",) and list(found.table["label"]) == ["Black", "White"]
+    with pytest.raises(eq.EquipoiseError, match="FairFace has no column hair"):
+        tasks.sources.read_dataset("fairface", tmp_path, group_columns=["hair"])
