@@ -30,7 +30,9 @@ def test_public_form():
     assert both.split("old female") == ("female", "old")
     assert gender.group(1) == gender.group("Man") == gender.group("male") == gender.group("Male") == "male"
     assert both.group(("Man", "old")) == "old male"
-    assert gender.wordings["female"].nouns["person"][0] == "woman"  # known by the groups' names
+    assert gender.wordings["female"].nouns["person"][0] == "woman"  # known by the attribute's name
+    assert eq.Attribute("gender", ("man", "woman")).wordings["woman"] == gender.wordings["female"]
+    assert eq.Attribute("coat", ("White", "Black")).wordings["Black"] == Wordings(adjectives=("Black",))
 
 
 def test_three_way_intersection_names():
@@ -73,7 +75,7 @@ def test_a_group_without_wordings_is_worded_by_its_name():
 
 def test_more_groups_than_the_ready_made_one_has():
     gender = eq.Attribute("gender", ("male", "female", "nonbinary"))
-    assert gender.wordings["male"].compounds == ("man", "gentleman") and gender.wordings["nonbinary"].adjectives == ("nonbinary",)
+    assert gender.wordings["female"].compounds == ("woman",) and gender.wordings["nonbinary"].adjectives == ("nonbinary",)
     assert write_entry("a woman and her dog", gender, "nonbinary").anchor == "a nonbinary person and their dog"
 
 

@@ -71,12 +71,13 @@ class Attribute:
             raise InputError(f"an attribute needs two groups or more, and {self.name!r} has {len(groups)}: {list(groups)}; add the others")
         if len({group.lower() for group in groups}) < len(groups):
             raise InputError(f"two groups of {self.name!r} have the same name: {list(groups)}")
-        ready = _ready_made_of(self.name.lower(), groups)
+        ready = _ready_made_of(self.name.lower())
         given = {str(group): _wordings(words) for group, words in self.wordings.items()}
         if unknown := [name for name in (*given, *self.labels.values()) if name not in groups]:
             raise InputError(f"{unknown[0]!r} is no group of {self.name!r}; its groups are {', '.join(groups)}")
         known = ready[1] if ready else {}
-        words = {group: given.get(group) or known.get(group) or Wordings(adjectives=(group,)) for group in groups}
+        means = ready[2] if ready else {}
+        words = {group: given.get(group) or known.get(means.get(group, group)) or Wordings(adjectives=(group,)) for group in groups}
         if silent := [group for group in groups if not any(words[group].words())] if not self.parts else []:
             raise InputError(f"the group {silent[0]!r} of {self.name!r} has no wording; give it an adjective, a phrase or a noun")
         labels = {label: group for label, group in (ready[2] if ready else {}).items() if group in groups} | dict(self.labels)
@@ -166,13 +167,9 @@ def _document(file: str) -> dict[str, Any]:
 
 
 @cache
-def _ready_made_of(name: str, groups: tuple[str, ...]) -> tuple[int, dict[str, Wordings], dict[Hashable, str]] | None:
-    """Position, wordings and labels of the ready-made attribute of this name, or that has all these groups."""
-    for ready in READY_MADE:
-        document = _document(ready.replace(" ", "-"))
-        if name == ready or set(groups) <= set(document["groups"]):
-            return _parse(document)
-    return None
+def _ready_made_of(name: str) -> tuple[int, dict[str, Wordings], dict[Hashable, str]] | None:
+    """Position, wordings and labels of the ready-made attribute of this name."""
+    return _parse(_document(name.replace(" ", "-"))) if name in READY_MADE else None
 
 
 def _from_document(document: dict[str, Any], source: str) -> Attribute:
