@@ -52,6 +52,7 @@ HAIR = eq.Attribute("hair", ("blond", "dark-haired"), wordings={"blond": {"adjec
                 "goat kids",
                 "a 5 year old",
                 "a woman and her baby",
+                "a senior portrait",
             )
         ),
         *(
@@ -189,6 +190,7 @@ def test_articles(text):
     ("prompt", "attribute", "group", "anchor"),
     [
         ("a young and beautiful woman", AGE, "old", "a beautiful old woman"),
+        ("a tall, young man", AGE, "old", "a tall old man"),
         ("a doctor's hands", GENDER, "male", "a male doctor's hands"),
         ("the doctors' lounge", GENDER, "female", "the female doctors' lounge"),
         ("a father and his son", GENDER, "female", "a mother and her daughter"),
@@ -215,6 +217,7 @@ def test_grammar_writes_no_nonsense(prompt, attribute, group, anchor):
     [
         ("a baby in a crib", AGE),
         ("a retiree", AGE),
+        ("an old zither player", AGE),
         *((f"a {thing}", GENDER) for thing in ("coach bus", "guard rail", "twin bed", "pilot light", "nurse shark", "guide dog")),
     ],
     ids=str,

@@ -112,6 +112,10 @@ def _frame(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: fro
         raise CannotWrite(
             f"{prompt!r} names no person that the grammar knows; word it with one (a person, a doctor), or pass its noun as a person noun"
         )
+    for part in attribute.parts:
+        adjectives = {word.lower() for wordings in part.wordings.values() for word in (*wordings.adjectives, *wordings.also_adjectives)}
+        if unclear := [word.text for word in words[slot.first : slot.head] if word.lower in adjectives and not word.fixed]:
+            raise CannotWrite(f"{prompt!r}: it is not clear whether {unclear[0]!r} is about the person; word it otherwise")
     known = {key for part in attribute.parts for words_ in part.wordings.values() for key in words_.nouns}
     for first in range(slot.first, slot.head + 1):
         key = " ".join([*(word.lower for word in words[first : slot.head]), singular(words[slot.head].lower)])
@@ -225,6 +229,8 @@ def _determiner(frame: Frame) -> str:
 def _fit(pieces: list[Piece]) -> bool:
     """At most one piece changes the head, and at most one phrase follows it."""
     kinds = [piece.kind for piece in pieces]
+    if any(kind in _LINKS for kind in kinds) and any(piece.kind == "phrase" and piece.text.startswith("who") for piece in pieces):
+        return False  # "a man who is a nurse who is old"
     return sum(kind in _HEADS for kind in kinds) <= 1 and kinds.count("phrase") <= 1
 
 

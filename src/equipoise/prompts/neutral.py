@@ -65,7 +65,7 @@ def apply(text: str, words: list[Token], edits: dict[int, tuple[int, str]]) -> s
         if start < at:
             continue
         gap = text[at:start]
-        if not new:
+        if not new.strip():
             end += len(text[end:]) - len(text[end:].lstrip(" "))
             if text[end : end + 1] in ("", ".", ",", ";", ":", "!", "?"):
                 gap = gap.rstrip(" ")
@@ -87,7 +87,7 @@ def edits_of(words: list[Token], mark: marks.Mark, new: str) -> dict[int, tuple[
         if after in ("and", ","):
             last += 1
         elif before in ("and", ",") and first > 1 and words[first - 2].lower in BEFORE:
-            first -= 1
+            first, new = first - 1, " " if before == "," else ""
     edits = {first: (last, new)}
     if mark.kind == "noun" and after == "'" and words[last].start == words[last - 1].end and not new.lower().endswith("s"):
         edits[last] = (last + 1, "'S" if new.isupper() else "'s")  # the ladies' -> the people's
