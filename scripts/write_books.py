@@ -19,7 +19,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "src" / "equipoise" / "prompts
 DATE = "2026-11-15"
 NOTE = (
     "Wordings chosen for each group (attributes/*.toml), set into the prompts by the grammar, unnatural combinations struck out "
-    "(scripts/write_books.py), checked by the validator."
+    "(scripts/write_books.py), checked by the validator. Up to ten variants; fewer where English has no more that are natural."
 )
 MOST = 10
 
@@ -47,17 +47,12 @@ lifting weights, sleeping on a couch, wearing glasses, wearing a suit, wearing a
 """
 
 STRUCK = [  # what the grammar can make and nobody would say
-    r"\b(?:man|gentleman|woman|lady) \w+man\b",  # a man lawman
-    r"\b(?:gal|fellow)\b.*\b(?:advanced|of (?:old|advanced) age)\b",
-    r"\b(?:masculine|feminine) (?:senior|elder|youth|youngster)\b",
-    r"\b(?:old|young|aged|youthful|elderly)[- ](?:looking )?(?:male|female)-presenting\b",
-    r"\b(?:youth|youngster)\b.*\bwith a youthful\b",
-    r"\b(?:man|woman|guy|gentleman|lady|gal|fellow|male|female) in old age\b",
-    r"\b(?:man|woman|gentleman|lady|guy|gal|fellow|male|female)\b.*\bof (?:a )?(?:young|old) age\b",
-    r"\bdark-toned\b(?! skin)",
-    r"\b(?:old|young|youthful|elderly|aged|senior|elder|youth|youngster|\w+-skinned|\w+-complexioned)\b.*\bof the (?:fe)?male gender\b",
-    r"\b(?:aged|older|old-looking|young-looking|youthful-looking) (?:gal|fellow|guy)\b",
-    r"\b(?:pale|fair|light|dark)-(?:complexioned|toned) (?:gal|fellow)\b",
+    r"\bwoman \w+man\b",  # a woman lawman
+    r"\bfellow who (?:is an?|works)|\bfellow working\b",
+    r"\b(?:youth|youngster|young)\b.*\b(?:with a youthful|who looks young)\b",
+    r"\b(?:old|older|elder|elderly|senior)\b.*\b(?:of advanced age|advanced in years|who looks old)\b",
+    r"\b(?:youthful|older|senior|elderly) (?:guy|fellow)\b",
+    r"\bmale older adult\b",
 ]
 
 
@@ -110,7 +105,7 @@ def books() -> dict[str, tuple[PromptBook, Attribute]]:
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     for name, (book, attribute) in books().items():
-        for problem in check_book(book, attribute, min_variants=8):
+        for problem in check_book(book, attribute):
             print(name, problem)
         book.save(folder / f"{name}.json")
         spread = book.statistics()["variants"]

@@ -1,7 +1,9 @@
 """A real HTTP server on loopback that speaks the chat-completions protocol, answers by the grammar, and misbehaves on demand.
 
 Faults: "429" (with Retry-After), "500", "hang" (until the client leaves), "cut" (the connection closes in the body), "html" (200, no JSON),
-"truncated" (JSON of an answer cut short), "chatter", "refusal", "wrong group", "repeat", "no structured" (400 for response_format), "401", "404".
+"truncated" (JSON of an answer cut short), "chatter", "refusal", "wrong group", "repeat", "no structured" (400 for response_format), "filter" (400
+by a content filter), "401", "404", "unstructured N" (status N for response_format, no word about it), "echo N" (status N, with the key it was given
+after some words).
 Run as a module it prints its port and logs each request as a line of JSON.
 """
 
@@ -77,6 +79,13 @@ class ChatServer:
         if fault in errors:
             headers = {"Retry-After": self.retry_after} if fault == "429" else {}
             return errors[fault], headers, json.dumps({"error": {"message": f"injected {fault}", "type": "test", "code": None}}).encode()
+        if fault and fault.startswith("unstructured ") and "response_format" in body:
+            return int(fault.split()[1]), {}, json.dumps({"error": {"message": "cannot do that"}}).encode()
+        if fault and fault.startswith("echo "):
+            key = re.search(r"(?i)authorization: (.*)", self.headers[-1]).group(1).strip()
+            return int(fault.split()[1]), {}, json.dumps({"error": {"message": "x" * 150 + f" you sent {key}"}}).encode()
+        if fault == "filter":
+            return 400, {}, json.dumps({"error": {"message": "the prompt was filtered", "code": "content_filter"}}).encode()
         if fault == "no structured" and "response_format" in body:
             return 400, {}, json.dumps({"error": {"message": "response_format is not supported", "type": "invalid_request_error"}}).encode()
         if fault == "html":

@@ -120,3 +120,14 @@ def test_no_such_book(tmp_path):
     (tmp_path / "latin.json").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ArtefactError, match="not JSON"):
         eq.PromptBook.load(tmp_path / "latin.json")
+
+
+@pytest.mark.parametrize("texts", ["text", [], [""], ["a", 3], None])
+def test_of_takes_lists_of_texts(texts):
+    with pytest.raises(InputError, match="list of texts"):
+        eq.PromptBook.of({"a": {"b": texts}})
+
+
+def test_load_takes_a_path():
+    with pytest.raises(InputError, match="NoneType"):
+        eq.PromptBook.load(None)

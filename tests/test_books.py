@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 
 import pytest
@@ -23,6 +24,12 @@ ATTRIBUTES = {
     "people-gender-age": "gender & age",
     "people-gender-skin-tone": "gender & skin tone",
 }
+# Natural variants that English has for the group with the fewest; eight or more elsewhere.
+FEWEST = {"occupations-gender": 5, "occupations-explicit-gender": 5, "facet-gender": 3, "people-gender": 5}
+BANNED = re.compile(  # understood, and not what anybody would write in a caption
+    r"\b(?:masculine|feminine|gal|lady (?!who|with|of|\w+ing\b)\w+|gentleman (?!who|with|of|\w+ing\b)\w+|man (?!who|with|of|\w+ing\b)\w+"
+    r"|(?:a|an old|a young) (?:fe)?male (?:who|with|\w+ing)|\w+-looking|\w+-presenting|identifies|in old age|of (?:a )?young age|gender)\b"
+)
 PROMPTS = {"occupations-gender": 34, "occupations-explicit-gender": 34, "celeba-gender-age": 2, "facet-gender": 36}
 
 
@@ -38,7 +45,8 @@ def test_these_are_all():
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_curated_book(name, written):
     book, attribute = eq.PromptBook.curated(name), eq.Attribute.load(ATTRIBUTES[name])
-    assert check_book(book, attribute, min_variants=8) == []
+    assert check_book(book, attribute, min_variants=FEWEST.get(name, 8)) == []
+    assert not [text for _, _, entry in book.entries() for text in entry.texts if BANNED.search(text)]
     assert len(book) == PROMPTS.get(name, 61) and book.missing(book.prompts, attribute) == []
     assert set(book.groups) == set(attribute.groups)
     assert book.to_json() == written[name][0].to_json(), "run scripts/write_books.py"

@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from equipoise import geometry
 from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
 from equipoise.prompts.vectors import TextVectors
 from equipoise.prompts.writing import GrammarWriter
+from equipoise.space import EncoderRef, Part
 from tests import models
 from tests.conftest import component, shared_data, unit
 
@@ -93,6 +95,7 @@ def test_a_set_saves_and_loads(book, tmp_path):
         eq.SpaceSet.load(tmp_path / "spaces.safetensors", encoder="another")
     with pytest.raises(InputError, match="other"):
         back["other"]
+    assert back.get("other") is None and back.get("other", 3) == 3 and back.get(PROMPTS[0]) is back[PROMPTS[0]]
     assert back.with_kappa(2.0)[PROMPTS[0]].kappa == 2.0 and "3 prompts" in repr(back)
     with pytest.raises(ArtefactError, match="space set"):
         eq.AttributeSpace.load(tmp_path / "spaces.safetensors")
@@ -101,6 +104,45 @@ def test_a_set_saves_and_loads(book, tmp_path):
         (tmp_path / "cut").write_bytes(whole[:cut])
         with pytest.raises(ArtefactError):
             eq.SpaceSet.load(tmp_path / "cut")
+
+
+def test_the_spaces_of_a_set_are_alike(book):
+    """The file keeps what they share once."""
+    spaces = eq.SpaceSet.from_prompts(Words(), book, GENDER)
+    first = spaces[PROMPTS[0]]
+    for change in (
+        {"kappa": 2.0},
+        {"book_hash": "other"},
+        {"encoder": EncoderRef("other")},
+        {"parts": (Part("sex", *first.parts[0][1:]),)},
+    ):
+        with pytest.raises(InputError, match="must have one"):
+            eq.SpaceSet({**spaces, "another": replace(first, **change)})
+
+
+def test_wrap_with_a_space_a_prompt(book):
+    encoder = Words()
+    spaces = eq.SpaceSet.from_prompts(encoder, book, GENDER)
+    wrapped = eq.wrap(encoder, spaces)
+    plain = encoder.encode_text(PROMPTS)
+    for row, prompt, debiased in zip(plain, PROMPTS, wrapped.encode_text(PROMPTS), strict=True):
+        np.testing.assert_allclose(debiased, eq.debias(row[None], spaces[prompt])[0], atol=1e-6)
+    with pytest.raises(InputError, match="no prompt of their own"):
+        wrapped.operator.image(plain)
+    with pytest.raises(InputError, match=r"spaces\[prompt\]"):
+        eq.debias(plain, spaces)
+
+
+@pytest.mark.parametrize("attribute", [GENDER, BOTH], ids=str)
+def test_a_gated_wrap_leaves_explicit_texts(book, attribute):
+    encoder = Words()
+    space = eq.AttributeSpace.from_prompts(encoder, book, attribute)
+    texts = ["a photo of a doctor", "a photo of a woman and her dog"]
+    plain, gated = encoder.encode_text(texts), eq.wrap(encoder, space, gate=True).encode_text(texts)
+    debiased = eq.wrap(encoder, space).encode_text(texts)
+    np.testing.assert_array_equal(gated[1], plain[1])
+    np.testing.assert_array_equal(gated[0], debiased[0])
+    assert not np.allclose(debiased, plain)
 
 
 def test_a_set_with_wrong_metadata(book, tmp_path):
@@ -269,6 +311,30 @@ def test_show_merge_and_diff(tmp_path):
     assert len(eq.PromptBook.load(out).groups) == 11 and before != out.read_bytes()
 
 
+def test_entries_that_are_there_are_kept(tmp_path):
+    out = tmp_path / "b.json"
+    mine = eq.PromptBook.of({"a doctor": {"male": ["a doctor who is male"], "female": ["a doctor who is female"]}})
+    mine.save(out)
+    assert run("prompts", "write", "a doctor", "a nurse", "-o", out).returncode == 0
+    kept = eq.PromptBook.load(out)
+    assert kept["a doctor"] == mine["a doctor"] and kept.prompts.keys() == {"a doctor", "a nurse"}
+    assert run("prompts", "write", "a doctor", "-o", out, "--replace").returncode == 0
+    assert eq.PromptBook.load(out)["a doctor"]["male"].anchor == "a male doctor"
+    released = tmp_path / "LLM.json"
+    released.write_text(json.dumps({"classification": {"x": {"a doctor": {"male": {"t_g": "a male doctor", "T_g": []}}}}}))
+    before = released.read_bytes()
+    result = run("prompts", "write", "a nurse", "-o", released)
+    assert result.returncode == 2 and "released" in result.stderr and released.read_bytes() == before
+
+
+def test_square_brackets_are_words(tmp_path):
+    out = tmp_path / "[b].json"
+    eq.PromptBook.of({"a doctor [/x]": {"male": ["a [/bold] doctor"], "[/f]": ["a"]}}, note="[/n]").save(out)
+    shown, checked = run("prompts", "show", out), run("prompts", "check", out)
+    assert shown.returncode == 0 and "[/n]" in shown.stdout and checked.returncode == 1
+    assert "1 entries are of groups of another attribute" in checked.stdout and "Traceback" not in shown.stderr + checked.stderr
+
+
 def test_user_errors_are_messages(tmp_path):
     (tmp_path / "newer.json").write_text('{"kind": "equipoise prompt book", "format": 9}')
     (tmp_path / "bad.txt").write_bytes(b"\xff\xff")
@@ -286,6 +352,9 @@ def test_user_errors_are_messages(tmp_path):
         (("prompts", "write", "--from", tmp_path / "bad.txt"), 2, "UTF-8"),
         (("prompts", "write", "--from", tmp_path / "empty.txt"), 2, "no prompt"),
         (("prompts", "write", "a doctor", "-o", tmp_path / "newer.json"), 2, "schema 9"),
+        (("prompts", "write", "a doctor", "-o", "/proc/x.json"), 2, "/proc/x.json cannot be written"),
+        (("fit", "-a", "gender", "-b", "people-gender", "-m", "mini", "--kappa", "nan"), 2, "--kappa nan"),
+        (("fit", "-a", "gender", "-b", "people-gender", "-m", "mini", "--tolerance", "2"), 2, "--tolerance 2.0"),
         (("prompts", "check", wrong), 1, ""),
         (("prompts", "check", "people-age"), 2, "young, old"),
         (("prompts", "show", "no-such-book"), 2, "people-gender"),

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +39,31 @@ def digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str
 
 def write_atomically(path: Path, data: bytes) -> None:
     """The whole file or, after a kill at any moment, the one that was there before."""
+    _write(path, data, keep=True)
+
+
+def require_writable(path: Path) -> None:
+    """Raise now what ``write_atomically`` would raise later, after long work."""
+    _write(path, b"", keep=False)
+
+
+def _write(path: Path, data: bytes, keep: bool) -> None:
     if path.is_dir():
         raise ArtefactError(f"{path} is a folder; pass the name of a file to write")
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        if keep:
+            os.replace(temporary, path)
+    except OSError as error:
+        raise ArtefactError(f"{path} cannot be written ({error.strerror or error}); pass another place, or free some space") from None
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

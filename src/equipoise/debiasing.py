@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -53,6 +54,8 @@ def check_arguments(e: Any, space: AttributeSpace, kappa: Any, weights: Any, nor
     """What debias and certify accept; returns the preference."""
     if not isinstance(space, AttributeSpace):
         swapped = "; the embeddings come first" if isinstance(e, AttributeSpace) else ""
+        if isinstance(space, Mapping):  # a SpaceSet
+            raise InputError("there is a space a prompt here; pick one (spaces[prompt]), or use eq.wrap or a method, which pick by prompt")
         raise InputError(f"the space is of type {type(space).__name__}; pass an AttributeSpace (AttributeSpace.load reads a file){swapped}")
     kernels.dtype_name(e)
     if len(e.shape) == 0 or e.shape[-1] != space.dim:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from equipoise import space
 from equipoise.errors import InputError
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import PromptBook
+from equipoise.prompts.prototypes import PROTOTYPES
 from equipoise.space import AttributeSpace
 from equipoise.spaceset import SpaceSet
 
@@ -27,17 +29,27 @@ def text_encoder(encoder: str | None, vectors: Path | None) -> Any:
     return load_encoder(encoder)
 
 
+def check_options(scope: str, prototype: str, kappa: float, tolerance: float) -> None:
+    """Raise for an option that is not legal, by its name on the command line, before an encoder is loaded."""
+    if scope.replace("-", " ") not in KINDS:
+        raise InputError(f"--scope {scope} is not legal; pass shared or per-prompt")
+    if prototype not in PROTOTYPES:
+        raise InputError(f"--prototype {prototype} is not legal; pass one of {', '.join(PROTOTYPES)}")
+    for option, value in (("kappa", kappa), ("tolerance", tolerance)):
+        try:
+            space.check_options(**{option: value})
+        except InputError as error:
+            raise InputError(str(error).replace(f"{option}={value}", f"--{option} {value}")) from None
+
+
 def fit(encoder: Any, attribute: str, book: str, scope: str, **options: Any) -> AttributeSpace | SpaceSet:
     """A shared space, or a set with one for each prompt."""
-    kind = KINDS.get(scope.replace("-", " "))
-    if kind is None:
-        raise InputError(f"scope={scope!r} is not legal; pass shared or per-prompt")
-    return kind.from_prompts(encoder, PromptBook.load(book), Attribute.load(attribute), **options)
+    return KINDS[scope.replace("-", " ")].from_prompts(encoder, PromptBook.load(book), Attribute.load(attribute), **options)
 
 
 def facts(fitted: AttributeSpace | SpaceSet) -> dict[str, Any]:
     """What a reader of the file wants to know."""
-    space = fitted if isinstance(fitted, AttributeSpace) else next(iter(fitted.values()))
+    one = fitted if isinstance(fitted, AttributeSpace) else next(iter(fitted.values()))
     prompts = {} if isinstance(fitted, AttributeSpace) else {"prompts": len(fitted)}
-    shared = {"attribute": space.parts[0].attribute, "groups": list(space.groups), "dim": space.dim, "rank": space.rank}
-    return shared | prompts | {"kappa": space.kappa, "scope": space.scope, "encoder": str(space.encoder), "book_hash": space.book_hash}
+    shared = {"attribute": one.parts[0].attribute, "groups": list(one.groups), "dim": one.dim, "rank": one.rank}
+    return shared | prompts | {"kappa": one.kappa, "scope": one.scope, "encoder": str(one.encoder), "book_hash": one.book_hash}

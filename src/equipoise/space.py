@@ -93,8 +93,7 @@ class AttributeSpace:
         """
         if scope not in SCOPES:
             raise InputError(f"scope={scope!r} is not legal; pass one of {', '.join(SCOPES)}")
-        if not (isinstance(tolerance, int | float | np.number) and 0 <= tolerance < 1):
-            raise InputError(f"tolerance={tolerance} is not legal; it is a fraction of the largest singular value, from 0 to below 1")
+        check_options(kappa, tolerance)
         groups, unit_prototypes = _prototypes(prototypes)
         basis, _ = geometry.attribute_basis(unit_prototypes, tolerance)
         part = Part(attribute, groups, unit_prototypes)
@@ -119,8 +118,9 @@ class AttributeSpace:
         encoder: anything with ``encode_text``. prompts: those of the book to use, all by default. prototype: "both" (anchor and variants),
         "anchor" or "variants". allow_partial leaves out prompts that lack a group. progress(done, all) is told of texts encoded.
         """
-        from equipoise.prompts.embedding import prompt_prototypes
+        from equipoise.prompts.prototypes import prompt_prototypes
 
+        check_options(kappa, tolerance)
         options = {"prompts": prompts, "prototype": prototype, "allow_partial": allow_partial, "progress": progress}
         _, rows = prompt_prototypes(encoder, book, attribute, **options)
         given = {group: rows[:, i] for i, group in enumerate(attribute.groups)}
@@ -266,6 +266,13 @@ class AttributeSpace:
     def __repr__(self) -> str:
         attributes = " + ".join(f"{part.attribute or 'attribute'}({', '.join(part.groups)})" for part in self.parts)
         return f"AttributeSpace({attributes}, dim={self.dim}, rank={self.rank}, kappa={self.kappa:g})"
+
+
+def check_options(kappa: Any = 1.0, tolerance: Any = RANK_TOLERANCE) -> None:
+    """Raise for what no space can be fitted with, before any work."""
+    _one_kappa(kappa)
+    if not (isinstance(tolerance, int | float | np.number) and 0 <= tolerance < 1):
+        raise InputError(f"tolerance={tolerance} is not legal; it is a fraction of the largest singular value, from 0 to below 1")
 
 
 def _one_kappa(kappa: Any) -> float:

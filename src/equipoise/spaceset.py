@@ -12,7 +12,7 @@ import numpy as np
 from equipoise import artefact
 from equipoise.errors import ArtefactError, InputError
 from equipoise.geometry import RANK_TOLERANCE
-from equipoise.space import AttributeSpace
+from equipoise.space import AttributeSpace, check_options
 
 if TYPE_CHECKING:
     from equipoise.prompts.attribute import Attribute
@@ -42,8 +42,9 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         progress: Callable[[int, int], None] | None = None,
     ) -> SpaceSet:
         """One space for each prompt of the book (or of ``prompts``), options as in ``AttributeSpace.from_prompts``."""
-        from equipoise.prompts.embedding import prompt_prototypes
+        from equipoise.prompts.prototypes import prompt_prototypes
 
+        check_options(kappa, tolerance)
         names, rows = prompt_prototypes(
             encoder, book, attribute, prompts=prompts, prototype=prototype, allow_partial=allow_partial, progress=progress
         )
@@ -60,8 +61,14 @@ class SpaceSet(Mapping[str, AttributeSpace]):
     def __post_init__(self) -> None:
         if not self.spaces:
             raise InputError("a space set needs one prompt or more")
-        if len({(space.dim, space.groups) for space in self.spaces.values()}) > 1:
-            raise InputError("the spaces of a set must be of one width and have the same groups")
+        first = self._first
+        for prompt, space in self.spaces.items():
+            for name in ("dim", "groups", "kappa", "scope", "encoder", "book_hash", "attribute"):
+                mine, theirs = (one.parts[0].attribute if name == "attribute" else getattr(one, name) for one in (space, first))
+                if mine != theirs:
+                    raise InputError(
+                        f"the spaces of a set must have one {name}, and {prompt!r} has {mine!r} where the first has {theirs!r}"
+                    )
 
     def __getitem__(self, prompt: str) -> AttributeSpace:
         try:
@@ -70,6 +77,10 @@ class SpaceSet(Mapping[str, AttributeSpace]):
             raise InputError(
                 f"the set has no space for {prompt!r}; it has {len(self)} prompts, such as {next(iter(self.spaces))!r}"
             ) from None
+
+    def get(self, prompt: str, default: Any = None) -> Any:
+        """The space of a prompt, or the default."""
+        return self.spaces.get(prompt, default)
 
     def __contains__(self, prompt: object) -> bool:
         return prompt in self.spaces

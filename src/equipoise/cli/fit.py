@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from equipoise.artefact import require_writable
 from equipoise.cli.options import Json
 from equipoise.progress import reporting
 
@@ -31,6 +32,8 @@ def fit(
     """Fit an attribute space on the prompts of a book, and save it."""
     from equipoise import fitting
 
+    fitting.check_options(scope, prototype, kappa, tolerance)
+    require_writable(out)
     source = fitting.text_encoder(model, vectors)
     with reporting("encoding texts") as progress:
         options = {"prototype": prototype, "kappa": kappa, "tolerance": tolerance, "allow_partial": allow_partial, "progress": progress}

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from equipoise.cli.options import Json
@@ -25,6 +26,7 @@ NounOption = Annotated[list[str] | None, typer.Option("--person-noun", help="A f
 def write(
     prompts: Annotated[list[str] | None, typer.Argument(help="Prompts; or --from FILE.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The book to write; entries of one that is there are kept.")] = Path("book.json"),
+    replace: Annotated[bool, typer.Option("--replace", help="Write entries anew that are there already.")] = False,
     attribute: AttributeOption = "gender",
     file: Annotated[Path | None, typer.Option("--from", help="A text file with one prompt a line.")] = None,
     writer: Annotated[str, typer.Option(help="grammar (rules, offline), book (the curated ones, offline) or llm.")] = "grammar",
@@ -53,7 +55,7 @@ def write(
         typer.echo(json.dumps(plan) if as_json else commands.plan_text(plan))
         return
     with reporting("writing") as progress:
-        outcome, book = task.write(out, progress)
+        outcome, book = task.write(out, progress, replace=replace)
     if as_json:
         failures = [failure._asdict() for failure in outcome.failures]
         counts = {"asked": outcome.asked, "cached": outcome.cached, "rejected": outcome.rejected}
@@ -82,21 +84,28 @@ def check(
     """Validate a book: each text states its group and no other, and changes nothing else. Exit status 1 where one does not."""
     from equipoise.prompts import commands
 
-    problems, missing, entries = commands.check(book, attribute, file, min_variants, person_noun or [])
+    problems, missing, entries, skipped = commands.check_file(book, attribute, file, min_variants, person_noun or [])
     if as_json:
-        found = {"entries": entries, "problems": [one._asdict() for one in problems], "missing": [one._asdict() for one in missing]}
+        found = {
+            "entries": entries,
+            "skipped": skipped,
+            "problems": [one._asdict() for one in problems],
+            "missing": [one._asdict() for one in missing],
+        }
         typer.echo(json.dumps(found))
     else:
         console = Console()
         table = Table("prompt", "group", "text", "problem", title=f"{len(problems)} problems in {entries} entries", show_lines=False)
         for prompt, group, text, reason in problems[:50]:
-            table.add_row(prompt, group, text, reason)
+            table.add_row(*map(escape, (prompt, group, text, reason)))
         if problems:
             console.print(table)
         else:
             console.print(f"{entries} entries checked, nothing wrong")
         for prompt, group in missing[:20]:
-            console.print(f"missing: {prompt} | {group}", style="red")
+            console.print(f"missing: {prompt} | {group}", style="red", markup=False)
+        if skipped:
+            console.print(f"{skipped} entries are of groups of another attribute and were skipped; name it with -a")
         if len(missing) > 20:
             console.print(f"and {len(missing) - 20} more are missing")
     if problems or missing:
@@ -140,7 +149,7 @@ def show(
     else:
         _summary(console, loaded.statistics(), book)
         for source in loaded.sources:
-            console.print(", ".join(f"{name} {value}" for name, value in source.model_dump().items() if value), style="dim")
+            console.print(", ".join(f"{name} {value}" for name, value in source.model_dump().items() if value), style="dim", markup=False)
 
 
 @app.command()
@@ -162,10 +171,12 @@ def merge(
 
 
 def _summary(console: Console, facts: dict, title: str) -> None:
-    table = Table("prompts", "groups", "entries", "texts", "variants an entry", "hash", title=title)
+    table = Table("prompts", "groups", "entries", "texts", "variants an entry", "hash", title=escape(title))
     spread = facts["variants"]
     variants = f"{spread['min']} to {spread['max']}, mean {spread['mean']:.1f}"
-    table.add_row(str(facts["prompts"]), ", ".join(facts["groups"]), str(facts["entries"]), str(facts["texts"]), variants, facts["hash"])
+    table.add_row(
+        str(facts["prompts"]), escape(", ".join(facts["groups"])), str(facts["entries"]), str(facts["texts"]), variants, facts["hash"]
+    )
     console.print(table)
 
 

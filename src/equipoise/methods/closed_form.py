@@ -23,10 +23,11 @@ class ClosedFormOperator(SpaceOperator):
     method = "closed-form"
 
     @classmethod
-    def of(cls, space: AttributeSpace) -> ClosedFormOperator:
-        """On both modalities, in a space that was fitted already."""
-        part = space.parts[0]
-        return cls(Attribute(part.attribute or "attribute", part.groups), space, MODALITIES["both"], encoder=space.encoder)
+    def of(cls, space: AttributeSpace | SpaceSet) -> ClosedFormOperator:
+        """On both modalities, in a space (or a space a prompt) that was fitted already."""
+        one = space if isinstance(space, AttributeSpace) else next(iter(space.values()))
+        part = one.parts[0]
+        return cls(Attribute.named(part.attribute, part.groups), space, MODALITIES["both"], encoder=one.encoder)
 
 
 @dataclass(frozen=True)

@@ -71,14 +71,16 @@ class Attribute:
             raise InputError(f"an attribute needs two groups or more, and {self.name!r} has {len(groups)}: {list(groups)}; add the others")
         if len({group.lower() for group in groups}) < len(groups):
             raise InputError(f"two groups of {self.name!r} have the same name: {list(groups)}")
-        ready = _ready_made_of(self.name.lower(), groups)
+        ready = _ready_made_of(self.name.lower())
         given = {str(group): _wordings(words) for group, words in self.wordings.items()}
         if unknown := [name for name in (*given, *self.labels.values()) if name not in groups]:
             raise InputError(f"{unknown[0]!r} is no group of {self.name!r}; its groups are {', '.join(groups)}")
         known = ready[1] if ready else {}
-        words = {group: given.get(group) or known.get(group) or Wordings(adjectives=(group,)) for group in groups}
+        means = ready[2] if ready else {}
+        words = {group: given.get(group) or known.get(means.get(group, group)) or Wordings(adjectives=(group,)) for group in groups}
         if silent := [group for group in groups if not any(words[group].words())] if not self.parts else []:
             raise InputError(f"the group {silent[0]!r} of {self.name!r} has no wording; give it an adjective, a phrase or a noun")
+        _share_no_word(self.name, words)
         labels = {label: group for label, group in (ready[2] if ready else {}).items() if group in groups} | dict(self.labels)
         position = self.position if self.position is not None else (ready[0] if ready else 3)
         for name, value in (("groups", groups), ("wordings", words), ("labels", labels), ("position", position)):
@@ -95,6 +97,15 @@ class Attribute:
             raise InputError(f"{self.name!r} and {other.name!r} share an attribute; an intersection takes each once")
         names = [_name(parts, groups) for groups in itertools.product(*(part.groups for part in parts))]
         return Attribute(" & ".join(part.name for part in parts), tuple(names), position=0, parts=parts)
+
+    @classmethod
+    def named(cls, name: str, groups: tuple[str, ...]) -> Attribute:
+        """What a space remembers of its attribute: the ready-made one, or an intersection of them, where name and groups are its own."""
+        try:
+            known = cls.load(name) if name and not name.endswith(".toml") else None
+        except InputError:
+            known = None
+        return known if known and set(known.groups) == set(groups) else cls(name or "attribute", groups)
 
     def split(self, group: str) -> tuple[str, ...]:
         """A group of an intersection as one group of each part; of a plain attribute, the group alone."""
@@ -132,12 +143,11 @@ class Attribute:
 
     @classmethod
     def load(cls, name_or_path: str | os.PathLike) -> Attribute:
-        """A ready-made attribute by name ("gender", "gender & age"), or one's own from a TOML file."""
+        """A ready-made attribute by name, one's own from a TOML file, or several joined with & ("gender & age", "hair.toml & gender")."""
         text = os.fspath(name_or_path)
-        if text.endswith(".toml"):
-            return _from_document(_read_toml(Path(text)), text)
+        names = [text] if Path(text).is_file() else [name.strip() for name in text.split("&")]
         try:
-            first, *rest = [ready_made(name) for name in text.split("&")]
+            first, *rest = [_from_document(_read_toml(Path(name)), name) if name.endswith(".toml") else ready_made(name) for name in names]
         except KeyError as error:
             raise InputError(
                 f"there is no ready-made attribute {error.args[0]!r}; name one of {', '.join(READY_MADE)}, join them with &, "
@@ -166,13 +176,17 @@ def _document(file: str) -> dict[str, Any]:
 
 
 @cache
-def _ready_made_of(name: str, groups: tuple[str, ...]) -> tuple[int, dict[str, Wordings], dict[Hashable, str]] | None:
-    """Position, wordings and labels of the ready-made attribute of this name, or that has all these groups."""
-    for ready in READY_MADE:
-        document = _document(ready.replace(" ", "-"))
-        if name == ready or set(groups) <= set(document["groups"]):
-            return _parse(document)
-    return None
+def _ready_made_of(name: str) -> tuple[int, dict[str, Wordings], dict[Hashable, str]] | None:
+    """Position, wordings and labels of the ready-made attribute of this name."""
+    return _parse(_document(name.replace(" ", "-"))) if name in READY_MADE else None
+
+
+def _share_no_word(name: str, words: Mapping[str, Wordings]) -> None:
+    said: dict[str, str] = {}
+    for group, wordings in words.items():
+        for word in wordings.words():
+            if (other := said.setdefault(word.lower(), group)) != group:
+                raise InputError(f"{word!r} words two groups of {name!r}, {other!r} and {group!r}; a word may state one group only")
 
 
 def _from_document(document: dict[str, Any], source: str) -> Attribute:
@@ -187,6 +201,11 @@ def _from_document(document: dict[str, Any], source: str) -> Attribute:
 
 def _parse(document: dict[str, Any]) -> tuple[int, dict[str, Wordings], dict[Hashable, str]]:
     wordings, labels = {}, {}
+    position = document.get("position", 3)
+    if not isinstance(position, int):
+        raise InputError(f"position must be a whole number (where the adjective stands among others), and {position!r} was given")
+    if not isinstance(document["groups"], Mapping) or not all(isinstance(given, Mapping) for given in document["groups"].values()):
+        raise InputError(f"groups must be a [groups.NAME] table a group, and {document['groups']!r} was given")
     for group, given in document["groups"].items():
         table = dict(given)
         labels |= dict.fromkeys(table.pop("labels", ()), group)
@@ -203,7 +222,7 @@ def _parse(document: dict[str, Any]) -> tuple[int, dict[str, Wordings], dict[Has
         table["also"] = also
         words = _wordings(table)
         wordings[group] = words if any(words.words()) else Wordings(adjectives=(group,))
-    return int(document.get("position", 3)), wordings, labels
+    return position, wordings, labels
 
 
 def _wordings(given: Any) -> Wordings:

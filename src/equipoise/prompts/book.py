@@ -109,6 +109,10 @@ class PromptBook(BaseModel):
     @classmethod
     def of(cls, prompts: dict[str, dict[str, Any]], **source: str) -> Self:
         """From prompt -> group -> [anchor, variant, ...], all by one source (``writer="hand"`` unless said otherwise)."""
+        for prompt, groups in prompts.items():
+            for group, texts in groups.items():
+                if isinstance(texts, str) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+                    raise InputError(f"{prompt!r}, {group!r}: a list of texts is needed, the anchor first, and {texts!r} was given")
         rows = {
             prompt: {group: Entry(anchor=texts[0], variants=tuple(texts[1:])) for group, texts in groups.items()}
             for prompt, groups in prompts.items()
@@ -198,6 +202,8 @@ class PromptBook(BaseModel):
     @classmethod
     def load(cls, path: str | os.PathLike) -> PromptBook:
         """Read a book, or the ``LLM.json`` of the paper's released code. A bare name is a curated book of the package."""
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"a book is loaded from a path or by its name, and {type(path).__name__} was given")
         if os.fspath(path) in cls.curated_names():
             return cls.curated(os.fspath(path))
         path = Path(path)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,9 +44,10 @@ class AnswerCache:
     """A file of answers, or memory where path is None. Each answer is committed before it is used; never a key or a token in it."""
 
     def __init__(self, path: str | os.PathLike | None):
-        if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
         try:
+            if path is not None:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(":memory:" if path is None else path, timeout=60, isolation_level=None, check_same_thread=False)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
@@ -56,25 +58,35 @@ class AnswerCache:
                 )
             self._db.executescript(_TABLE)
             self._db.execute(f"PRAGMA user_version={_VERSION}")
+        except (sqlite3.Error, OSError) as error:
+            raise self._trouble(error) from None
+
+    def _trouble(self, error: Exception) -> ArtefactError:
+        return ArtefactError(f"{self._path} cannot be used as a cache ({error}); pass another file, or delete it to ask again")
+
+    def _execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(statement, values)
         except sqlite3.Error as error:
-            raise ArtefactError(f"{path} cannot be used as a cache ({error}); pass another file, or delete it to ask again") from None
+            raise self._trouble(error) from None
 
     def get(self, key: str) -> Answer | None:
         """The answer to a request, if it was ever given."""
-        row = self._db.execute("SELECT text, trouble FROM answers WHERE key = ?", (key,)).fetchone()
+        row = self._execute("SELECT text, trouble FROM answers WHERE key = ?", (key,)).fetchone()
         return Answer(*row) if row else None
 
     def put(self, key: str, conversation: str, prompt: str, group: str, step: str, attempt: int, model: str, answer: Answer) -> None:
         """Keep an answer; on disk when this returns."""
-        self._db.execute(
+        self._execute(
             'INSERT OR REPLACE INTO answers (key, conversation, prompt, "group", step, attempt, model, text, trouble) '
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (key, conversation, prompt, group, step, attempt, model, *answer),
         )
 
-    def forget(self, conversation: str) -> None:
-        """Drop a conversation that came to nothing, so that another run may ask again."""
-        self._db.execute("DELETE FROM answers WHERE conversation = ?", (conversation,))
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop answers that came to nothing, so that another run may ask again."""
+        for key in keys:
+            self._execute("DELETE FROM answers WHERE key = ?", (key,))
 
     def __len__(self) -> int:
         return self._db.execute("SELECT count(*) FROM answers").fetchone()[0]

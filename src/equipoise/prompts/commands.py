@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from equipoise.artefact import require_writable
 from equipoise.errors import InputError
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import Missing, PromptBook
@@ -41,11 +43,15 @@ class Task(NamedTuple):
             raise InputError("only a language model costs anything; --dry-run goes with --writer llm")
         return plan(self.prompts, self.attribute)
 
-    def write(self, out: Path, progress: Progress) -> tuple[Outcome, PromptBook]:
-        """Write, and save with what is there already; nothing is saved where nothing was written."""
-        before = PromptBook.load(out) if out.exists() else None
-        outcome = self.writer.write(self.prompts, self.attribute, progress=progress)
-        book = before.merge(outcome.book) if before else outcome.book
+    def write(self, out: Path, progress: Progress, *, replace: bool = False) -> tuple[Outcome, PromptBook]:
+        """Write what the book at ``out`` lacks (with replace: all), and save both; nothing is saved where nothing was written."""
+        before = PromptBook.load(out) if out.exists() else PromptBook()
+        if any(source.writer == "released" for source in before.sources) and "kind" not in json.loads(out.read_text(encoding="utf-8")):
+            raise InputError(f"{out} is an LLM.json of the released code and would be lost; pass another --out, and merge the two")
+        require_writable(out)
+        prompts = self.prompts if replace else [prompt for prompt in self.prompts if before.missing([prompt.strip()], self.attribute)]
+        outcome = self.writer.write(prompts, self.attribute, progress=progress) if prompts else Outcome(PromptBook())
+        book = before.merge(outcome.book, *(() if replace else (before,)))
         if len(outcome.book):
             book.save(out)
         return outcome, book
@@ -78,14 +84,24 @@ def plan_text(plan: dict[str, int]) -> str:
     )
 
 
-def check(book: str, attribute: str, file: Path | None, min_variants: int, nouns: list[str]) -> tuple[list[Problem], list[Missing], int]:
-    """Problems of a book's entries, what it lacks of a file's prompts, and how many entries were looked at."""
+class Checked(NamedTuple):
+    """Problems of a book's entries, what it lacks of a file's prompts, how many entries were checked, and how many are of other groups."""
+
+    problems: list[Problem]
+    missing: list[Missing]
+    entries: int
+    skipped: int
+
+
+def check_file(book: str, attribute: str, file: Path | None, min_variants: int, nouns: list[str]) -> Checked:
+    """Validate a book's entries for an attribute."""
     loaded, wanted = PromptBook.load(book), Attribute.load(attribute)
     entries = sum(group in wanted.groups for _, group, _ in loaded.entries())
     if not entries:
         raise InputError(f"{book} has no entry for a group of {wanted}; its groups are {', '.join(loaded.groups) or 'none'}")
     problems = check_book(loaded, wanted, min_variants=min_variants, person_nouns=frozenset(noun.lower() for noun in nouns))
-    return problems, loaded.missing(read_prompts(file) if file else loaded.prompts, wanted), entries
+    missing = loaded.missing(read_prompts(file) if file else loaded.prompts, wanted)
+    return Checked(problems, missing, entries, sum(1 for _ in loaded.entries()) - entries)
 
 
 def texts(book: PromptBook) -> list[str]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import Entry
 from equipoise.prompts.cache import Answer
-from equipoise.prompts.validation import Rejected, check, check_answer
+from equipoise.prompts.validation import LIST_MARK, Rejected, check, check_answer
 
 INSTRUCTIONS = "llm 1"
 """Version of the words below, for a book's provenance."""
@@ -42,7 +42,6 @@ _FORMATS = {
     ("variants", "json"): '\n\nAnswer with a JSON object that has one field, "variants": the wordings, a list of strings.',
     ("variants", "plain"): "\n\nAnswer with the wordings alone, one a line.",
 }
-_LIST_MARK = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.):])\s+")
 
 
 class Ask(NamedTuple):
@@ -111,28 +110,45 @@ def parse(answer: Answer, step: str, prompt: str) -> tuple[list[str], str]:
     """The texts of an answer, JSON or lines, and what is wrong with it as a whole."""
     if answer.trouble:
         return [], f"the answer was {answer.trouble}"
-    text = re.sub(r"^```\w*\s*|\s*```$", "", answer.text.strip())
-    if text[:1] in ("{", "["):
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            return [], "the answer was not whole JSON"
+    text = re.sub(r"<think>.*?(?:</think>|\Z)", "", answer.text, flags=re.DOTALL).strip()
+    found = _json(text)
+    if found is not None:
         found = found.get(step) if isinstance(found, dict) else found
         found = [found] if isinstance(found, str) else found
         if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
             return [], f"the JSON had no {step!r}"
+    elif text[:1] in ("{", "[") or f'"{step}"' in text:
+        return [], "the answer was not whole JSON"
     else:
-        found = [line for line in text.splitlines() if not line.rstrip().endswith(":")]
+        found = [line for line in text.splitlines() if not line.rstrip().endswith(":") and not line.startswith("```")]
     texts = [cleaned for one in found if (cleaned := _clean(one, prompt))]
     return (texts, "") if texts else ([], "the answer was empty")
 
 
+def _json(text: str) -> Any:
+    """The first whole JSON object in a text, or the list that the text or its fenced block is; None where there is none."""
+    fence = re.search(r"```\w*\s*", text)
+    starts = [fence.end() if fence else 0, *(match.start() for match in re.finditer(r"\{", text))]
+    for start in starts[:8]:
+        try:
+            found, _ = json.JSONDecoder().raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict | list):
+            return found
+    return None
+
+
 def _clean(text: str, prompt: str) -> str:
     """Without list marker, quotation marks and a full stop that the prompt does not have."""
-    text = _LIST_MARK.sub("", text.strip()).strip()
+
+    def stopless(said: str) -> str:
+        return said.removesuffix(".") if not prompt.endswith(".") else said
+
+    text = stopless(LIST_MARK.sub("", text.strip()).strip())
     if len(text) > 1 and text[0] in "\"'“‘`" and text[-1] in "\"'”’`":
-        text = text[1:-1].strip()
-    return text[:-1] if text.endswith(".") and not prompt.endswith(".") else text
+        text = stopless(text[1:-1].strip())
+    return text
 
 
 def _reasons(whole: str, bad: Sequence[Rejected], have: int, least: int) -> str:

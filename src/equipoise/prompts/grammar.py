@@ -24,17 +24,18 @@ from equipoise.prompts.english import (
     singular,
     tokens,
 )
-from equipoise.prompts.lexicon import GENERIC, IRREGULAR, MODIFIERS, STOPS
-from equipoise.prompts.neutral import apply, replacement
+from equipoise.prompts.lexicon import CHILDREN, GENERIC, IRREGULAR, JOBS, LIFE_STAGES, MODIFIERS, PLAIN, STOPS
+from equipoise.prompts.neutral import apply, edits_of
 
-RULES = "grammar 1"
+RULES = "grammar 2"
 """Version of the rules, for a book's provenance."""
 
 MOST = 12
 """Variants an entry, at most."""
 
-_PLAIN = GENERIC | frozenset(["man", "woman", "gentleman", "lady", "guy", "gal"])
-_CHILDREN = frozenset(["child", "kid", "baby", "toddler", "infant", "newborn"])
+_LINKS = {"lead": ("who is", "who are"), "working": ("working as", "working as"), "works": ("who works as", "who work as")}
+_HEADS = ("noun", "clause", "compound", *_LINKS)
+_BE = ("is", "are", "was", "were", "be", "am", "been")
 _PRONOUN_COLUMN = {"male": 0, "female": 1}
 
 
@@ -43,7 +44,8 @@ class CannotWrite(InputError):
 
 
 class Piece(NamedTuple):
-    """One way to say a group: an adjective, a noun in the head's place, a noun before it, one that leads ("a man who is ..."), a phrase."""
+    """One way to say a group: an adjective, a noun in the head's place (or with "who is": a clause), a noun before it (a compound), a
+    noun that leads ("a man who is ...", "a man working as ...", "a man who works as ..."), a phrase."""
 
     kind: str
     text: str
@@ -57,7 +59,7 @@ class Frame(NamedTuple):
     slot: Slot
     key: str
     key_first: int
-    explicit_noun: bool
+    explicit: frozenset[str]  # the attributes that a noun in its place stated
 
     @property
     def plural(self) -> bool:
@@ -68,13 +70,19 @@ class Frame(NamedTuple):
         after = self.slot.head + 1
         return self.words[after].lower if after < len(self.words) else ""
 
+    @property
+    def bound(self) -> bool:
+        """Whether the person owns what follows, is one of several, or is what somebody is said to be: little can be added then."""
+        said_to_be = self.slot.first > 1 and self.words[self.slot.first - 2].lower in _BE
+        return self.next in ("'s", "'", "and", "or", "&") or said_to_be
+
 
 def write_entry(prompt: str, attribute: Attribute, group: str, *, most: int = MOST, person_nouns: frozenset[str] = frozenset()) -> Entry:
     """Anchor and variants of a prompt for a group; ``CannotWrite`` where the rules do not reach."""
     parts, groups = attribute.parts, attribute.split(group)
     order = sorted(range(len(parts)), key=lambda i: parts[i].position or 0)
     frame = _frame(prompt, attribute, groups, person_nouns)
-    ways = [list(_pieces(frame, parts[i].wordings[groups[i]], alone=len(parts) == 1)) for i in order]
+    ways = [list(_pieces(frame, parts[i], groups[i], alone=len(parts) == 1)) for i in order]
     if not all(ways):
         raise CannotWrite(f"{prompt!r} has no place for the wordings of {group!r}; give the group an adjective")
     ranked = sorted(itertools.product(*map(enumerate, ways)), key=lambda way: (sum(i for i, _ in way), max(i for i, _ in way)))
@@ -94,23 +102,27 @@ def _frame(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: fro
     text = prompt
     if find_slot(tokens(prompt), more) is None:
         text = re.sub(r"\b([Ss])ome(?:one|body)\b", lambda match: "A person" if match.group(1) == "S" else "a person", prompt)
-    explicit_noun = False
+    explicit: frozenset[str] = frozenset()
     for part, group in zip(attribute.parts, groups, strict=True):
         text, noun = _rewrite(text, part, group, more)
-        explicit_noun |= noun
+        explicit |= {part.name} if noun else set()
     words = tokens(text)
     slot = find_slot(words, more)
     if slot is None:
         raise CannotWrite(
             f"{prompt!r} names no person that the grammar knows; word it with one (a person, a doctor), or pass its noun as a person noun"
         )
+    for part in attribute.parts:
+        adjectives = {word.lower() for wordings in part.wordings.values() for word in (*wordings.adjectives, *wordings.also_adjectives)}
+        if unclear := [word.text for word in words[slot.first : slot.head] if word.lower in adjectives and not word.fixed]:
+            raise CannotWrite(f"{prompt!r}: it is not clear whether {unclear[0]!r} is about the person; word it otherwise")
     known = {key for part in attribute.parts for words_ in part.wordings.values() for key in words_.nouns}
     for first in range(slot.first, slot.head + 1):
         key = " ".join([*(word.lower for word in words[first : slot.head]), singular(words[slot.head].lower)])
         if key in known:
-            return Frame(text, words, slot, key, first, explicit_noun)
+            return Frame(text, words, slot, key, first, explicit)
     head = singular(words[slot.head].lower)
-    return Frame(text, words, slot, "person" if head in GENERIC else head, slot.head, explicit_noun)
+    return Frame(text, words, slot, "person" if head in GENERIC else head, slot.head, explicit)
 
 
 def _rewrite(text: str, part: Attribute, group: str, more: frozenset[str]) -> tuple[str, bool]:
@@ -133,11 +145,13 @@ def _rewrite(text: str, part: Attribute, group: str, more: frozenset[str]) -> tu
         if people.get(mark, -1) == first:
             noun |= mark.kind == "noun"
             new = mark.neutral
+            if mark.neutral == "person" and (stage := singular(words[mark.last - 1].lower)) in LIFE_STAGES:
+                raise CannotWrite(f"{text!r} is about a {stage}, and there is no {stage} of another {part.name}; name another person")
         elif mark.group == group:
             continue
         else:
             new = _counterpart(words, mark, part, group)
-        edits[mark.first] = (mark.last, replacement(words, mark, new))
+        edits |= edits_of(words, mark, new)
     return (apply(text, words, edits), noun) if edits else (text, False)
 
 
@@ -163,45 +177,47 @@ def _counterpart(words: list[Token], mark: marks.Mark, part: Attribute, group: s
         return {"male": "Mr", "female": "Ms"}.get(group, "Mx") + ("." if words[mark.last - 1].text == "." else "")
     if mark.kind == "noun":
         own: Wordings = part.wordings[mark.group]
-        nouns = wordings.nouns.get(mark.neutral) or wordings.also_nouns.get(mark.neutral) or ()
-        theirs = own.nouns.get(mark.neutral) or own.also_nouns.get(mark.neutral) or ()
+        nouns, theirs = ((*who.nouns.get(mark.neutral, ()), *who.also_nouns.get(mark.neutral, ())) for who in (wordings, own))
         rank = theirs.index(old) if (old := singular(words[mark.last - 1].lower)) in theirs else 0
-        return (
-            nouns[min(rank, len(nouns) - 1)]
-            if nouns
-            else f"{wordings.adjectives[0]} {mark.neutral}"
-            if wordings.adjectives
-            else mark.neutral
-        )
+        if nouns:
+            return nouns[rank if rank < len(nouns) else 0]
+        return " ".join([*wordings.adjectives[:1], mark.neutral])
     choices = wordings.adjectives if mark.kind == "adjective" else wordings.phrases
     return choices[0] if choices else ""
 
 
-def _pieces(frame: Frame, wordings: Wordings, alone: bool) -> Iterator[Piece]:
+def _pieces(frame: Frame, part: Attribute, group: str, alone: bool) -> Iterator[Piece]:
     """Every way to say a group here, the anchor's first, then the kinds in turn so that few are already diverse."""
+    wordings: Wordings = part.wordings[group]
+    explicit_noun = part.name in frame.explicit
     nouns = [Piece("noun", noun) for noun in dict.fromkeys(wordings.nouns.get(frame.key, ())) if alone or " individual" not in noun]
     anchor, *adjectives = [Piece("adjective", word) for word in wordings.adjectives] or [None]
     phrases = [Piece("phrase", phrase) for phrase in wordings.phrases if _phrase_fits(frame, phrase)]
-    compounds, leads = [], []
-    if frame.key in _PLAIN:
+    compounds, leads, clauses = [], [], []
+    if frame.key in PLAIN:
         adjectives += [Piece("adjective", word) for word in wordings.person_adjectives]
-    elif not nouns and frame.key not in _CHILDREN:
+        if re.search(r"^(?!during|including).{2,}ing$", frame.next):
+            clauses = [Piece("clause", piece.text) for piece in nouns]
+    elif not nouns and frame.key not in CHILDREN and frame.next not in ("'s", "'"):
         if all(word.lower in MODIFIERS for word in frame.words[frame.slot.insert : frame.slot.head]):
             # "women doctors", but "lady nurses" could be a sentence
             compounds = [Piece("compound", noun) for noun in wordings.compounds if not frame.plural or noun in IRREGULAR]
-        if frame.plural or _determiner(frame) in ("a", "an"):
-            leads = [Piece("lead", noun) for noun in wordings.nouns.get("person", ()) if " individual" not in noun]
-    first = nouns if frame.explicit_noun else [anchor, *nouns]
-    rest = itertools.zip_longest([anchor] if frame.explicit_noun else [], compounds, leads, phrases, adjectives)
+        if (frame.plural or _determiner(frame) in ("a", "an")) and not frame.bound:
+            links = _LINKS if singular(frame.words[frame.slot.head].lower) in JOBS else ("lead",)
+            leads = [Piece(link, noun) for noun in wordings.nouns.get("person", ()) if " individual" not in noun for link in links]
+    first = nouns if explicit_noun else [anchor, *nouns]
+    rest = itertools.zip_longest([anchor] if explicit_noun else [], compounds, leads, phrases, adjectives, clauses)
     yield from filter(None, dict.fromkeys((*first, *itertools.chain.from_iterable(rest))))
 
 
 def _phrase_fits(frame: Frame, phrase: str) -> bool:
     """A clause ("who is male") only where the sentence pauses; others where what follows does not begin alike."""
     start = phrase.split(" ", maxsplit=1)[0]
+    if frame.bound or (frame.key in CHILDREN and re.match("who is an? ", phrase)):
+        return False
     if not frame.next or frame.next in ",.;:!?)":
         return True
-    if start in ("who", "whose", "advanced") or frame.next in (start, "and", "or", "'s", "’s"):
+    if start in ("who", "whose", "advanced") or frame.next == start:
         return False
     return frame.next in STOPS or frame.next.endswith("ing")
 
@@ -213,12 +229,14 @@ def _determiner(frame: Frame) -> str:
 def _fit(pieces: list[Piece]) -> bool:
     """At most one piece changes the head, and at most one phrase follows it."""
     kinds = [piece.kind for piece in pieces]
-    return sum(kind in ("noun", "compound", "lead") for kind in kinds) <= 1 and kinds.count("phrase") <= 1
+    if any(kind in _LINKS for kind in kinds) and any(piece.kind == "phrase" and piece.text.startswith("who") for piece in pieces):
+        return False  # "a man who is a nurse who is old"
+    return sum(kind in _HEADS for kind in kinds) <= 1 and kinds.count("phrase") <= 1
 
 
 def _render(frame: Frame, pieces: list[Piece]) -> str:
     words, slot = frame.words, frame.slot
-    texts = {kind: [piece.text for piece in pieces if piece.kind == kind] for kind in ("adjective", "noun", "compound", "lead", "phrase")}
+    texts = {kind: [piece.text for piece in pieces if piece.kind == kind] for kind in ("adjective", "phrase", *_HEADS)}
     number = plural if frame.plural else str
 
     def span(first: int, last: int) -> list[str]:
@@ -226,23 +244,26 @@ def _render(frame: Frame, pieces: list[Piece]) -> str:
 
     kept, mid, head = span(slot.first, slot.insert), span(slot.insert, slot.head), span(slot.head, slot.head + 1)
     adjectives = texts["adjective"]
-    if texts["noun"]:
-        mid, head = span(slot.insert, frame.key_first), [number(texts["noun"][0])]
+    if noun := texts["noun"] or texts["clause"]:
+        mid, head = span(slot.insert, frame.key_first), [number(noun[0])]
         own = head[0].split(" ")[0]  # "a male individual" needs no second adjective of its own
         adjectives = [word for word in adjectives if word != own]
-    if texts["lead"]:
+    if link := next((kind for kind in _LINKS if texts[kind]), ""):
         whole = [*kept, *mid, *head]
-        link = ["who are"] if frame.plural else ["who is", article(whole[0].split(" ")[0])]
-        phrase = [*adjectives, number(texts["lead"][0]), *link, *whole]
+        linked = [_LINKS[link][frame.plural], *([] if frame.plural else [article(whole[0].split(" ")[0])])]
+        phrase = [*adjectives, number(texts[link][0]), *linked, *whole]
     else:
         phrase = [*kept, *adjectives, *map(number, texts["compound"]), *mid, *head]
     phrase += [(marks.forms_of_phrase(text)[1:2] or [text])[0] if frame.plural else text for text in texts["phrase"]]
+    phrase += [("who is", "who are")[frame.plural]] if texts["clause"] else []
     start, end = words[slot.first].start, words[slot.head].end
     return _assemble(frame, start, " ".join(phrase), end)
 
 
 def _assemble(frame: Frame, start: int, phrase: str, end: int) -> str:
-    """The phrase in its place, with the article and the capital that it needs."""
+    """The phrase in its place, with the article and the capitals that it needs."""
+    if frame.text.isupper():
+        phrase = phrase.upper()
     if start == 0 and frame.text[0].isupper():
         old = frame.words[0].text
         if not (len(old) > 1 and old.isupper()):

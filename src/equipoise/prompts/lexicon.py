@@ -22,4 +22,26 @@ DETERMINERS = _set("determiners")
 STOPS = DETERMINERS | _set("stops")
 MODIFIERS = _set("modifiers")
 ANIMALS = _set("animals")
+JOBS = _set("jobs")
+CROSSED = _set("crossed")
+AMBIGUOUS = _set("ambiguous")
+MEASURES = _set("measures")
+CHILDREN = _set("children")
+LIFE_STAGES = _set("life_stages")
+PLAIN = GENERIC | _set("plain")
+QUALIFIERS = _set("qualifiers")
+MALE_NAMES_OF_WORK = _set("male_names_of_work")
+NO_MAN = _set("no_man") | MALE_NAMES_OF_WORK
+DEGREES = _set("degrees")
+NOUN_LESS = _set("noun_less")
+OWNABLE = _set("ownable")
+GIVING = _set("giving")
+LETTING = _set("letting")
+BARE_VERBS = _set("bare_verbs")
+ADVERBS = _set("adverbs")
+AFTER_VERB = _set("after_verb")
+FIXED: dict[str, list[tuple[str, ...]]] = {}
+for _phrase in _WORDS["fixed"].split(","):
+    FIXED.setdefault(_phrase.split()[0], []).append(tuple(_phrase.split()))
+VERBS: dict[str, str] = _WORDS["verbs"]
 IRREGULAR: dict[str, str] = _WORDS["irregular"]

@@ -6,14 +6,16 @@ import asyncio
 import math
 import os
 import random
+import re
+from base64 import b64encode
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
-from equipoise.errors import InputError, MissingExtraError, ServiceError
+from equipoise.errors import ArtefactError, InputError, MissingExtraError, ServiceError
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import Entry, Source
 from equipoise.prompts.cache import Answer, AnswerCache, key_of
@@ -25,6 +27,8 @@ from equipoise.prompts.writing import Failure, Outcome, Progress, make_book, pai
 KEY_VARIABLE = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"
 _LONGEST_WAIT = 300.0
+_REFUSALS = 4  # by a server that never answered anything, before it is believed to refuse all
+_STRUCTURED = (400, 404, 415, 422, 501)  # what servers without structured output answer to a request for it
 _CHARACTERS_A_TOKEN = 4
 _NOBODY = "it names no person that is known; word it with one (a person, a doctor), or pass its noun as a person noun"
 
@@ -71,20 +75,35 @@ class LLMWriter:
     ):
         if not model or not isinstance(model, str):
             raise InputError("a language model needs a name, as its server lists it (gpt-5, llama3.2, ...)")
-        for name, value in (("concurrency", concurrency), ("tries", tries)):
-            if not isinstance(value, int) or value < 1:
-                raise InputError(f"{name}={value} is not legal; it is 1 or more")
+        for name, value, least in (
+            ("concurrency", concurrency, 1),
+            ("tries", tries, 1),
+            ("retries", retries, 0),
+            ("min_variants", min_variants, 0),
+        ):
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"{name}={value} is not legal; it is a whole number, {least} or more")
+        if not (isinstance(timeout, int | float) and 0 < timeout < math.inf):
+            raise InputError(f"timeout={timeout} is not legal; it is a number of seconds above 0")
+        if temperature is not None and not (isinstance(temperature, int | float) and 0 <= temperature < math.inf):
+            raise InputError(f"temperature={temperature} is not legal; it is a number from 0, or None for the server's own")
         self.base_url = (base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).rstrip("/")
         if urlsplit(self.base_url).scheme not in ("http", "https") or not urlsplit(self.base_url).netloc:
-            raise InputError(f"base_url={self.base_url!r} is no address; it begins with http:// or https:// and mostly ends in /v1")
+            raise InputError(f"base_url={self.shown_url!r} is no address; it begins with http:// or https:// and mostly ends in /v1")
         self._key = api_key or os.environ.get(KEY_VARIABLE) or ""
-        self.model, self.concurrency, self.tries, self.retries, self.timeout = model, concurrency, tries, max(retries, 0), timeout
+        self.model, self.concurrency, self.tries, self.retries, self.timeout = model, concurrency, tries, retries, timeout
         self.min_variants, self.allow_partial = min_variants, allow_partial
         self.sampling = {name: value for name, value in (("temperature", temperature), ("seed", seed)) if value is not None}
         self.person_nouns = frozenset(noun.lower() for noun in person_nouns)
         self.cache = AnswerCache(cache)
         self._form = "json"
-        self._answered = False
+        self._answered = self._structured = False
+
+    @property
+    def shown_url(self) -> str:
+        """The server's address without user, password and query."""
+        parts = urlsplit(self.base_url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
     def write(self, prompts: Sequence[str], attribute: Attribute, *, progress: Progress | None = None) -> Outcome:
         """Ask for every prompt and group that the cache does not hold; a book of what passed validation."""
@@ -149,7 +168,7 @@ class _Run:
     def __init__(self, writer: LLMWriter, pairs: list[tuple[str, str]], attribute: Attribute, progress: Progress | None):
         self.writer, self.pairs, self.attribute, self.progress = writer, pairs, attribute, progress
         self.results: dict[tuple[str, str], Result] = {}
-        self.asked = self.cached = 0
+        self.asked = self.cached = self.refused = 0
 
     async def all(self) -> Outcome:
         self.openai = _openai()
@@ -163,7 +182,7 @@ class _Run:
             "max_retries": 0,
             "timeout": self.writer.timeout,
         }
-        stopped: ServiceError | None = None
+        stopped: Exception | None = None
         async with self.openai.AsyncOpenAI(**options) as self.client:
             try:
                 async with asyncio.TaskGroup() as tasks:
@@ -173,8 +192,8 @@ class _Run:
                             continue
                         await waiting.acquire()
                         tasks.create_task(self._one(*pair)).add_done_callback(lambda _: waiting.release())
-            except* ServiceError as errors:
-                stopped = next(error for error in errors.exceptions if isinstance(error, ServiceError))
+            except* (ServiceError, ArtefactError) as errors:  # ArtefactError: the cache can no longer be written
+                stopped = errors.exceptions[0]
         if stopped and not any(result.entry for result in self.results.values()):
             raise stopped
         return self._outcome(str(stopped) if stopped else "")
@@ -196,65 +215,78 @@ class _Run:
         writer = self.writer
         conversation = writer.conversation_key(prompt, self.attribute, group)
         steps = writer._converse(prompt, self.attribute, group)
+        put: list[str] = []
         try:
             ask = next(steps)
             while True:
-                ask = steps.send(await self._answer(ask, conversation, prompt, group))
+                ask = steps.send(await self._answer(ask, conversation, prompt, group, put))
         except StopIteration as done:
             result = done.value
             if result.reason:
-                writer.cache.forget(conversation)
+                writer.cache.forget(put)  # what came to nothing is asked again next time; what was there before stays
         except _GaveUp as error:
             result = Result(None, str(error), 0)
         self.results[prompt, group] = result
         if self.progress:
             self.progress(len(self.results), len(self.pairs))
 
-    async def _answer(self, ask: Ask, conversation: str, prompt: str, group: str) -> Answer:
+    async def _answer(self, ask: Ask, conversation: str, prompt: str, group: str, put: list[str]) -> Answer:
         writer = self.writer
         if (known := writer.known(ask)) is not None:
             self.cached += 1
             return known
         answer, form = await self._request(ask)
-        writer.cache.put(writer._key_of(ask, form), conversation, prompt, group, ask.step, ask.attempt, writer.model, answer)
+        put.append(writer._key_of(ask, form))
+        writer.cache.put(put[-1], conversation, prompt, group, ask.step, ask.attempt, writer.model, answer)
         return answer
 
     async def _request(self, ask: Ask) -> tuple[Answer, str]:
         """An answer, and the form that it was asked for in. Failures that may pass are tried again; a slot is held only while asking."""
         writer, openai = self.writer, self.openai
-        failed = 0
+        failed, only_plain = 0, False
         while True:
             form = ""
             try:
                 async with self.slots:
-                    form = writer._form
+                    form = "plain" if only_plain else writer._form
                     self.asked += 1
                     # As chat.completions.create does, less its walk through the types of every message, a third of the client's time.
                     completion = await self.client.post("/chat/completions", body=self._body(ask, form), cast_to=self.completion)
                 answer = _answer_of(completion)
                 writer._answered = True
+                writer._structured |= form == "json"
+                if only_plain and not writer._structured:
+                    writer._form = "plain"
                 return answer, form
-            except openai.BadRequestError as error:
-                if form == "json":
-                    writer._form = "plain"  # a server without structured output
+            except openai.APIStatusError as error:
+                if form == "json" and error.status_code in _STRUCTURED:
+                    only_plain = True
+                    if re.search("response_format|json_schema", str(error)):
+                        writer._form = "plain"  # a server without structured output
                     continue
-                raise ServiceError(self._say("refuses the request", error)) from None
-            except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-                raise ServiceError(self._say(f"does not accept the key; set {KEY_VARIABLE}", error)) from None
-            except openai.NotFoundError as error:
-                raise ServiceError(self._say(f"knows no such address or no model {writer.model!r}; check both", error)) from None
+                wait = self._after(error, failed := failed + 1)
             except (openai.APIError, ValueError, TypeError) as error:  # ValueError: a body that is no JSON
-                failed += 1
-                status = getattr(error, "status_code", None)
-                if status is not None and status < 500 and status not in (408, 409, 425, 429):
-                    raise ServiceError(self._say("refuses the request", error)) from None
-                wait = _wait(error, failed)
-                if failed > writer.retries or wait > _LONGEST_WAIT or getattr(error, "code", "") == "insufficient_quota":
-                    reason = self._say(f"failed {failed} times" if wait <= _LONGEST_WAIT else f"asks to wait {wait:.0f} s", error)
-                    if writer._answered:
-                        raise _GaveUp(reason) from None
-                    raise ServiceError(reason) from None
+                wait = self._after(error, failed := failed + 1)
             await asyncio.sleep(wait)
+
+    def _after(self, error: Exception, failed: int) -> float:
+        """Seconds before the next try of a request that failed so often; raises where there is none."""
+        writer, openai = self.writer, self.openai
+        status = getattr(error, "status_code", None)
+        if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
+            raise ServiceError(self._say(f"does not accept the key; set {KEY_VARIABLE}", error)) from None
+        if status == 404:
+            raise ServiceError(self._say(f"knows no such address or no model {writer.model!r}; check both", error)) from None
+        if status is not None and status < 500 and status not in (408, 409, 425, 429):  # of this prompt, it may be: a content filter
+            self.refused += 1
+            reason = self._say("refuses the request", error)
+            raise _GaveUp(reason) if writer._answered or self.refused < _REFUSALS else ServiceError(reason)
+        wait = _wait(error, failed)
+        nobody = failed > 1 and not writer._answered and type(error.__cause__).__name__ == "ConnectError"
+        if nobody or failed > writer.retries or wait > _LONGEST_WAIT or getattr(error, "code", "") == "insufficient_quota":
+            reason = self._say(f"failed {failed} times" if wait <= _LONGEST_WAIT else f"asks to wait {wait:.0f} s", error)
+            raise _GaveUp(reason) if writer._answered else ServiceError(reason)
+        return wait
 
     def _body(self, ask: Ask, form: str) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.writer.model, "messages": ask.worded(form), **self.writer.sampling}
@@ -265,12 +297,13 @@ class _Run:
 
     def _say(self, what: str, error: Exception) -> str:
         """One line about a failure, without the key."""
-        detail = " ".join(str(error).split())[:200]
-        cause = error.__cause__
-        detail = f"{detail} ({cause})" if cause and str(cause) and str(cause) not in detail else detail
-        if self.writer._key:
-            detail = detail.replace(self.writer._key, "***")
-        return f"the server at {self.writer.base_url} {what}: {detail}; what was answered is kept, so run it again to go on"
+        cause = str(error.__cause__ or "")
+        detail = " ".join(str(error).split())
+        detail = f"{detail} ({cause})" if cause and cause not in detail else detail
+        user = urlsplit(self.writer.base_url).netloc.rpartition("@")[0]
+        for secret in filter(None, (self.writer._key, user, b64encode(user.encode()).decode())):
+            detail = detail.replace(secret, "***")
+        return f"the server at {self.writer.shown_url} {what}: {detail[:200]}; what was answered is kept, so run it again to go on"
 
 
 def _answer_of(completion: Any) -> Answer:
@@ -294,10 +327,8 @@ def _wait(error: Exception, failed: int) -> float:
     after = headers.get("retry-after")
     if after is None:
         return backoff
-    try:
-        return max(float(after), 0.0)
-    except ValueError:
-        pass
+    if (seconds := _number(after, -1.0)) >= 0:
+        return seconds
     try:
         return max(parsedate_to_datetime(after).timestamp() - time(), 0.0)
     except (TypeError, ValueError):
@@ -305,8 +336,9 @@ def _wait(error: Exception, failed: int) -> float:
 
 
 def _number(text: str, default: float) -> float:
+    """What a header says, if it is a number: nan is none."""
     try:
-        return max(float(text), 0.0)
+        return default if math.isnan(float(text)) else max(float(text), 0.0)
     except ValueError:
         return default
 

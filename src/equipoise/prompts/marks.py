@@ -8,11 +8,30 @@ from typing import NamedTuple
 
 from equipoise.prompts.attribute import Attribute, Wordings
 from equipoise.prompts.english import Token, find_slot, is_person, is_plural, leads_to_person, plural, qualified, singular, tokens
-from equipoise.prompts.lexicon import ANIMALS, GENERIC, STOPS
+from equipoise.prompts.lexicon import (
+    AMBIGUOUS,
+    ANIMALS,
+    BARE_VERBS,
+    DEGREES,
+    GIVING,
+    LETTING,
+    LIFE_STAGES,
+    MEASURES,
+    NO_MAN,
+    NOUN_LESS,
+    OWNABLE,
+    PERSON_NOUNS,
+    PLAIN,
+    QUALIFIERS,
+    STOPS,
+)
 
 
 class Mark(NamedTuple):
-    """Words [first, last) that state a group. neutral: the noun or pronoun that would state none; case: of a pronoun."""
+    """Words [first, last) that state a group. neutral: the noun or pronoun that would state none; case: of a pronoun.
+
+    group is "" where no group can be told: "he or she", "a 5 year old".
+    """
 
     first: int
     last: int
@@ -38,43 +57,11 @@ PRONOUNS = {  # case: (male, female, neutral)
 }
 TITLES = {"mr": "male", "mrs": "female", "ms": "female", "miss": "female"}
 _GENDERS = ("male", "female")
+_MEN, _WOMEN = frozenset(["man", "male"]), frozenset(["woman", "female"])
+_OWNERS = frozenset(["his", "her", "their", "my", "our", "your", "its", "'s"])
+_BY_ENDING = re.compile(r"(.{2,}?)(?:(woman|girl|lady)|man|boy)$")
 _PRONOUN_WORDS = frozenset(word for forms in PRONOUNS.values() for word in forms[:2])
 
-_NOT_AFTER = {  # words after which it is no longer about a person
-    "king": "size sized bed crab penguin cobra",
-    "queen": "size sized bed bee ant",
-    "lady": "bug bird finger",
-    "guy": "wire",
-    "father": "christmas",
-    "mother": "nature earth board ship",
-    "sister": "city ship",
-    "male": "plug connector",
-    "female": "plug connector",
-    "black": "eye belt sheep",
-    "baby": "carriage blue grand",
-    "boy": "scout",
-    "white": "house",
-}
-_NOUN_LESS = frozenset(
-    [
-        "again",
-        "there",
-        "here",
-        "now",
-        "then",
-        "too",
-        "also",
-        "today",
-        "yesterday",
-        "alone",
-        "away",
-        "back",
-        "home",
-        "well",
-        "outside",
-        "inside",
-    ]
-)
 _STRONG = re.compile(r"-(?:skinned|complexioned|toned|presenting|identifying|looking|faced|haired|descendant)$")
 
 
@@ -85,18 +72,31 @@ def find(text: str, attribute: Attribute, more: frozenset[str] = frozenset()) ->
 
 def find_in(words: list[Token], attribute: Attribute, more: frozenset[str] = frozenset()) -> list[Mark]:
     """As ``find``, for a text that is already cut into words."""
-    vocabulary, gendered = _vocabulary(attribute), set(_GENDERS) <= set(attribute.groups)
-    lower = [word.lower for word in words]
-    marks, i = [], 0
-    while i < len(words):
-        mark = _pronoun_or_title(words, i) if gendered else None
-        for length in vocabulary.lengths.get(lower[i], ()) if mark is None else ():
-            entries = vocabulary.entries.get(tuple(lower[i : i + length]), ())
-            mark = mark or next(filter(None, (_mark(words, i, entry, more) for entry in entries)), None)
-        if mark and not (marks and mark.first < marks[-1].last):
+    vocabulary = _vocabulary(attribute)
+    at = [i for i, word in enumerate(words) if word.lower not in DEGREES]  # "with very dark skin"
+    lower = [words[i].lower for i in at]
+    marks: list[Mark] = []
+    end = 0
+    for k, i in enumerate(at):
+        if i < end or words[i].fixed or _negated(words, i):
+            continue
+        mark = _of_gender(words, i, vocabulary.genders) if vocabulary.genders else None
+        mark = mark or (_years(words, i) if "old" in vocabulary.lengths else None)
+        for length in vocabulary.lengths.get(lower[k], ()) if mark is None else ():
+            entries = vocabulary.entries.get(tuple(lower[k : k + length]), ()) if k + length <= len(at) else ()
+            candidates = (_mark(words, i, at[k + length - 1] + 1, entry, more) for entry in entries)
+            mark = mark or next(filter(None, candidates), None)
+        mark = mark or (_by_rule(words, i, vocabulary) if vocabulary.genders else None)
+        if mark and mark.first >= end:
             marks.append(mark)
-        i = mark.last if mark else i + 1
+            end = mark.last
     return marks
+
+
+def _negated(words: list[Token], i: int) -> bool:
+    """ "who is not male", "isn't a man"."""
+    before = [word.lower for word in words[max(i - 3, 0) : i] if word.lower not in ("a", "an")]
+    return before[-1:] in (["not"], ["non"]) or before[-2:] == ["'", "t"]
 
 
 def names_person(text: str, attribute: Attribute, more: frozenset[str] = frozenset()) -> bool:
@@ -128,6 +128,7 @@ def explicit_groups(text: str, attribute: Attribute) -> tuple[str, ...]:
 class _Vocabulary(NamedTuple):
     entries: dict[tuple[str, ...], list[_Word]]  # what a run of words may state, adjectives before nouns
     lengths: dict[str, list[int]]  # first word -> how long the runs that begin with it are, the longest first
+    genders: tuple[str, ...]  # the groups that "he" and "she" state, or ()
 
 
 def _vocabulary(attribute: Attribute) -> _Vocabulary:
@@ -141,7 +142,11 @@ def _vocabulary(attribute: Attribute) -> _Vocabulary:
                 lengths.setdefault(entry.words[0], set()).add(len(entry.words))
         for alike in entries.values():
             alike.sort(key=lambda entry: entry.kind == "noun")
-        vocabulary = _Vocabulary(entries, {word: sorted(all_lengths, reverse=True) for word, all_lengths in lengths.items()})
+        said = {group: set(attribute.wordings[group].words()) | {group} for group in attribute.groups}
+        he, she = ([group for group in attribute.groups if words & said[group]] for words in (_MEN, _WOMEN))
+        genders = (he[0], she[0]) if len(he) == len(she) == 1 and he != she else ()
+        longest_first = {word: sorted(all_lengths, reverse=True) for word, all_lengths in lengths.items()}
+        vocabulary = _Vocabulary(entries, longest_first, genders)
         object.__setattr__(attribute, "_vocabulary", vocabulary)
     return attribute.__dict__["_vocabulary"]
 
@@ -181,11 +186,10 @@ def forms_of_phrase(phrase: str) -> list[str]:
     return forms
 
 
-def _mark(words: list[Token], i: int, entry: _Word, more: frozenset[str]) -> Mark | None:
-    """The mark, where what stands around it allows: "black" needs a person to qualify, "king" no bed after it."""
-    last = i + len(entry.words)
+def _mark(words: list[Token], i: int, last: int, entry: _Word, more: frozenset[str]) -> Mark | None:
+    """The mark, where what stands around it allows: "black" needs a person to qualify."""
     following = words[last].lower if last < len(words) else ""
-    if following in _NOT_AFTER.get(words[last - 1].lower, "").split():
+    if any(word.fixed for word in words[i:last]):
         return None
     if entry.kind != "phrase" and singular(following) in ANIMALS:
         return None
@@ -195,52 +199,85 @@ def _mark(words: list[Token], i: int, entry: _Word, more: frozenset[str]) -> Mar
         if person := qualified(words, last - 1, more):
             says_so = entry.neutral == "person" and _may_qualify(words[i:last], words[person])
             return Mark(i, last, entry.group, "adjective") if says_so else None
+        if entry.words[-1] in LIFE_STAGES and i and words[i - 1].lower in _OWNERS:
+            return None  # "her baby" says whose it is
         return Mark(i, last, entry.group, "noun", entry.neutral)
     if entry.kind == "phrase" or _STRONG.search(entry.words[-1]):
         return Mark(i, last, entry.group, entry.kind)
     if _predicate(words, i, last):
         return Mark(i - 1, last, entry.group, "phrase")
-    person = leads_to_person(words, last, more)
-    if person is None or (entry.kind == "person adjective" and singular(words[person].lower) not in _PLAIN_PEOPLE):
+    race = words[i].text in ("Black", "White") and i > 0 and last < len(words) and words[last].text == following
+    person = leads_to_person(words, last, more, strict=entry.words[-1] in AMBIGUOUS and not race)
+    if person is None or (entry.kind == "person adjective" and singular(words[person].lower) not in PLAIN):
         return None
-    return Mark(i, last, entry.group, "adjective")
+    return Mark(i - (i > 0 and words[i - 1].lower in DEGREES), last, entry.group, "adjective")
+
+
+def _years(words: list[Token], i: int) -> Mark | None:
+    """ "5 year old" says an age that is neither young nor old, and before a person it is an adjective."""
+    if not words[i].text.isdigit() or [word.lower in MEASURES for word in words[i + 1 : i + 2]] != [True]:
+        return None
+    if i + 2 == len(words) or words[i + 2].lower != "old":
+        return None
+    person = leads_to_person(words, i + 3)
+    return Mark(i, i + 3, "", "noun", "person") if person is None else Mark(i, i + 3, "", "adjective")
+
+
+def _by_rule(words: list[Token], i: int, vocabulary: _Vocabulary) -> Mark | None:
+    """Words that say a gender by how they are made: fisherwoman, paperboy, priestess, stepmother, mother-in-law."""
+    word = words[i].lower
+    if word in ("mens", "womens"):
+        return Mark(i, i + 1, vocabulary.genders[word == "womens"], "adjective")
+    one = singular(word)
+    prefix, suffix = ("step" if one.startswith("step") else "", "-in-law" if word.endswith("-in-law") else "")
+    if prefix or suffix:
+        kin = singular(one.removeprefix(prefix) if prefix else word.removesuffix(suffix))
+        known = next((entry for entry in vocabulary.entries.get((kin,), ()) if entry.kind == "noun"), None)
+        return Mark(i, i + 1, known.group, "noun", f"{prefix}{known.neutral}{suffix}") if known else None
+    if one in NO_MAN:
+        return None
+    if made := _BY_ENDING.match(one):
+        neutral = f"{made.group(1)}person" if one.endswith("man") else "person"
+        return Mark(i, i + 1, vocabulary.genders[made.group(2) is not None], "noun", neutral)
+    if one.endswith("ess"):
+        for stem in (one[:-3], one[:-3] + "er", one[:-4] + "or", one[:-4] + "er"):
+            if stem in PERSON_NOUNS:
+                return Mark(i, i + 1, vocabulary.genders[1], "noun", stem)
+    return None
 
 
 def _may_qualify(noun: list[Token], person: Token) -> bool:
     """A noun for an adult of a gender may; "senior engineer" and "child psychologist" say no age."""
-    return noun[-1].lower in _QUALIFIERS and (not is_plural(noun[-1].text) or is_plural(person.text))
-
-
-_PLAIN_PEOPLE = GENERIC | frozenset(["man", "woman", "gentleman", "lady", "guy", "gal", "male", "female", "citizen", "fellow"])
-_QUALIFIERS = frozenset(
-    ["man", "men", "woman", "women", "gentleman", "gentlemen", "lady", "ladies", "male", "males", "female", "females", "boy", "girl", "guy"]
-)
+    return noun[-1].lower in QUALIFIERS and (not is_plural(noun[-1].text) or is_plural(person.text))
 
 
 def _predicate(words: list[Token], i: int, last: int) -> bool:
     """Whether an adjective is said of a person: "the doctor is old"."""
     if i < 2 or words[i - 1].lower not in ("is", "are", "was", "were", "looks", "look"):
         return False
-    ends = last == len(words) or not words[last].is_word or words[last].lower in STOPS
-    return ends and (is_person(words[i - 2].text) or words[i - 2].lower in ("he", "she", "they", "who"))
+    return _ends(words, last) and (is_person(words[i - 2].text) or words[i - 2].lower in ("he", "she", "they", "who"))
 
 
-def _pronoun_or_title(words: list[Token], i: int) -> Mark | None:
+def _of_gender(words: list[Token], i: int, genders: tuple[str, ...]) -> Mark | None:
+    """The mark of a pronoun or a title."""
     lower = words[i].lower
+    if [word.lower for word in words[i : i + 3]] == ["s", "/", "he"]:
+        return Mark(i, i + 3, "", "pronoun", "they", "subject")
     if lower not in _PRONOUN_WORDS and lower not in TITLES:
         return None
-    if lower in TITLES and i + 1 < len(words):
-        dot = words[i + 1].text == "." and i + 2 < len(words)
-        named = words[i + 1 + dot]
-        if words[i].text[0].isupper() and named.text[0].isupper():
-            return Mark(i, i + 1 + dot, TITLES[lower], "title")
+    if lower in TITLES and i + 1 < len(words) and words[i].text[0].isupper() and not (i and words[i - 1].lower in ("a", "an")):
+        last = i + 1 + (words[i + 1].text == "." and i + 2 < len(words))
+        if words[last].lower in ("and", "&") and last + 1 < len(words) and words[last + 1].lower in TITLES:
+            last += 1  # "Mr. and Mrs. Smith"
+        if words[last].text[0].isupper():
+            return Mark(i, last, genders[TITLES[lower] == "female"], "title")
     case = _case(words, i)
     if case is None:
         return None
     male, _, neutral = PRONOUNS[case]
     if i + 2 < len(words) and words[i + 1].lower in ("or", "/") and _case(words, i + 2):
         return Mark(i, i + 3, "", "pronoun", PRONOUNS[_case(words, i + 2) or case][2], _case(words, i + 2) or case)
-    return Mark(i, i + 1, _GENDERS[lower != male], "pronoun", neutral, case)
+    return Mark(i, i + 1, genders[lower != male], "pronoun", neutral, case)
 
 
 def _case(words: list[Token], i: int) -> str | None:
@@ -260,54 +297,19 @@ def _noun_follows(words: list[Token], i: int) -> bool:
     """Whether "her" owns what follows: not before a preposition, a determiner, an adverb of place, the end, or a participle alone."""
     if i + 1 == len(words) or not words[i + 1].is_word:
         return False
-    lower = words[i + 1].lower
-    if lower in _NOUN_LESS or (lower in STOPS and lower not in _OWNABLE):
+    lower, before = words[i + 1].lower, words[i - 1].lower if i else ""
+    if words[i].lower == "her" and (
+        _ends(words, i + 2) and is_plural(lower) if before in GIVING else before in LETTING and lower in BARE_VERBS
+    ):
         return False
-    if lower.endswith("ing") and lower not in _OWNABLE and words[i].lower == "her":
+    if lower in NOUN_LESS or (lower in STOPS and lower not in OWNABLE):
+        return False
+    if lower.endswith("ing") and lower not in OWNABLE and words[i].lower == "her":
         after = words[i + 2] if i + 2 < len(words) else None
         return after is not None and after.is_word and after.lower not in STOPS  # "her running shoes", "saw her running"
     return True
 
 
-_OWNABLE = frozenset(  # words that look like verbs or quantities, and can be owned
-    [
-        "photo",
-        "picture",
-        "image",
-        "portrait",
-        "photograph",
-        "painting",
-        "sketch",
-        "drawing",
-        "selfie",
-        "face",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "wedding",
-        "clothing",
-        "swing",
-        "building",
-        "ceiling",
-        "thing",
-        "evening",
-        "morning",
-        "king",
-        "string",
-        "spring",
-        "offspring",
-        "belongings",
-        "surroundings",
-        "earring",
-        "ring",
-        "wing",
-        "sibling",
-    ]
-)
+def _ends(words: list[Token], i: int) -> bool:
+    """Whether a clause ends before the i-th word."""
+    return i >= len(words) or not words[i].is_word or words[i].lower in STOPS

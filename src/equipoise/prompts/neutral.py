@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from equipoise.errors import InputError
 from equipoise.prompts import marks
 from equipoise.prompts.attribute import Attribute, ready_made
-from equipoise.prompts.english import Token, article, is_plural, plural, tokens
+from equipoise.prompts.english import Token, agree, is_plural, plural, tokens
+from equipoise.prompts.lexicon import ADVERBS, AFTER_VERB, BEFORE, VERBS
 
 PROTOCOLS = ("full", "paper", "released")
 
@@ -48,7 +49,7 @@ def without_groups(text: str, attribute: Attribute, more: frozenset[str] = froze
     found = marks.find_in(words, attribute, more)
     edits: dict[int, tuple[int, str]] = {}
     for mark in found:
-        edits[mark.first] = (mark.last, replacement(words, mark, _neutral(words, mark)))
+        edits |= edits_of(words, mark, _neutral(words, mark))
         if mark.case == "subject":
             edits |= {i: (i + 1, verb) for i, verb in _agree(words, mark.last)}
     _join_same(words, edits)
@@ -64,7 +65,7 @@ def apply(text: str, words: list[Token], edits: dict[int, tuple[int, str]]) -> s
         if start < at:
             continue
         gap = text[at:start]
-        if not new:
+        if not new.strip():
             end += len(text[end:]) - len(text[end:].lstrip(" "))
             if text[end : end + 1] in ("", ".", ",", ";", ":", "!", "?"):
                 gap = gap.rstrip(" ")
@@ -72,14 +73,25 @@ def apply(text: str, words: list[Token], edits: dict[int, tuple[int, str]]) -> s
         pieces += [gap + ("\0" if article_before else ""), new]
         at = end
     result = "".join(pieces) + text[at:]
-    result = re.sub(r"\b([Aa]n?)(\s*)\0(\s*[\"'“‘(]?)([^\W_]+(?:-[^\W_]+)*)", _agreeing, result).replace("\0", "")
+    pattern = re.compile(r"\b([Aa]n?)(\s+\0[\"'“‘(]?)([^\W_]+(?:-[^\W_]+)*)")
+    result = (result if text.isupper() else pattern.sub(agree, result)).replace("\0", "")
     return result[:1].upper() + result[1:] if text[:1].isupper() else result
 
 
-def _agreeing(match: re.Match[str]) -> str:
-    given, before, after, word = match.groups()
-    wanted = article(word)
-    return f"{wanted.capitalize() if given[0] == 'A' else wanted}{before}{after}{word}"
+def edits_of(words: list[Token], mark: marks.Mark, new: str) -> dict[int, tuple[int, str]]:
+    """What to replace where a mark becomes new words: with an adjective that goes its "and" or comma, with a plural its apostrophe."""
+    first, last = mark.first, mark.last
+    new = replacement(words, mark, new)
+    after, before = (words[i].lower if 0 <= i < len(words) else "" for i in (last, first - 1))
+    if not new and mark.kind == "adjective":
+        if after in ("and", ","):
+            last += 1
+        elif before in ("and", ",") and first > 1 and words[first - 2].lower in BEFORE:
+            first, new = first - 1, " " if before == "," else ""
+    edits = {first: (last, new)}
+    if mark.kind == "noun" and after == "'" and words[last].start == words[last - 1].end and not new.lower().endswith("s"):
+        edits[last] = (last + 1, "'S" if new.isupper() else "'s")  # the ladies' -> the people's
+    return edits
 
 
 def replacement(words: list[Token], mark: marks.Mark, new: str) -> str:
@@ -111,14 +123,9 @@ def _join_same(words: list[Token], edits: dict[int, tuple[int, str]]) -> None:
             edits[first] = (end, new)
 
 
-_ADVERBS = frozenset(["also", "always", "never", "often", "still", "just", "then", "now", "soon", "even", "both", "already"])
-_VERBS = {"is": "are", "was": "were", "has": "have", "does": "do", "isn": "aren", "wasn": "weren", "hasn": "haven", "doesn": "don"}
-_BASE = frozenset(["dies", "ties", "lies", "vies"])
-
-
 def _agree(words: list[Token], i: int) -> Iterable[tuple[int, str]]:
     """The verbs of a subject that was "he" or "she" and is "they": "is" -> "are", "runs" -> "run", and those joined by "and"."""
-    while i < len(words) and (words[i].lower in _ADVERBS or words[i].lower.endswith("ly")):
+    while i < len(words) and (words[i].lower in ADVERBS or words[i].lower.endswith("ly")):
         i += 1
     if i == len(words):
         return
@@ -134,22 +141,15 @@ def _agree(words: list[Token], i: int) -> Iterable[tuple[int, str]]:
             return
         after = words[k + 2].lower if k + 2 < len(words) else ""
         second = _plural_verb(words[k + 1].lower)
-        if words[k].lower == "and" and second and after in _AFTER_VERB:  # "sits and reads a book", not "cats and dogs"
+        if words[k].lower == "and" and second and (k == i + 1 or after in AFTER_VERB):  # "sits and reads", not "likes cats and dogs"
             yield k + 1, second
 
 
-_AFTER_VERB = frozenset(
-    ["a", "an", "the", "his", "her", "their", "at", "in", "on", "to", "with", "for", "from", "into", "some", "its", "up", "down", "out"]
-)
-
-
 def _plural_verb(verb: str) -> str | None:
-    if verb in _VERBS:
-        return _VERBS[verb]
+    if verb in VERBS:
+        return VERBS[verb]
     if not verb.endswith("s") or verb.endswith(("ss", "us", "is")) or len(verb) < 4:
         return None
-    if verb in _BASE:
-        return verb[:-1]
     if verb.endswith("ies"):
         return verb[:-3] + "y"
     return verb[:-2] if re.search(r"(?:ch|sh|ss|x|zz|o)es$", verb) else verb[:-1]

@@ -9,17 +9,17 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from equipoise.prompts import marks
-from equipoise.prompts.attribute import Attribute, Wordings
+from equipoise.prompts.attribute import READY_MADE, Attribute
 from equipoise.prompts.book import Entry, PromptBook
-from equipoise.prompts.english import is_plural, plural, singular, tokens, wrong_article
+from equipoise.prompts.english import is_person, is_person_at, is_plural, plural, singular, tokens, wrong_article
 from equipoise.prompts.lexicon import GENERIC, MODIFIERS
 
 MIN_VARIANTS = 5
 
-_LINKS = frozenset(["a", "who", "is", "are", "was", "were", "that", "with", "in", "of", "and", ",", "as"])
+_LINKS = frozenset(["a", "who", "is", "are", "was", "were", "that", "with", "in", "of", "and", ",", "working as"])
 _SAME = {"an": "a", "’s": "'s", "them": "their", "theirs": "their"}  # "her" is both "them" and "their"
 _ONE, _MANY = "one person", "several people"
-_LIST_MARK = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.):]|#|[a-z]\))\s")
+LIST_MARK = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.):]|#|[a-z]\))\s")
 _CHATTER = re.compile(
     r"(?:^(?:sure|certainly|of course|okay|ok|here (?:is|are|'s)|note|output|answer|variants?|prompt|t_?g)\b\s*[,:!]|^here (?:is|are)\b|"
     r"\b(?:as an ai|i can(?:no|')t|i'm sorry|language model|let me know)\b|\*\*|```|\n)",
@@ -104,6 +104,8 @@ class _Bare(NamedTuple):
     said: list[str]
     beside: list[bool]
     named: list[tuple[str, ...]]  # the groups stated, for each part of the attribute
+    statements: list[int]  # how often, pronouns and titles left out
+    people: int
     split: str  # the first word of a name that an adjective stands inside of ("tennis male player")
 
 
@@ -123,6 +125,9 @@ def _check(prompt: str, bare_prompt: _Bare, text: str, attribute: Attribute, gro
             return f"it says {others[0]!r} and should say {one!r}"
         if not named and not (related and len(attribute.parts) == 1):
             return f"it does not say {one!r}"
+    for have, had in zip(bare.statements, bare_prompt.statements, strict=True):
+        if have > max(1, had, bare_prompt.people):
+            return f"it says {group!r} more than once"
     return ""
 
 
@@ -130,7 +135,7 @@ def _form(prompt: str, text: str) -> str:
     """What is wrong with a text before its words are looked at."""
     if text != text.strip():
         return "it has space around it"
-    if _LIST_MARK.match(text) and not _LIST_MARK.match(prompt):
+    if LIST_MARK.match(text) and not LIST_MARK.match(prompt):
         return "it begins with a list marker"
     if _CHATTER.search(text) and not _CHATTER.search(prompt):
         return "it holds words that are no prompt"
@@ -144,6 +149,10 @@ def _form(prompt: str, text: str) -> str:
     for first, second in pairwise(words):
         if first == second and first.isalpha() and f"{first} {second}" not in prompt.lower():
             return f"it repeats {first!r}"
+    for noun, who, verb in zip(words, words[1:], words[2:], strict=False):
+        wrong_verb = who == "who" and is_person(noun) and verb == ("is" if is_plural(noun) else "are")
+        if wrong_verb and f"{noun} who {verb}" not in prompt.lower():
+            return f"{noun!r} and {verb!r} do not agree"
     return ""
 
 
@@ -151,6 +160,8 @@ def _bare(text: str, attribute: Attribute, more: frozenset[str]) -> _Bare:
     words = tokens(text)
     of_parts = [marks.find_in(words, part, more) for part in attribute.parts]
     named = [marks.stated(found, part) for found, part in zip(of_parts, attribute.parts, strict=True)]
+    statements = [sum(mark.kind not in ("pronoun", "title") for mark in marks_) for marks_ in of_parts]
+    people = sum(is_person_at(words, i, more) for i in range(len(words)))
     found = sorted(mark for marks_ in of_parts for mark in marks_)
     inside = (words[mark.first - 1].lower for mark in found if mark.kind == "adjective" and mark.first)
     neutral: dict[int, list[str]] = {}
@@ -171,9 +182,11 @@ def _bare(text: str, attribute: Attribute, more: frozenset[str]) -> _Bare:
             beside += [True] * len(neutral[i])
         elif not taken[i]:
             new = _counted(singular(word.lower), is_plural(word.text)) if singular(word.lower) in GENERIC else [_plain(word.lower)]
+            if new == ["as"] and said[-1:] in (["working"], ["works"], ["work"]):
+                said[-1:], new = ["working as"], []
             said += new
             beside += [near] * len(new)
-    return _Bare(said, beside, named, next((word for word in inside if word in MODIFIERS), ""))
+    return _Bare(said, beside, named, statements, people, next((word for word in inside if word in MODIFIERS), ""))
 
 
 def _counted(noun: str, many: bool) -> list[str]:
@@ -211,7 +224,7 @@ def _rest(wanted: list[str], bare: _Bare, attribute: Attribute, group: str, rela
         if links and not related and not any(beside[max(j1 - 1, 0) : j2 + 1]):
             return f"it adds {_readable(links[:1])!r}"
         people = [word for word in added if word in (_ONE, _MANY)]
-        if people and not lost and not {"who", "is", "are", "that", ",", "as"} & set(added):
+        if people and not lost and not {"who", "is", "are", "that", ",", "working as"} & set(added):
             return "it names the person twice"
     if said[-1:] and said[-1] in _LINKS and said[-1:] != wanted[-1:] and not beside[-1]:
         return f"it ends in {said[-1]!r}"
@@ -219,13 +232,15 @@ def _rest(wanted: list[str], bare: _Bare, attribute: Attribute, group: str, rela
 
 
 def _derives(word: str, attribute: Attribute, group: str) -> bool:
-    """Whether a word shares its stem with a word of the group, and with none of another: "blondish" with "blond"."""
+    """Whether a word plainly derives from an adjective of the group: "blonde", "blondish", "blond-haired".
 
-    def of(wordings: Wordings) -> bool:
-        known = {token.lower for text in wordings.words() for token in tokens(text) if len(token.lower) >= 4}
-        return any(one[: (length := max(4, min(len(word), len(one)) - 1))] == word[:length] for one in known)
-
+    Only of one's own attributes: the ready-made ones list all that states them.
+    """
     for part, one in zip(attribute.parts, attribute.split(group), strict=True):
-        if of(part.wordings[one]) and not any(of(part.wordings[other]) for other in part.groups if other != one):
+        adjectives = {token.lower for text in part.wordings[one].adjectives for token in tokens(text)}
+        known = {token.lower for text in part.wordings[one].words() for token in tokens(text) if len(token.lower) >= 4}
+        first, *rest = word.split("-")
+        grown = {stem + ending for stem in adjectives if len(stem) >= 4 for ending in ("", "e", "er", "ish")}
+        if part.name not in READY_MADE and first in grown and all(other in known or other.removesuffix("ed") in known for other in rest):
             return True
     return False
