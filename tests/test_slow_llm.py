@@ -21,6 +21,7 @@ from tests.conftest import ROOT, component
 pytestmark = pytest.mark.slow
 
 SLOTS = 64
+VARIANTS = 3  # what the server, which answers by the grammar, knows for every one of these prompts
 
 
 def prompts(count: int) -> list[str]:
@@ -58,6 +59,8 @@ def test_a_thousand_prompts_a_fifth_spoilt_and_killed_on_the_way(tmp_path):
         "2",
         "--tries",
         "8",
+        "--min-variants",
+        str(VARIANTS),
     ]
     write = [sys.executable, "-m", "equipoise", "prompts", "write", "--from", str(texts), "-o", str(book), "--json", *options]
 
@@ -95,7 +98,7 @@ def test_a_thousand_prompts_a_fifth_spoilt_and_killed_on_the_way(tmp_path):
     gender = eq.Attribute.load("gender")
     written = eq.PromptBook.load(book)
     assert written.missing(prompts(1000), gender) == [] and len(written) == 1000
-    assert check_book(written, gender, min_variants=5) == []
+    assert check_book(written, gender, min_variants=VARIANTS) == []
     assert json.loads(result.stdout)["failures"] == []
     rows = asked()
     faults = Counter(row["fault"] for row in rows)
