@@ -34,7 +34,7 @@ def main() -> None:
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert server.stdout is not None
         url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
-        writer = LLMWriter("m", base_url=url, cache=Path(folder) / "cache", concurrency=SLOTS, timeout=TIMEOUT, tries=6)
+        writer = LLMWriter("m", base_url=url, cache=Path(folder) / "cache", min_variants=3, concurrency=SLOTS, timeout=TIMEOUT, tries=6)
         began, cpu = time.perf_counter(), time.process_time()
         outcome = writer.write(prompts(), Attribute.load("gender"))
         wall, cpu = time.perf_counter() - began, time.process_time() - cpu
