@@ -40,6 +40,16 @@ def test_bench_bootstrap_as_json_and_as_a_table():
     assert wrong.returncode == 2 and "2 groups" in wrong.stderr and "Traceback" not in wrong.stderr
 
 
+def test_warnings_are_messages(tmp_path):
+    code = (
+        "import warnings, sys; from equipoise import cli; from equipoise.encoders import encoder\n"
+        "cli.app.registered_commands.clear(); cli.app.command('x')(lambda: encoder._warn('two of three were cut'))\n"
+        "sys.argv = ['equipoise', 'x']; cli.main()"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stderr == "equipoise: two of three were cut\n"
+
+
 def test_user_errors_are_messages():
     for arguments, message in (
         (("--device", "tpu"), "tpu"),

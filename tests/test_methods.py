@@ -149,6 +149,8 @@ def test_a_space_a_prompt(book, rows, tmp_path):
     operator.save(tmp_path / "op.safetensors")
     again = eq.methods.load(tmp_path / "op.safetensors", encoder=encoder)
     np.testing.assert_allclose(again.encode_text(prompts), expected_text, atol=1e-6)
+    pure = spaces[prompts[0]].basis.T.astype(np.float32)  # nothing but attribute: it stays as it is, here as in debias
+    np.testing.assert_allclose(operator.scores(pure, texts[:1], prompts[:1])[:, 0], pure @ expected_text[0], atol=1e-6)
     with pytest.raises(eq.EquipoiseError, match=r"a space a prompt: images have no prompt of their own; use op.scores"):
         operator.image(images)
     with pytest.raises(eq.EquipoiseError, match="pass prompts= beside the rows"):

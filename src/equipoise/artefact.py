@@ -28,6 +28,12 @@ def save(path: str | os.PathLike, kind: str, arrays: Mapping[str, np.ndarray], m
     write_atomically(Path(path), data)
 
 
+def require_format(path: str | os.PathLike, version: int, newest: int, word: str = "format") -> None:
+    """Raise for a file of a newer equipoise."""
+    if version > newest:
+        raise ArtefactError(f"{path} has {word} {version} and this equipoise reads up to {newest}; type: pip install -U equipoise")
+
+
 def digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str:
     """A hash that tells arrays and metadata from others."""
     parts = [json.dumps(metadata, sort_keys=True)]
@@ -92,8 +98,7 @@ def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dic
         found, version = str(document.pop("kind")), int(document.pop("format"))
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ArtefactError(f"the metadata of {path} cannot be read ({error!r}); the file is damaged, so copy or fit it again") from None
-    if version > FORMAT:
-        raise ArtefactError(f"{path} has format {version} and this equipoise reads up to {FORMAT}; type: pip install -U equipoise")
+    require_format(path, version, FORMAT)
     if found != kind:
         raise ArtefactError(f"{path} holds {_article(found)} {found}, and {_article(kind)} {kind} was asked for")
     return arrays, document

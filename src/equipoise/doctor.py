@@ -62,9 +62,10 @@ def devices() -> list[str]:
         return ["cpu"]
     import torch
 
-    cuda = [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    mps = ["mps"] if getattr(torch.backends, "mps", None) is not None and torch.backends.mps.is_available() else []
-    return [*cuda, *mps, "cpu"]
+    from equipoise.encoders import torch_towers
+
+    cards = [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
+    return [name for kind in torch_towers.devices() for name in (cards if kind == "cuda" else [kind])]
 
 
 def try_encoder(spec: str, **options: Any) -> Trial:

@@ -15,12 +15,11 @@ from typing import Any, Literal
 import numpy as np
 
 from equipoise.encoders import Unreadable
+from equipoise.encoders.towers import Modality
 from equipoise.errors import InputError
 from equipoise.space import EncoderRef
 from equipoise.stores import Store, StoreWriter, open_store
 from equipoise.stores.folder import MANIFEST, Manifest, Skipped
-
-Modality = Literal["image", "text"]
 
 SHARD_ITEMS = 10_000
 LOCK = ".lock"

@@ -42,9 +42,9 @@ def check_options(scope: str, prototype: str, kappa: float, tolerance: float) ->
             raise InputError(str(error).replace(f"{option}={value}", f"--{option} {value}")) from None
 
 
-def fit(encoder: Any, attribute: str, book: str, scope: str, **options: Any) -> AttributeSpace | SpaceSet:
+def fit(encoder: Any, attribute: Attribute, book: PromptBook, scope: str, **options: Any) -> AttributeSpace | SpaceSet:
     """A shared space, or a set with one for each prompt."""
-    return KINDS[scope.replace("-", " ")].from_prompts(encoder, PromptBook.load(book), Attribute.load(attribute), **options)
+    return KINDS[scope.replace("-", " ")].from_prompts(encoder, book, attribute, **options)
 
 
 def facts(fitted: AttributeSpace | SpaceSet) -> dict[str, Any]:

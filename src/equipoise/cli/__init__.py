@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from typing import Any
 
 import typer
 
@@ -36,9 +38,16 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 
 
 def main() -> None:
-    """Run the command line; a user's error is a message, never a traceback."""
-    try:
-        app()
-    except (EquipoiseError, OSError) as error:  # a full disk, a folder that cannot be written to
-        typer.secho(f"equipoise: {error}", err=True, fg=typer.colors.RED)
-        sys.exit(2)
+    """Run the command line; a user's error is a message, never a traceback, and so is a warning."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _tell
+        try:
+            app()
+        except (EquipoiseError, OSError) as error:  # a full disk, a folder that cannot be written to
+            typer.secho(f"equipoise: {error}", err=True, fg=typer.colors.RED)
+            sys.exit(2)
+
+
+def _tell(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+    """What a user should know, in words as an error would be; what a developer should, with where it came from."""
+    typer.secho(f"equipoise: {message}" if category is UserWarning else f"{filename}:{lineno}: {message}", err=True, fg=typer.colors.YELLOW)

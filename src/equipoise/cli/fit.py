@@ -31,13 +31,16 @@ def fit(
 ) -> None:
     """Fit an attribute space on the prompts of a book, and save it."""
     from equipoise import fitting
+    from equipoise.prompts.attribute import Attribute
+    from equipoise.prompts.book import PromptBook
 
     fitting.check_options(scope, prototype, kappa, tolerance)
     require_writable(out)
+    names = Attribute.load(attribute), PromptBook.load(book)
     source = fitting.text_encoder(model, vectors)
     with reporting("encoding texts") as progress:
         options = {"prototype": prototype, "kappa": kappa, "tolerance": tolerance, "allow_partial": allow_partial, "progress": progress}
-        fitted = fitting.fit(source, attribute, book, scope, **options)
+        fitted = fitting.fit(source, *names, scope, **options)
     fitted.save(out)
     facts = fitting.facts(fitted) | {"file": str(out)}
     if as_json:

@@ -6,7 +6,7 @@ import json
 
 import typer
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 from equipoise.cli.options import Json
 
@@ -19,9 +19,9 @@ def methods(as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
-    table = Table(Column("method", no_wrap=True), "what it does", "needs", "changes", "tasks", "parameters")
+    table = Table("method", "changes", "what it does, what it needs, its parameters", show_lines=True)
     for method in found:
-        needs, changes = "; ".join(method["needs"]) or "nothing", " and ".join(method["changes"]) or "nothing"
         params = ", ".join(f"{name}={value}" for name, value in method["params"].items())
-        table.add_row(method["name"], method["summary"], needs, changes, ", ".join(method["tasks"]), params)
+        about = [method["summary"], f"needs {'; '.join(method['needs']) or 'nothing'}", f"for {' and '.join(method['tasks'])}", params]
+        table.add_row(method["name"], " and ".join(method["changes"]) or "nothing", "\n".join(filter(None, about)))
     Console().print(table)

@@ -62,7 +62,7 @@ def write(
         typer.echo(json.dumps({"book": str(out), **book.statistics(), **counts, "failures": failures}))
     else:
         console = Console()
-        _summary(console, book.statistics(), f"{out}: {len(outcome.book)} prompts written now")
+        _summary(console, book.statistics(), f"{out}: prompts written now: {len(outcome.book)}")
         if outcome.asked or outcome.cached:
             console.print(
                 f"{outcome.asked} requests, {outcome.cached} answers from the cache, {outcome.rejected} texts turned away", style="dim"

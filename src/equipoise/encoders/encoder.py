@@ -19,8 +19,7 @@ from equipoise.encoders.batching import LARGEST, Batches
 from equipoise.encoders.cache import EmbeddingCache, image_keys, text_keys
 from equipoise.encoders.decoding import decode
 from equipoise.encoders.images import UnreadableImageError
-from equipoise.encoders.preprocess import Modality
-from equipoise.encoders.towers import Towers
+from equipoise.encoders.towers import Modality, Towers
 from equipoise.errors import ArtefactError, EquipoiseError, InputError
 from equipoise.progress import progress
 

@@ -79,7 +79,8 @@ def _write_graphs(module: Any, towers: Any, folder: Path, opset: int) -> None:
                 Graph(method).eval(), inputs, input_names=names, output_names=["unit_row"], dynamic_shapes={"inputs": tuple(axes)},
                 opset_version=opset, dynamo=True, verbose=False,
             )  # fmt: skip
-            assert program is not None  # what dynamo=True promises
+            if program is None:
+                raise EquipoiseError(f"torch gave no graph for {file}; nothing was kept")
             program.save(str(folder / file), external_data=_large(module))
 
 

@@ -23,7 +23,7 @@ try:
     import torch
     import transformers
 
-    from equipoise.encoders.torch_towers import TorchModule, TorchTowers, tokenizer_settings
+    from equipoise.encoders.torch_towers import FeatureModule, TorchTowers, tokenizer_settings
 except ImportError as error:
     raise MissingExtraError("an hf: encoder", "transformers with torch", "transformers") from error
 
@@ -108,7 +108,7 @@ class HFTowers(TorchTowers):
         }
 
 
-class _Features(TorchModule):
+class _Features(FeatureModule):
     """Models with ``get_image_features`` and ``get_text_features``."""
 
     def __init__(self, model: Any, preprocess: Preprocess | None):
@@ -124,7 +124,7 @@ class _Features(TorchModule):
         return _projected(self.model.get_text_features(input_ids=input_ids, **mask))
 
 
-class _Blip(TorchModule):
+class _Blip(FeatureModule):
     """The contrastive (ITC) head of BLIP's retrieval model."""
 
     def __init__(self, model: Any, preprocess: Preprocess | None):
@@ -139,7 +139,7 @@ class _Blip(TorchModule):
         return self.model.text_proj(hidden[:, 0])
 
 
-class _Blip2(TorchModule):
+class _Blip2(FeatureModule):
     """BLIP-2 gives an image one vector a query token, and its own score is the largest over them. One vector an image: their mean."""
 
     def __init__(self, model: Any, preprocess: Preprocess | None):
@@ -177,7 +177,7 @@ def _no_bars_off_terminals() -> Iterator[None]:
             transformers.utils.logging.enable_progress_bar()
 
 
-def _module(model: Any, preprocess: Preprocess | None) -> TorchModule:
+def _module(model: Any, preprocess: Preprocess | None) -> FeatureModule:
     _, module = RETRIEVAL.get(model.config.model_type, (None, _Features))
     return module(model, preprocess)
 

@@ -13,8 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from equipoise.encoders.preprocess import Modality, Preprocess
-from equipoise.encoders.towers import Towers
+from equipoise.artefact import require_format
+from equipoise.encoders.preprocess import Preprocess
+from equipoise.encoders.towers import Modality, Towers
 from equipoise.errors import ArtefactError, InputError, MissingExtraError
 
 try:
@@ -127,7 +128,9 @@ class ONNXTowers(Towers):
 
     def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
         graph, preprocess = self.settings.image, self.preprocess
-        assert graph and preprocess and self._image and isinstance(pixels, np.ndarray)  # Encoder asks no text-only towers
+        if graph is None or preprocess is None or self._image is None:
+            raise InputError(f"{self.id} has no image tower; its {SETTINGS} names no image graph")
+        pixels = np.asarray(pixels)
         feed = pixels if graph.layout == "bytes" else preprocess.normalise(pixels)
         return self._image.run([graph.output], {graph.input: feed})[0]
 
@@ -148,8 +151,7 @@ def _read(path: Path) -> Settings:
             TypeAdapter(Preprocess).validate_python(settings.image.preprocess)
     except (ValidationError, TypeError, OSError) as error:
         raise ArtefactError(f"{path} does not describe an encoder ({error}); export it again, or mend it") from None
-    if settings.format > FORMAT:
-        raise ArtefactError(f"{path} has format {settings.format} and this equipoise reads up to {FORMAT}; type: pip install -U equipoise")
+    require_format(path, settings.format, FORMAT)
     return settings
 
 

@@ -17,7 +17,7 @@ try:
     import open_clip
     import torch
 
-    from equipoise.encoders.torch_towers import TorchModule, TorchTowers, structure, tokenizer_settings
+    from equipoise.encoders.torch_towers import FeatureModule, TorchTowers, structure, tokenizer_settings
 except ImportError as error:
     raise MissingExtraError("an open_clip: encoder", "open_clip with torch", "open-clip") from error
 
@@ -76,7 +76,7 @@ class OpenCLIPTowers(TorchTowers):
         return {"structure": structure(self.module), "preprocess": preprocess, "tokenizer": words, "max_tokens": self.max_tokens}
 
 
-class _Module(TorchModule):
+class _Module(FeatureModule):
     def __init__(self, model: Any):
         super().__init__()
         self.model = model

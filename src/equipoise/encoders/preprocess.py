@@ -6,7 +6,7 @@ Pixels stay bytes until they reach the device: workers send a quarter of what fl
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -73,6 +73,3 @@ class Preprocess:
         """What ``to_json`` gave; lists become tuples."""
         settings: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in document.items()}
         return cls(**settings)
-
-
-Modality = Literal["text", "image"]

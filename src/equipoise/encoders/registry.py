@@ -29,7 +29,8 @@ def find(spec: str) -> tuple[Load, str]:
         raise InputError(f"an encoder is named by a str such as 'hf:openai/clip-vit-base-patch32', and this is {type(spec).__name__}")
     scheme, colon, name = spec.partition(":")
     if spec == MINI:
-        return import_module("equipoise.encoders.onnx").load, _mini_folder()
+        folder = _mini_folder()
+        return import_module("equipoise.encoders.onnx").load, folder
     if scheme in OURS and name:
         return import_module(f"equipoise.encoders.{OURS[scheme]}").load, os.path.expanduser(name)
     for point in entry_points(group=GROUP):

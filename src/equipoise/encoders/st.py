@@ -10,8 +10,7 @@ import numpy as np
 from PIL import Image
 
 from equipoise.encoders.names import cannot_load
-from equipoise.encoders.preprocess import Modality
-from equipoise.encoders.towers import Towers, digest_of, plain_settings
+from equipoise.encoders.towers import Modality, Towers, digest_of, plain_settings
 from equipoise.errors import InputError, MissingExtraError
 
 try:

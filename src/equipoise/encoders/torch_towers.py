@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,35 +18,43 @@ from equipoise.errors import InputError
 PRECISIONS = ("float32", "bfloat16")
 
 
-class TorchModule(nn.Module):
-    """Unit embeddings on tensors, gradients included. Adapters say how their model gives features."""
+class TorchModule(nn.Module, ABC):
+    """Unit embeddings on tensors, gradients included."""
 
     preprocess: Preprocess | None = None
 
+    @abstractmethod
+    def encode_image(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        """Unit rows (n, dim) of normalised pixels (n, 3, height, width), or of bytes (n, height, width, 3)."""
+
+    @abstractmethod
+    def encode_text(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Unit rows (n, dim) of tokens (n, length)."""
+
+    def forward(self, pixel_values: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Both towers: rows of the images, rows of the texts."""
+        return self.encode_image(pixel_values), self.encode_text(input_ids, attention_mask)
+
+
+class FeatureModule(TorchModule):
+    """Adapters say how their model gives features; this makes unit rows of them."""
+
+    @abstractmethod
     def image_features(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
         """Features (n, dim) of normalised pixels (n, 3, height, width)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Features (n, dim) of tokens (n, length)."""
-        raise NotImplementedError
 
     def encode_image(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
-        """Unit rows (n, dim); bytes (n, height, width, 3) are normalised first."""
         if pixel_values.dtype == torch.uint8 and self.preprocess is not None:
             factor, offset = (torch.from_numpy(a).to(pixel_values.device) for a in self.preprocess.affine)
             pixel_values = (pixel_values * factor + offset).permute(0, 3, 1, 2)
         return _unit(self.image_features(pixel_values, **inputs))
 
     def encode_text(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Unit rows (n, dim)."""
         return _unit(self.text_features(input_ids, attention_mask))
-
-    def forward(
-        self, pixel_values: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both towers: rows of the images, rows of the texts."""
-        return self.encode_image(pixel_values), self.encode_text(input_ids, attention_mask)
 
 
 class TorchTowers(Towers):
@@ -57,17 +66,17 @@ class TorchTowers(Towers):
         self.module = module.float().eval().requires_grad_(False).to(self.device)
         self.preprocess = module.preprocess
 
+    @abstractmethod
     def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
         """input_ids and attention_mask, cut and padded as the model wants them."""
-        raise NotImplementedError
 
     def image_inputs(self, pixels: Any) -> dict[str, torch.Tensor]:
         """What the module's ``encode_image`` takes."""
         return {"pixel_values": torch.from_numpy(pixels)}
 
+    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """What else the embeddings depend on, as JSON."""
-        raise NotImplementedError
 
     def text_features(self, texts: Sequence[str]) -> np.ndarray:
         return self._run(self.module.encode_text, self.tokenize(texts))
@@ -85,10 +94,15 @@ class TorchTowers(Towers):
         return digest_of(float_arrays(self.module), self.settings())
 
 
+def devices() -> list[str]:
+    """The kinds of device that are here, the fastest first."""
+    mps = getattr(torch.backends, "mps", None) is not None and torch.backends.mps.is_available()
+    return ["cuda"] * torch.cuda.is_available() + ["mps"] * mps + ["cpu"]
+
+
 def pick_device(device: str | None) -> str:
     """The one asked for, or CUDA, MPS, CPU: the first that is here."""
-    mps = getattr(torch.backends, "mps", None) is not None and torch.backends.mps.is_available()
-    here = ["cuda"] * torch.cuda.is_available() + ["mps"] * mps + ["cpu"]
+    here = devices()
     if device is None:
         return here[0]
     if str(device).split(":")[0] not in here:

@@ -6,12 +6,13 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from equipoise.encoders.preprocess import Modality, Preprocess
+from equipoise.encoders.preprocess import Preprocess
 
+Modality = Literal["text", "image"]
 VOLATILE = ("transformers_version", "dtype", "torch_dtype", "architectures", "name_or_path", "use_cache", "auto_map", "processor_class")
 
 

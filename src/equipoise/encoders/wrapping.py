@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.encoders.encoder import Encoder, OnUnreadable, Report, Unreadable
-from equipoise.encoders.preprocess import Modality
+from equipoise.encoders.towers import Modality
 from equipoise.errors import InputError
 from equipoise.methods.closed_form import ClosedFormOperator
 from equipoise.space import AttributeSpace

@@ -13,7 +13,7 @@ import numpy as np
 
 from equipoise import geometry
 from equipoise.errors import InputError
-from equipoise.methods.closed_form import fit_space
+from equipoise.methods.closed_form import shared_space
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Operator
 from equipoise.methods.registry import Method
@@ -44,8 +44,7 @@ class Adapted(Method):
 
     def fit(self, context: FitContext) -> AdaptedOperator:
         context.require(self.name, "images")
-        text_space = fit_space(self.name, context, self.kappa, "shared", self.prototype)
-        assert isinstance(text_space, AttributeSpace)
+        text_space = shared_space(self.name, context, self.kappa, self.prototype)
         prototypes = text_space.parts[0].prototypes
         sums, counts = np.zeros(prototypes.shape), np.zeros(len(prototypes), int)
         for block in context.image_blocks():

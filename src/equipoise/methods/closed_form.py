@@ -11,6 +11,7 @@ from equipoise.methods.operator import Modality, Operator
 from equipoise.methods.registry import Method
 from equipoise.methods.spaces import SpaceOperator
 from equipoise.prompts.attribute import Attribute
+from equipoise.prompts.book import PromptBook
 from equipoise.space import SCOPES, AttributeSpace
 from equipoise.spaceset import SpaceSet
 
@@ -45,23 +46,32 @@ class ClosedForm(Method):
     operator: ClassVar[type[Operator]] = ClosedFormOperator
 
     def fit(self, context: FitContext) -> ClosedFormOperator:
-        space = fit_space(self.name, context, self.kappa, self.scope, self.prototype)
+        if self.scope not in SCOPES:
+            raise InputError(f"scope={self.scope!r} is not legal; pass one of {', '.join(SCOPES)}")
+        fit_space = shared_space if self.scope == "shared" else _spaces
+        space = fit_space(self.name, context, self.kappa, self.prototype)
         params = {"kappa": str(self.kappa), "scope": self.scope, "modality": self.modality, "prototype": self.prototype}
         return ClosedFormOperator(context.attribute, space, changes_of(self.modality), encoder=context.encoder, params=params)
 
 
-def fit_space(method: str, context: FitContext, kappa: float, scope: str, prototype: str) -> AttributeSpace | SpaceSet:
+def shared_space(method: str, context: FitContext, kappa: float, prototype: str) -> AttributeSpace:
     """From given prototypes, or from a book's prompts through the encoder or the text table."""
-    if scope not in SCOPES:
-        raise InputError(f"scope={scope!r} is not legal; pass one of {', '.join(SCOPES)}")
-    if context.prototypes is not None and scope == "shared":
+    if context.prototypes is not None:
         ordered = {group: context.prototypes[group] for group in context.attribute.groups}
         return AttributeSpace.from_prototypes(ordered, attribute=context.attribute.name, kappa=kappa, encoder=context.encoder)
+    encoder, book = _prompts(method, context)
+    return AttributeSpace.from_prompts(encoder, book, context.attribute, prototype=prototype, kappa=kappa)
+
+
+def _spaces(method: str, context: FitContext, kappa: float, prototype: str) -> SpaceSet:
+    encoder, book = _prompts(method, context)
+    return SpaceSet.from_prompts(encoder, book, context.attribute, prototype=prototype, kappa=kappa)
+
+
+def _prompts(method: str, context: FitContext) -> tuple[Any, PromptBook]:
     if context.text_encoder is None or context.book is None:
         raise InputError(f"{method} needs prototypes (shared scope), or a book and an encoder or text_table; the context lacks them")
-    options: dict[str, Any] = {"prototype": prototype, "kappa": kappa}
-    kind = AttributeSpace if scope == "shared" else SpaceSet
-    return kind.from_prompts(context.text_encoder, context.book, context.attribute, **options)
+    return context.text_encoder, context.book
 
 
 def changes_of(modality: str) -> tuple[Modality, ...]:

@@ -31,7 +31,7 @@ class Operator(ABC):
     method: ClassVar[str]
 
     def __init__(
-        self, attribute: Attribute, changes: tuple[Modality, ...], in_dim: int, encoder: Any = None, params: Mapping[str, Any] = {}
+        self, attribute: Attribute, changes: tuple[Modality, ...], in_dim: int, encoder: Any = None, params: Mapping[str, Any] | None = None
     ):
         self.attribute, self.changes = attribute, changes
         self.in_dim = self.out_dim = in_dim

@@ -9,12 +9,11 @@ import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.geometry import RANK_TOLERANCE
-from equipoise.methods.closed_form import changes_of, fit_space
+from equipoise.methods.closed_form import changes_of, shared_space
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Operator
 from equipoise.methods.registry import Method
 from equipoise.methods.spaces import SpaceOperator
-from equipoise.space import AttributeSpace
 
 
 class OrthProjOperator(SpaceOperator):
@@ -40,8 +39,7 @@ class OrthProj(Method):
     def fit(self, context: FitContext) -> OrthProjOperator:
         if self.span not in ("prompts", "differences"):
             raise InputError(f'span={self.span!r} is not legal; pass "prompts" or "differences"')
-        space = fit_space(self.name, context, np.inf, "shared", self.prototype)
-        assert isinstance(space, AttributeSpace)
+        space = shared_space(self.name, context, np.inf, self.prototype)
         if self.span == "prompts":
             space = replace(space, basis=_span(space.parts[0].prototypes))
         params = {"span": self.span, "modality": self.modality, "prototype": self.prototype}

@@ -9,7 +9,7 @@ import numpy as np
 
 from equipoise.debiasing import debias
 from equipoise.errors import InputError
-from equipoise.geometry import half_angle
+from equipoise.geometry import half_angle, limits
 from equipoise.methods.operator import Gate, Modality, Operator
 from equipoise.prompts.attribute import Attribute
 from equipoise.space import AttributeSpace, EncoderRef
@@ -43,13 +43,15 @@ class SpaceOperator(Operator):
             return super().scores(images, texts, prompts, gate)
         if prompts is None:
             raise InputError("this operator has a space a prompt; pass prompts= beside the texts")
+        pure = limits(np.asarray(images).dtype.name).pure
         images = _unit(np.asarray(images))
         kept = np.broadcast_to(self._gated(prompts, gate), len(prompts))
         texts = self.text(texts, prompts, gate)
         plain = images @ texts.T
-        columns = [
-            plain[:, j] if kept[j] else _score_in(images, texts[j], plain[:, j], self.space[prompt]) for j, prompt in enumerate(prompts)
-        ]
+        columns = []
+        for j, prompt in enumerate(prompts):
+            column = plain[:, j]
+            columns.append(column if kept[j] else _score_in(images, texts[j], column, self.space[prompt], pure))
         return np.stack(columns, axis=1).astype(plain.dtype)
 
     def _shared(self, otherwise: str) -> AttributeSpace:
@@ -73,17 +75,18 @@ def _debias(rows: Any, space: AttributeSpace) -> Any:
     return debias(rows, space, on_invalid="keep" if isinstance(rows, np.ndarray) else "unchecked")
 
 
-def _score_in(images: np.ndarray, text: np.ndarray, plain: np.ndarray, space: AttributeSpace) -> np.ndarray:
+def _score_in(images: np.ndarray, text: np.ndarray, plain: np.ndarray, space: AttributeSpace, pure: float) -> np.ndarray:
     """<u_i, text> for unit images debiased in this space, from their few coordinates in it; no second copy of the images."""
     c = images @ space.basis
     p2 = (c * c).sum(1)
     inside = c @ (space.basis.T @ text)
-    o = np.sqrt(np.clip(1 - p2, 1e-12, None))
+    o = np.sqrt(np.clip(1 - p2, 1e-16, None))  # images are in float64 here
     if np.isinf(space.kappa):
         shrink, beta = np.zeros_like(o), np.ones_like(o)
     else:
         shrink, beta = half_angle(p2, o, space.kappa, np.sqrt)
-    return beta / o * (plain - inside) + shrink * inside
+    debiased = beta / o * (plain - inside) + shrink * inside
+    return np.where(o <= pure, plain, debiased)  # what is nothing but attribute stays as it is
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

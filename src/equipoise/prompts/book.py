@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from equipoise.artefact import write_atomically
+from equipoise.artefact import require_format, write_atomically
 from equipoise.errors import ArtefactError, InputError
 from equipoise.prompts.attribute import Attribute
 
@@ -229,8 +229,8 @@ class PromptBook(BaseModel):
         if not isinstance(document, dict) or document.get("kind") != "equipoise prompt book":
             raise ArtefactError(f"{name} is JSON, but no prompt book; pass one that equipoise wrote, or a released LLM.json")
         version = document.get("format")
-        if isinstance(version, int) and version > SCHEMA:
-            raise ArtefactError(f"{name} has schema {version} and this equipoise reads up to {SCHEMA}; type: pip install -U equipoise")
+        if isinstance(version, int):
+            require_format(name, version, SCHEMA, "schema")
         try:
             return cls.model_validate(document)
         except ValidationError as error:

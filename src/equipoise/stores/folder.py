@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from equipoise._version import __version__
-from equipoise.artefact import write_atomically
+from equipoise.artefact import require_format, write_atomically
 from equipoise.errors import ArtefactError, InputError
 from equipoise.space import EncoderRef
 
@@ -172,8 +172,7 @@ def read_manifest(path: Path) -> Manifest:
         manifest = Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise ArtefactError(f"{path} is not a store's manifest ({error.errors()[0]['msg']}); the file is damaged") from None
-    if manifest.format > FORMAT:
-        raise ArtefactError(f"{path} has format {manifest.format} and this equipoise reads up to {FORMAT}; type: pip install -U equipoise")
+    require_format(path, manifest.format, FORMAT)
     return manifest
 
 

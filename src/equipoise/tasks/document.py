@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise._version import __version__
-from equipoise.artefact import write_atomically
+from equipoise.artefact import require_format, write_atomically
 from equipoise.errors import ArtefactError
 
 KIND, FORMAT = "equipoise evaluation", 1
@@ -39,8 +39,7 @@ def read(path: Path) -> dict[str, Any]:
         raise ArtefactError(f"there is no file {path}; equipoise evaluate --out writes one") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArtefactError(f"{path} is not the file of an evaluation ({error}); remove it, or pass another") from None
-    if form > FORMAT:
-        raise ArtefactError(f"{path} has format {form} and this equipoise reads up to {FORMAT}; type: pip install -U equipoise")
+    require_format(path, form, FORMAT)
     return run
 
 

@@ -250,7 +250,9 @@ class Evaluation:
         rows, there = self.images
         groups, settings = self.groups[there], self.settings
         check_members(groups, self.attribute, "whose pictures have embeddings")
+        measured = encode_groups(groups)
         counts: dict[str, Any] = {"images": int(there.sum()), "without_embedding": int((~there).sum())}
+        counts["groups"] = dict(zip(measured.labels, measured.sizes.tolist(), strict=True))
         counts["first_without"] = [self.paths[i] for i in np.flatnonzero(~there)[:5]]
         common = {
             "sensitive_features": groups,

@@ -249,5 +249,5 @@ def summary(run: Run) -> str:
     about, counts = run["dataset"], run["counts"]
     gone = [f"{count:,} {reason}" for reason, count in about["dropped"].items() if count]
     gone += [f"{counts['without_embedding']:,} without an embedding"] if counts["without_embedding"] else []
-    groups = ", ".join(f"{name} {count:,}" for name, count in about["groups"].items())
+    groups = ", ".join(f"{name} {count:,}" for name, count in counts.get("groups", about["groups"]).items())
     return f"{about['name']}: {counts['images']:,} images ({groups}); dropped: {', '.join(gone) or 'none'}"
