@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 from equipoise.kernels import host
 
 MOST_IMAGES = 1 << 32
-TILE = 512  # queries in one product
+TILE = 1024  # queries in one product
 SPARE = 256  # candidates held beyond k, or k if that is more, before the worst are dropped
 _LOW = np.uint64(0xFFFFFFFF)
 _SIGN = np.uint64(0x80000000)
@@ -32,7 +32,7 @@ class Best:
         self.lengths = np.linalg.norm(texts, axis=1)
         self.held = np.zeros((len(texts), 0), np.uint64)
         self.counts = np.zeros(len(texts), np.int64)
-        self.floors = np.zeros(len(texts), np.uint64)  # the k-th best when last looked at
+        self.floors = np.zeros(len(texts), np.uint64)  # k candidates or more are above: the k-th best when last looked at
         self.scratch: dict[int, np.ndarray] = {}
         self.seen = self.usable = 0
         # Each thread runs a product of its own: the BLAS's threads spin for a while after theirs, and would take the time of ours.
@@ -55,6 +55,8 @@ class Best:
                 rough = self._scratch(start, tile.stop - first, len(images))
                 with np.errstate(over="ignore", invalid="ignore"):
                     np.matmul(self.rough_texts[tile], rough_images.T, out=rough)
+                    if self.seen == 0 and len(images) > self.k:
+                        self.floors[tile] = _first_floors(rough, usable, margins[tile], self.k)
                     state = margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
                     kernel(rough, self.texts[tile], exact_images, usable, self.seen, self.k, *state)
 
@@ -101,6 +103,13 @@ def offer(rough, texts, images, usable, first, k, margins, held, counts, floors)
             floors[q] = pool[0]
         held[q, : len(pool)] = pool
         counts[q] = len(pool)
+
+
+def _first_floors(rough: np.ndarray, usable: np.ndarray, margins: np.ndarray, k: int) -> np.ndarray:
+    """Below the k-th best rough score, by as much as it may be off: what the first block is measured against."""
+    at = rough.shape[1] - k
+    kth = np.partition(np.where(usable, rough, -np.inf), at, axis=1)[:, at]
+    return np.where(np.isfinite(margins), _keys(kth - margins, np.full(len(kth), MOST_IMAGES - 1)), 0)
 
 
 def _kernel():
