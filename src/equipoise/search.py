@@ -33,7 +33,7 @@ def top_k(
     copy of the index; it must treat each row by itself. show_progress: None for a terminal only.
 
     A score is the inner product in float64, rounded to float32; of equal scores the lower index comes first. ``block`` changes speed and
-    memory, never the result. Held at once: block images, block scores for at most 512 texts a thread, and for each text 16 k bytes
+    memory, never the result. Held at once: block images, block scores for at most 1,024 texts a thread, and for each text 16 k bytes
     (2 KiB where that is less). A k beyond the number of images gives all of them. Image rows that hold NaN, infinity or a number beyond
     float32 (unreadable pictures) are never among the results.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from equipoise.kernels import host
 from equipoise.search import BLOCK, top_k
 
 DEPTHS = (1000,)
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Row:
     k: int
     block: int
     kernel: str
+    threads: int
+    clock: str  # whose seconds: the wall's, or the processor's in all threads
     seconds: float
     product_seconds: float
     faiss_seconds: float
@@ -45,8 +49,12 @@ class Row:
         return self.seconds / self.product_seconds
 
 
-def run(images: int, queries: int, dim: int, depths: tuple[int, ...] = DEPTHS, block: int = BLOCK, rounds: int = 3) -> Iterator[Row]:
+def run(
+    images: int, queries: int, dim: int, depths: tuple[int, ...] = DEPTHS, block: int = BLOCK, rounds: int = 3, clock: str = "wall"
+) -> Iterator[Row]:
     """One row a depth; rounds of all contenders alternate, and their medians are given."""
+    if clock not in CLOCKS:
+        raise InputError(f"clock={clock!r} is not legal; pass one of {', '.join(CLOCKS)}")
     if min(images, queries, dim, block, *depths) < 1 or max(depths) > images:
         raise InputError(
             f"{images} images, {queries} queries, width {dim}, block {block}, depths {list(depths)} are not legal; "
@@ -77,6 +85,7 @@ def run(images: int, queries: int, dim: int, depths: tuple[int, ...] = DEPTHS, b
                 "faiss": lambda k=k: index.search(t, k),
             },
             rounds,
+            clock=CLOCKS[clock],
         )
         yield Row(
             images=images,
@@ -85,6 +94,8 @@ def run(images: int, queries: int, dim: int, depths: tuple[int, ...] = DEPTHS, b
             k=k,
             block=block,
             kernel=host.kernel_name("float32"),
+            threads=host.threads(),
+            clock=clock,
             seconds=seconds["ours"],
             product_seconds=seconds["product"],
             faiss_seconds=seconds["faiss"],

@@ -7,21 +7,29 @@ import time
 from collections.abc import Callable, Mapping
 
 Sync = Callable[[], object]
+Clock = Callable[[], float]
 
 
-def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int, sync: Sync = lambda: None, calls: int = 1) -> dict[str, float]:
+def interleaved(
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    sync: Sync = lambda: None,
+    calls: int = 1,
+    clock: Clock = time.perf_counter,
+) -> dict[str, float]:
     """Median seconds of one call of each contender over ``rounds`` rounds, after one that is not counted.
 
     calls: how many calls a round times together. Several, on an accelerator, so that launching one overlaps with running the last.
+    clock: time.process_time counts the processor's seconds of all threads, which neighbours on the machine disturb less.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_ in range(rounds + 1):
         for name, run in contenders.items():
             sync()
-            start = time.perf_counter()
+            start = clock()
             for _ in range(calls):
                 run()
             sync()
             if round_:
-                seconds[name].append((time.perf_counter() - start) / calls)
+                seconds[name].append((clock() - start) / calls)
     return {name: statistics.median(values) for name, values in seconds.items()}

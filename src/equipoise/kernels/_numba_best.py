@@ -71,18 +71,24 @@ def _find(rough, bound, offset, found, hits):
 
 
 @_jit
-def _exact(text, image):
-    total = 0.0
-    for i in range(text.size):
-        total += text[i] * np.float64(image[i])
-    return total
+def _exact(texts, q, images, places, at, scores):
+    """Scores of four places; always four together, so that every pair is summed in one order."""
+    a, b, c, d = places[at], places[at + 1], places[at + 2], places[at + 3]
+    score_a = score_b = score_c = score_d = 0.0
+    for i in range(texts.shape[1]):
+        t = texts[q, i]
+        score_a += t * np.float64(images[a, i])
+        score_b += t * np.float64(images[b, i])
+        score_c += t * np.float64(images[c, i])
+        score_d += t * np.float64(images[d, i])
+    scores[0], scores[1], scores[2], scores[3] = score_a, score_b, score_c, score_d
 
 
 @_jit
 def offer(rough, texts, images, usable, first, k, margins, held, counts, floors):
     """As ``best.offer``."""
     room = held.shape[1]
-    found = np.empty(NEAR + 1, np.int64)
+    found, scores = np.empty(NEAR + 4, np.int64), np.empty(4)
     for near in range(0, rough.shape[1], NEAR):
         far = min(near + NEAR, rough.shape[1])
         for q in range(len(rough)):
@@ -90,18 +96,22 @@ def offer(rough, texts, images, usable, first, k, margins, held, counts, floors)
             bound = _bound(floor, margins[q])
             hits = 0
             for offset in range(near, far, STEP):
-                scores = rough[q, offset : min(offset + STEP, far)]
-                if not _none_above(scores, bound):
-                    hits = _find(scores, bound, offset, found, hits)
-            for j in found[:hits]:
-                if rough[q, j] < bound or not usable[j]:
+                part = rough[q, offset : min(offset + STEP, far)]
+                if not _none_above(part, bound):
+                    hits = _find(part, bound, offset, found, hits)
+            if hits:
+                found[hits : hits + 3] = found[hits - 1]
+            for h in range(hits):
+                if h % 4 == 0:
+                    _exact(texts, q, images, found, h, scores)
+                j = found[h]
+                if not usable[j]:
                     continue
-                key = _key(_exact(texts[q], images[j]), first + j)
+                key = _key(scores[h % 4], first + j)
                 if key > floor and n == room:
                     best = np.partition(held[q], room - k)[room - k :]
                     held[q, :k] = best
                     n, floor = k, best[0]
-                    bound = _bound(floor, margins[q])
                 if key > floor:
                     held[q, n] = key
                     n += 1

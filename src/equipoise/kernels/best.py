@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 from equipoise.kernels import host
 
 MOST_IMAGES = 1 << 32
-TILE = 512  # queries in one product
+TILE = 1024  # queries in one product
 SPARE = 256  # candidates held beyond k, or k if that is more, before the worst are dropped
 _LOW = np.uint64(0xFFFFFFFF)
 _SIGN = np.uint64(0x80000000)
@@ -32,7 +32,8 @@ class Best:
         self.lengths = np.linalg.norm(texts, axis=1)
         self.held = np.zeros((len(texts), 0), np.uint64)
         self.counts = np.zeros(len(texts), np.int64)
-        self.floors = np.zeros(len(texts), np.uint64)  # the k-th best when last looked at
+        self.floors = np.zeros(len(texts), np.uint64)  # k candidates or more are above: the k-th best when last looked at
+        self.scratch: dict[int, np.ndarray] = {}
         self.seen = self.usable = 0
         # Each thread runs a product of its own: the BLAS's threads spin for a while after theirs, and would take the time of ours.
         self.blas = ThreadpoolController()
@@ -42,17 +43,20 @@ class Best:
         with np.errstate(over="ignore"):
             rough_images = np.ascontiguousarray(images, np.float32)
         exact_images = _fixed(np.ascontiguousarray(images) if images.dtype == np.float64 else rough_images)
-        largest = _largest(rough_images)
-        usable = np.isfinite(largest)
-        margins = _margins(self.lengths, largest[usable].max(initial=0), images.shape[1])
+        lengths = _lengths(rough_images)
+        usable = np.isfinite(lengths)
+        margins = _margins(self.lengths * lengths[usable].max(initial=0), images.shape[1])
         self._make_room(len(images))
         kernel = _kernel()
 
         def work(start: int, stop: int) -> None:
             for first in range(start, stop, TILE):
                 tile = slice(first, min(first + TILE, stop))
+                rough = self._scratch(start, tile.stop - first, len(images))
                 with np.errstate(over="ignore", invalid="ignore"):
-                    rough = self.rough_texts[tile] @ rough_images.T
+                    np.matmul(self.rough_texts[tile], rough_images.T, out=rough)
+                    if self.seen == 0 and len(images) > self.k:
+                        self.floors[tile] = _first_floors(rough, usable, margins[tile], self.k)
                     state = margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
                     kernel(rough, self.texts[tile], exact_images, usable, self.seen, self.k, *state)
 
@@ -69,6 +73,12 @@ class Best:
             keys = np.sort(self.held[q, :n])[::-1][:width]
             indices[q], scores[q] = _LOW - (keys & _LOW), _scores(keys)
         return indices, scores
+
+    def _scratch(self, piece: int, rows: int, columns: int) -> np.ndarray:
+        """Memory for rough scores, one piece a thread, used again: fresh pages cost time."""
+        if self.scratch.get(piece, np.empty(0)).size < rows * columns:
+            self.scratch[piece] = np.empty(rows * columns, np.float32)
+        return self.scratch[piece][: rows * columns].reshape(rows, columns)
 
     def _make_room(self, more: int) -> None:
         """Held candidates grow with the images that were seen: k may be far more than there are."""
@@ -95,6 +105,13 @@ def offer(rough, texts, images, usable, first, k, margins, held, counts, floors)
         counts[q] = len(pool)
 
 
+def _first_floors(rough: np.ndarray, usable: np.ndarray, margins: np.ndarray, k: int) -> np.ndarray:
+    """Below the k-th best rough score, by as much as it may be off: what the first block is measured against."""
+    at = rough.shape[1] - k
+    kth = np.partition(np.where(usable, rough, -np.inf), at, axis=1)[:, at]
+    return np.where(np.isfinite(margins), _keys(kth - margins, np.full(len(kth), MOST_IMAGES - 1)), 0)
+
+
 def _kernel():
     if host.kernel_name("float32") == "numpy":
         return offer
@@ -103,27 +120,28 @@ def _kernel():
     return _numba_best.offer
 
 
-def _margins(lengths: np.ndarray, largest: float, dim: int) -> np.ndarray:
-    """How far below its exact value a rough score may lie: d products and sums, both operands and the bound itself rounded.
-
-    Infinite where a sum may overflow float32.
-    """
+def _margins(reach: np.ndarray, dim: int) -> np.ndarray:
+    """How far from its exact value a rough score may lie, where reach is the product of the lengths: d products and sums, both
+    operands and the bound itself rounded. Infinite where a sum may overflow float32."""
     roundings = (dim + 6) * 2.0**-24
-    reach = lengths * np.sqrt(dim) * float(largest)
-    bound = roundings / (1 - roundings) * reach + dim * float(np.finfo(np.float32).tiny)
-    return np.where(reach < 1e38, bound, np.inf)
+    margin = roundings / (1 - roundings) * reach + dim * float(np.finfo(np.float32).tiny)
+    return np.where(reach < 1e38, margin, np.inf)
 
 
-def _largest(rows: np.ndarray) -> np.ndarray:
-    """The largest magnitude in each row; NaN where there is a NaN."""
-    result = np.empty(len(rows), np.float32)
+def _lengths(rows: np.ndarray) -> np.ndarray:
+    """At least each row's length; not finite where the row is not."""
+    squares = np.empty(len(rows))
 
     def work(start: int, stop: int) -> None:
-        part = rows[start:stop]
-        np.maximum(part.max(axis=1), -part.min(axis=1), out=result[start:stop])
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            squares[start:stop] = np.vecdot(rows[start:stop], rows[start:stop])
 
     host.spread(work, len(rows), rows.nbytes)
-    return result
+    large = np.flatnonzero(~np.isfinite(squares))
+    wide = rows[large].astype(np.float64)
+    squares[large] = np.vecdot(wide, wide)
+    lost = np.sqrt(rows.shape[1]) * 2.0**-63  # numbers whose squares vanish in float32
+    return np.sqrt(squares) * (1 + rows.shape[1] * 2.0**-24) + lost
 
 
 def _keys(scores: np.ndarray, images: np.ndarray) -> np.ndarray:
