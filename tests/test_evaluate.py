@@ -241,6 +241,7 @@ def test_saved_operators_are_evaluated(classification, encoder, tmp_path):
     assert run["methods"]["mine"]["fingerprint"] == operator.fingerprint
 
 
+@pytest.mark.filterwarnings("always::UserWarning")
 def test_the_command_line_from_a_csv_to_tables(folder, tmp_path, monkeypatch, capsys):
     options = [
         "--model",
