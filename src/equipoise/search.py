@@ -35,8 +35,8 @@ def top_k(
 
     A score is the inner product in float64, rounded to float32; of equal scores the lower index comes first. ``block`` changes speed and
     memory, never the result. Held at once: block scores for at most 1,024 texts a thread, for each text 16 k bytes (2 KiB where that is
-    less), and a float32 copy of block images, unless they are contiguous float32 already. A k beyond the number of images gives all of them. Image rows that hold NaN, infinity or a number beyond
-    float32 (unreadable pictures) are never among the results.
+    less), and a float32 copy of block images, unless they are contiguous float32 already. A k beyond the number of images gives all of
+    them. Image rows that hold NaN, infinity or a number beyond float32 (unreadable pictures) are never among the results.
     """
     texts = _check_texts(texts)
     for name, value in (("k", k), ("block", block)):
