@@ -14,8 +14,10 @@ from scripts import retrieval_by_gender
 
 import equipoise as eq
 from equipoise import cli, embedding, tasks
+from equipoise.metrics.probe import METRIC as PROBE
 from equipoise.tasks import Evaluation, Settings, paper, tables
 from equipoise.tasks.document import read, write
+from equipoise.tasks.grids import _marks, grids
 from equipoise.tasks.specs import MethodSpec, parse
 from tests import models
 from tests.conftest import ROOT, component, shared_data
@@ -97,19 +99,19 @@ def test_a_run_says_all_that_a_reader_needs(run, encoder):
 
 
 def test_a_run_is_the_task_on_the_rows(run, classification):
-    rows, there = classification.images
+    rows, there = classification.measured.images
     operator = eq.methods.create("none").fit(eq.FitContext(classification.attribute))
     found = tasks.classify(
         {"none": operator},
         rows,
-        classification.classes,
-        labels=classification.labels[there],
-        sensitive_features=classification.groups[there],
+        classification.asked.by_label,
+        labels=classification.measured.column("label")[there],
+        sensitive_features=classification.measured.groups[there],
         texts=classification.texts,
         resamples=40,
     )
     values = {row["metric"]: row["value"] for row in found.rows()}
-    assert values == {row["metric"]: row["value"] for row in run["rows"] if row["method"] == "none"}
+    assert values == {row["metric"]: row["value"] for row in run["rows"] if row["method"] == "none" and row["metric"] != PROBE}
 
 
 def test_the_file_of_a_run_comes_back_and_is_the_same_again(run, classification, tmp_path):
@@ -128,7 +130,7 @@ def test_tables_are_made_from_the_file_alone(run):
     for method in ("none", "closed-form", "orth-proj", "closed-form (scope=per prompt)"):
         assert f"| {method} |" in text
     lines = list(csv.DictReader(io.StringIO(tables.csv_text([loaded]))))
-    assert len(lines) == 4 * 5 and {"value", "low", "high", "n", "difference_value", "mark"} <= set(lines[0])
+    assert len(lines) == 4 * 5 + 3 and {"value", "low", "high", "n", "difference_value", "mark"} <= set(lines[0])
     latex = tables.latex([loaded])
     assert latex.count(r"\\") >= 5 and r"\textbf{[" in latex and r"$\downarrow$" in latex and "EO\\_max" in latex
     assert len(tables.rich_tables([loaded])) == 1
@@ -140,7 +142,7 @@ def test_marks_are_the_papers(run):
         (method, "MS@10"): {"value": value, "better": "lower"}
         for method, value in (("none", 0.1), ("a", 0.3), ("b", 0.2), ("c", 0.2), ("d", 0.5))
     }
-    marks = tables._marks(rows, ("none", "a", "b", "c", "d"), ("MS@10",))
+    marks = _marks(rows, ("none", "a", "b", "c", "d"), ("MS@10",))
     assert marks == {("a", "MS@10"): "second", ("b", "MS@10"): "best", ("c", "MS@10"): "best"}
 
 
@@ -164,25 +166,25 @@ def test_the_papers_row_stands_beside_ours(run):
 
 def test_protocols_differ_in_scope_form_and_classes(dataset, encoder, classification):
     printed = Evaluation("classification", dataset, encoder, settings=Settings("paper", resamples=10))
-    printed.__dict__["images"] = classification.images  # encoded already
+    printed.measured.__dict__["images"] = classification.measured.images  # encoded already
     run = printed.run(parse(["closed-form"]))
     assert run["methods"]["closed-form"]["params"]["scope"] == "per prompt" and run["protocol"]["equal_opportunity"] == "printed"
 
 
 def test_retrieval_with_captions_and_with_queries(dataset, encoder, classification, folder):
     captions = Evaluation("retrieval", dataset, encoder, settings=QUICK)
-    captions.__dict__["images"] = classification.images
+    captions.measured.__dict__["images"] = classification.measured.images
     run = captions.run(parse(["closed-form", "orth-proj:modality=both"]))
     assert run["counts"]["queries"] == 60 and run["settings"]["m"] == 5  # a tenth of the images; the broken one's caption is out
     metrics = {row["metric"] for row in run["rows"]}
-    assert metrics == {"R@5", "R@10", "MS@5", "NDKL@5"}
+    assert metrics == {"R@5", "R@10", "MS@5", "NDKL@5", PROBE}
     skew = next(row for row in run["rows"] if row["metric"] == "MS@5")
     assert skew["floor"] > 0 and skew["permuted"]["permutations"] == 10
     text = tables.markdown([run])
-    assert "floor, exact | floor, permuted labels" in text and "Random ranking" in tables.latex([run])
+    assert "floor, exact | floor, permuted labels" in text and "floor, exact & floor, permuted" in tables.latex([run])
     queries = Evaluation("retrieval", dataset, encoder, prompts=["a photo of a doctor"], settings=QUICK)
-    queries.__dict__["images"] = classification.images
-    assert {row["metric"] for row in queries.run(parse(["closed-form"]))["rows"]} == {"MS@5", "NDKL@5"}
+    queries.measured.__dict__["images"] = classification.measured.images
+    assert {row["metric"] for row in queries.run(parse(["closed-form"]))["rows"]} == {"MS@5", "NDKL@5", PROBE}
 
 
 def test_a_store_gives_what_encoding_gives(dataset, encoder, folder, classification, run, tmp_path):
@@ -212,7 +214,7 @@ def test_a_grid_resumes(classification, tmp_path):
     again, found = tasks.compare(classification, specs, tmp_path)
     assert again == runs and found == 4
     assert sum(path.stat().st_mtime_ns == before[path] for path in files) == 4
-    (grid,) = tables.grids(runs)
+    (grid,) = grids(runs)
     assert grid.methods == tuple(spec.label for spec in specs)
 
 
@@ -328,8 +330,8 @@ def test_bad_data_is_an_error_before_images_are_encoded(dataset, encoder):
         of(gender=pd.Series(["Robot", "Female"] * 31)[:61])()
     with pytest.raises(eq.EquipoiseError, match="8 and 16 wide"):
         Evaluation("classification", dataset, encoder, embeddings=np.ones((61, 8)))
-    with pytest.raises(eq.EquipoiseError, match="pass one row for each"):
-        _ = Evaluation("classification", dataset, encoder, embeddings=np.ones((5, 16))).images
+    with pytest.raises(eq.EquipoiseError, match="pass a row for each"):
+        Evaluation("classification", dataset, encoder, embeddings=np.ones((5, 16)))
 
 
 def test_a_space_a_prompt_needs_its_prompts_in_the_book(dataset, encoder):
@@ -341,7 +343,7 @@ def test_a_space_a_prompt_needs_its_prompts_in_the_book(dataset, encoder):
 def test_unreadable_images_can_be_an_error(dataset, encoder):
     strict = Evaluation("classification", dataset, encoder, on_unreadable="raise")
     with pytest.warns(UserWarning), pytest.raises(eq.EquipoiseError, match=r"1 of 61 images have no embedding, first .*broken\.png"):
-        _ = strict.images
+        _ = strict.measured.images
 
 
 @pytest.mark.parametrize("name", sorted(retrieval_by_gender.DEPTHS))

@@ -61,10 +61,11 @@ def compare(
     for done, spec in enumerate(specs, 1):
         key = evaluation.key(spec)
         path = folder / f"{_slug(spec.label)}-{key[:12]}.json"
-        if path.is_file():
-            run, found = read(path), found + 1
+        run = read(path) if path.is_file() else {}
+        if run.get("key") == key:
+            found += 1
         else:
-            run = evaluation.run([spec])
+            run = evaluation.run([spec]) | {"key": key}
             write(path, run)
         runs.append(run)
         if progress is not None:

@@ -41,6 +41,11 @@ class MethodSpec:
     def needs_images(self) -> bool:
         return not self.is_file and "images" in methods.find(self.name).needs
 
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it learns from what is known of images, and so must not be measured on them."""
+        return not self.is_file and not {"sensitive_features", "labels", "captions"}.isdisjoint(methods.find(self.name).needs)
+
     def resolved(self, scope: str) -> dict[str, Any]:
         """The parameters, with the protocol's scope where the method has one and none was given."""
         names = {f.name for f in fields(methods.find(self.name))}  # pyright: ignore[reportArgumentType]
