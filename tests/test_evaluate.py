@@ -132,6 +132,7 @@ def test_tables_are_made_from_the_file_alone(run):
     lines = list(csv.DictReader(io.StringIO(tables.csv_text([loaded]))))
     assert len(lines) == 4 * 5 + 3 and {"value", "low", "high", "n", "difference_value", "mark"} <= set(lines[0])
     latex = tables.latex([loaded])
+    assert latex.count(r"\quad difference & ") == 3
     assert latex.count(r"\\") >= 5 and r"\textbf{[" in latex and r"$\downarrow$" in latex and "EO\\_max" in latex
     assert len(tables.rich_tables([loaded])) == 1
 
@@ -218,6 +219,39 @@ def test_a_grid_resumes(classification, tmp_path):
     assert grid.methods == tuple(spec.label for spec in specs)
 
 
+def test_a_cell_of_another_key_is_computed_again(classification, tmp_path):
+    specs = tasks.grid(None, ["closed-form"], [], "classification")
+    (_, run), _ = tasks.compare(classification, specs, tmp_path)
+    assert run["key"] == classification.key(specs[1])
+    path = next(path for path in tmp_path.iterdir() if path.name.startswith("closed-form"))
+    write(path, run | {"key": "of other settings", "rows": []})
+    (_, again), found = tasks.compare(classification, specs, tmp_path)
+    assert again == run and found == 1 and read(path) == run
+
+
+def test_none_is_ranked_once_for_a_grid(classification, monkeypatch):
+    seen = []
+    whole = tasks.evaluation.predict_labels
+    monkeypatch.setattr(
+        tasks.evaluation,
+        "predict_labels",
+        lambda operator, *rest, **options: seen.append(operator.name) or whole(operator, *rest, **options),
+    )
+    for method in ("closed-form", "orth-proj"):
+        classification.run(parse([method]))
+    assert seen.count("none") <= 1 and {"closed-form", "orth-proj"} <= set(seen)
+
+
+def test_captions_without_a_person_are_counted(dataset, encoder, classification):
+    captions = ["a photo of a doctor"] * 30 + ["a red brick wall"] * 31
+    odd = eq.datasets.Dataset("x", dataset.table.assign(caption=captions), ("gender",))
+    task = Evaluation("retrieval", odd, encoder, settings=QUICK)
+    task.measured.__dict__["images"] = classification.measured.images
+    run = task.run(parse(["closed-form"]))
+    assert run["methods"]["closed-form"]["book"]["unworded"] == 31
+    assert "31 of 61 prompts speak of no person" in tables.summary(run)
+
+
 def test_another_setting_is_another_cell(classification, dataset, encoder):
     spec = MethodSpec("closed-form")
     keys = {classification.key(spec), classification.key(MethodSpec("closed-form", {"kappa": 2})), classification.key(MethodSpec("none"))}
@@ -263,6 +297,11 @@ def test_the_command_line_from_a_csv_to_tables(folder, tmp_path, monkeypatch, ca
     assert "equipoise: 1 of 61 images could not be read" in err
     assert tables.markdown([read(tmp_path / "run.json")]) == (tmp_path / "t.md").read_text()
     assert (tmp_path / "t.tex").read_text() and (tmp_path / "t.csv").read_text()
+    book = ["--task", "retrieval", "--prompts", "occupations-gender", "--level", "0.8", "--permutations", "7", "--probe", "0", "--json"]
+    code, out, _ = equipoise(monkeypatch, capsys, "evaluate", folder / "people.csv", *options, *book)
+    found = json.loads(out)
+    assert code == 0 and found["dataset"]["prompts"] == len(eq.PromptBook.curated("occupations-gender").prompts)
+    assert {row["level"] for row in found["rows"]} == {0.8} and found["rows"][0]["permuted"]["permutations"] == 7
     grid = ["compare", tmp_path / "runs", folder / "people.csv", *options, "--method", "closed-form:kappa=1|inf", "--json"]
     code, out, _ = equipoise(monkeypatch, capsys, *grid)
     assert code == 0 and len(json.loads(out)) == 3
