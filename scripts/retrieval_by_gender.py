@@ -89,7 +89,7 @@ Measured by `python scripts/retrieval_by_gender.py`, which writes this page and 
 
 ## Retrieval by gender
 
-OpenAI CLIP ViT-B/32 embeddings, 495 queries (the names of Open Images' classes but man, woman, boy, girl and human face), prototypes from
+OpenAI CLIP ViT-B/32 embeddings, 495 queries (the names of Open Images' classes but man, woman, boy, girl and human face; two names occur twice), prototypes from
 two bare words a group ("a man", "a boy"; "a woman", "a girl"). Gender is annotated on CelebA and read from the captions on Flickr8k.
 MS is MaxSkew, in percent of a nat. Even a random ranking has some: its exact expectation is the first floor; the second shuffles the labels
 under the very lists of the method, and its range holds 95 % of 200 shuffles. The probe learns from the labels of four fifths of the images and is asked about

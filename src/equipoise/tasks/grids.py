@@ -82,9 +82,9 @@ def _fitted(runs: list[Run]) -> str:
 
 
 def _marks(rows: dict, methods: Sequence[str], metrics: Sequence[str]) -> dict[tuple[str, str], str]:
-    """The best two values of each metric among the debiasing methods; none where there is one method only."""
+    """The best two values of each metric among the debiasing methods; none where there is one method only, nor for the probe."""
     marks: dict[tuple[str, str], str] = {}
-    for metric in metrics:
+    for metric in (metric for metric in metrics if metric != PROBE):
         rivals = [m for m in methods if m != BASELINE and (m, metric) in rows and rows[m, metric]["value"] is not None]
         if len(rivals) < 2:
             continue
