@@ -86,6 +86,7 @@ def test_a_run_says_all_that_a_reader_needs(run, encoder):
     assert counts == {
         "images": 60,
         "without_embedding": 1,
+        "repeated": 0,
         "groups": {"female": 27, "male": 28},
     }  # the broken one is of a group, and not measured
     assert run["dataset"]["groups"] == {"female": 27, "male": 29} and run["dataset"]["rows"] == 61
@@ -248,8 +249,25 @@ def test_captions_without_a_person_are_counted(dataset, encoder, classification)
     task = Evaluation("retrieval", odd, encoder, settings=QUICK)
     task.measured.__dict__["images"] = classification.measured.images
     run = task.run(parse(["closed-form"]))
-    assert run["methods"]["closed-form"]["book"]["unworded"] == 31
+    assert run["methods"]["closed-form"]["book"]["unworded"] == 31 and run["counts"]["blank_captions"] == 0
     assert "31 of 61 prompts speak of no person" in tables.summary(run)
+
+
+def test_what_is_left_out_is_said(dataset, encoder, classification):
+    captions = [None, " ", *dataset.table["caption"][2:]]
+    table = dataset.table.assign(caption=captions, label=[None] * 3 + list(dataset.table["label"])[3:])
+    some = eq.datasets.Dataset("x", table, ("gender",))
+    queries = Evaluation("retrieval", some, encoder, settings=QUICK)
+    classes = Evaluation("classification", some, encoder, settings=QUICK)
+    for task in (queries, classes):
+        task.measured.__dict__["images"] = classification.measured.images
+    run = queries.run(parse(["closed-form"]))
+    assert run["counts"]["blank_captions"] == 2 and run["counts"]["queries"] == 58 and "2 captions are empty" in tables.summary(run)
+    run = classes.run(parse(["closed-form"]))
+    assert run["rows"][0]["left_out"] == 8 and "8 of the images are of no known class or group" in tables.summary(run)
+    twice = eq.datasets.Dataset("x", dataset.table.loc[[*range(60), *range(60)]].reset_index(drop=True), ("gender",))
+    repeated = Evaluation("classification", twice, encoder, embeddings=np.tile(classification.measured.images[0], (2, 1)), settings=QUICK)
+    assert "60 rows repeat an image, and count again" in tables.summary(repeated.run(parse(["closed-form"])))
 
 
 def test_another_setting_is_another_cell(classification, dataset, encoder):
@@ -323,6 +341,17 @@ def test_methods_lists_what_there_is(monkeypatch, capsys):
         (["nowhere.csv", "--model", "hf:x", "--group-columns", "gender"], "nowhere.csv is not a file"),
         (["people.csv", "--model", "hf:x", "--group-columns", "sex"], "has no column sex"),
         (["people.csv", "--model", "hf:nothing", "--group-columns", "gender", "--export", "t.pdf"], "t.pdf is of an unknown kind"),
+        (["people.csv", "--model", "hf:nothing", "--group-columns", "gender", "--out", "model"], "model is a folder"),
+        (["people.csv", "--model", "hf:x", "--group-columns", "gender", "--path-column", "photo"], "has no column photo"),
+        (["people.csv", "--model", "hf:x", "--group-columns", "gender", "--level", "95"], "level=95.0 is not legal"),
+        (
+            ["people.csv", "--model", "MODEL", "--group-columns", "gender", "--label-column", "job", "--fit-dataset", "people.csv"],
+            "61 images are to be fitted on and measured",
+        ),
+        (
+            ["people.csv", "--model", "MODEL", "--group-columns", "gender", "--label-column", "job", "--fit-share", "2"],
+            "a share of 2.0 cannot be held out",
+        ),
         (["people.csv", "--group-columns", "gender", "--label-column", "job"], "pass the encoder"),
         (["celeba", "--model", "hf:x"], "celeba needs the folder"),
         (["imagenet", "--model", "hf:x"], "there is no dataset 'imagenet'"),

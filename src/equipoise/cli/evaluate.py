@@ -18,10 +18,13 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure methods on labelled images, with intervals and the paired difference from no debiasing."""
+    from equipoise.artefact import require_writable
     from equipoise.tasks import parse
     from equipoise.tasks.document import write
 
     specs = parse(given.methods or ["closed-form"], given.books)
+    if out is not None:
+        require_writable(out)
     run = given.evaluation(given.workdir).run(specs)
     if out is not None:
         write(out, run)

@@ -39,6 +39,7 @@ Embeddings = Annotated[
 ]
 Root = Annotated[Path | None, typer.Option(help="The folder of a known dataset.")]
 Images = Annotated[Path | None, typer.Option(help="The folder that a table's file names are relative to; the table's own by default.")]
+PathColumn = Annotated[str | None, typer.Option(help="The table's column of file names; found by its name by default.")]
 LabelColumn = Annotated[str | None, typer.Option(help="The table's column of classes.")]
 GroupColumns = Annotated[list[str] | None, typer.Option(help="The table's column of groups; repeat for an intersection.")]
 CaptionColumn = Annotated[str | None, typer.Option(help="The table's column of captions, each a query for its image.")]
@@ -99,6 +100,7 @@ def shared(
     embeddings: Embeddings = None,
     root: Root = None,
     images: Images = None,
+    path_column: PathColumn = None,
     label_column: LabelColumn = None,
     group_columns: GroupColumns = None,
     caption_column: CaptionColumn = None,
@@ -140,8 +142,8 @@ def shared(
 
     tables.check_paths(export or [])
     settings = Settings(protocol, m, tuple(k or (5, 10)), gate, over, resamples, permutations, level, interval, seed, probe)
-    columns = {"label_column": label_column, "group_columns": group_columns or (), "caption_column": caption_column}
-    reading = {"on_missing": on_missing, "one_person": one_person}
+    columns = {"path_column": path_column, "label_column": label_column, "caption_column": caption_column}
+    reading = {"group_columns": group_columns or (), "on_missing": on_missing, "one_person": one_person}
     measured = Source(dataset, root, images, embeddings, **columns, **reading)
     fitting = Source(fit_dataset, fit_root, fit_images, fit_embeddings, **columns, **reading)
     encoding = {"on_unreadable": on_unreadable, "model": model, "vectors": vectors}

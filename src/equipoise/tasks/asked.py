@@ -33,6 +33,7 @@ class Queries:
 
     prompts: list[str]
     targets: np.ndarray | None
+    blank: int = 0  # captions without a word, left out
 
     def answerable(self, there: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """The queries whose right image is there, and its place among those that are."""
@@ -65,15 +66,17 @@ def classes(labels: np.ndarray | None, dataset: str, protocol: Protocol, prompts
 def queries(dataset: Dataset, paths: Sequence[str], prompts: Sequence[str] | None) -> Queries:
     """Those that are given, or the captions of these images."""
     if prompts is not None:
-        given, targets = list(prompts), None
+        given, targets, blank = list(prompts), None, 0
     else:
         column = next((name for name in ("query", "caption") if name in dataset.table), None)
         if column is None:
             raise InputError(f"{dataset.name} has no captions to search with; pass the caption column, or queries of your own")
         place = {path: i for i, path in enumerate(paths)}
-        table = dataset.table[dataset.table["path"].astype(str).isin(place) & dataset.table[column].notna()]
+        table = dataset.table[dataset.table["path"].astype(str).isin(place)]
+        worded = table[column].astype(object).where(table[column].notna(), "").astype(str).str.strip() != ""
+        blank, table = int((~worded).sum()), table[worded]
         given = [str(text) for text in table[column]]
         targets = np.array([place[str(path)] for path in table["path"]], dtype=np.int64)
     if not given:
         raise InputError("there is no query; pass one or more")
-    return Queries(given, targets)
+    return Queries(given, targets, blank)

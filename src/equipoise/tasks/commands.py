@@ -30,6 +30,7 @@ class Source:
     root: Path | None = None
     images: Path | None = None
     embeddings: Path | None = None
+    path_column: str | None = None
     label_column: str | None = None
     group_columns: Sequence[str] = ()
     caption_column: str | None = None
@@ -39,7 +40,8 @@ class Source:
     def read(self) -> tuple[Dataset, Any]:
         """The dataset, and stored embeddings or None."""
         stored = None if self.embeddings is None else open_embeddings(self.embeddings)
-        columns = {"label_column": self.label_column, "group_columns": self.group_columns, "caption_column": self.caption_column}
+        names = ("path_column", "label_column", "group_columns", "caption_column")
+        columns: dict[str, Any] = {name: getattr(self, name) for name in names}
         where: dict[str, Any] = {"images": self.images, "embeddings": self.embeddings if isinstance(stored, Store) else None}
         keep = {"on_missing": "keep" if stored is not None else self.on_missing, "one_person": self.one_person}
         return read_dataset(self.dataset, self.root, **where, **columns, **keep), stored

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from equipoise import methods, published
+from equipoise.artefact import require_writable
 from equipoise.errors import InputError
 from equipoise.tasks.document import read, write
 from equipoise.tasks.evaluation import Evaluation
@@ -56,6 +57,7 @@ def compare(
 
     progress(done, all, label) is told of each.
     """
+    require_writable(folder / "run.json")
     evaluation.check(specs)
     runs, found = [], 0
     for done, spec in enumerate(specs, 1):

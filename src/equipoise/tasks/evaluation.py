@@ -197,6 +197,7 @@ class Evaluation:
         sizes = encode_groups(groups)
         counts: dict[str, Any] = {"images": int(there.sum()), "without_embedding": int((~there).sum())}
         counts["groups"] = dict(zip(sizes.labels, sizes.sizes.tolist(), strict=True))
+        counts["repeated"] = len(self.measured.paths) - len(set(self.measured.paths))
         counts["first_without"] = [self.measured.paths[i] for i in np.flatnonzero(~there)[:5]]
         gate, common = settings.gate or None, {"sensitive_features": groups, "resamples": settings.resamples, "seed": settings.seed}
         if isinstance(self.asked, asked.Classes):
@@ -205,7 +206,7 @@ class Evaluation:
             options: dict[str, Any] = {"labels": np.asarray(labels)[there], "protocol": settings.protocol, "positive": self.asked.positive}
             return measure_predictions(found, **options, **common), counts
         kept, targets = self.asked.answerable(there)
-        counts["queries"] = len(kept)
+        counts |= {"queries": len(kept), "blank_captions": self.asked.blank}
         prompts, texts = [self.asked.prompts[i] for i in kept], self.texts[kept]
         depths: dict[str, Any] = {"m": self._places, "ks": [] if targets is None else settings.ks}
         depth = depth_of(sensitive_features=groups, **depths)

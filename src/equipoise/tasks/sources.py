@@ -32,6 +32,7 @@ def read_dataset(
     *,
     images: Path | None = None,
     embeddings: Path | None = None,
+    path_column: str | None = None,
     label_column: str | None = None,
     group_columns: Sequence[str] = (),
     caption_column: str | None = None,
@@ -65,7 +66,7 @@ def read_dataset(
         return replace(datasets.folder(path), groups=("label",))
     if path.suffix not in TABLES:
         raise InputError(f"there is no dataset {name!r}; pass one of {', '.join(KNOWN)}, or a .csv, .tsv or .parquet table")
-    columns = {"label_column": label_column, "group_columns": group_columns, "caption_column": caption_column}
+    columns = {"path_column": path_column, "label_column": label_column, "group_columns": group_columns, "caption_column": caption_column}
     return datasets.table(path, images=images, on_missing=on_missing, **columns)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from equipoise.artefact import write_atomically
+from equipoise.artefact import require_writable, write_atomically
 from equipoise.errors import InputError
 from equipoise.tasks.grids import Grid, Run, grids, lines
 from equipoise.tasks.latex import latex
@@ -73,6 +73,7 @@ def check_paths(paths: Sequence[Path]) -> None:
     for path in paths:
         if path.suffix not in WRITERS:
             raise InputError(f"{path} is of an unknown kind; name it {', '.join(f'*{suffix}' for suffix in WRITERS)}")
+        require_writable(path)
 
 
 def export(runs: Sequence[Run], path: Path) -> None:
@@ -82,19 +83,24 @@ def export(runs: Sequence[Run], path: Path) -> None:
 
 
 def summary(run: Run) -> str:
-    """What was kept and what was dropped, what methods were fitted on, and for what no anchors could be written; a line each."""
-    about, counts = run["dataset"], run["counts"]
+    """What was kept and what was left out and why, and what methods were fitted on; a line each."""
+    about, counts, fitting, unknown = run["dataset"], run["counts"], run["fitting"], run["rows"][0]["left_out"]
     gone = [f"{count:,} {reason}" for reason, count in about["dropped"].items() if count]
     gone += [f"{counts['without_embedding']:,} without an embedding"] if counts["without_embedding"] else []
-    groups = ", ".join(f"{name} {count:,}" for name, count in counts["groups"].items())
-    lines = [f"{about['name']}: {counts['images']:,} images ({groups}); dropped: {', '.join(gone) or 'none'}"]
-    if fitting := run["fitting"]:
-        groups = ", ".join(f"{name} {count:,}" for name, count in fitting["groups"].items())
-        lines.append(f"to fit on, and not measured: {fitting['images']:,} images of {fitting['name']} ({groups})")
-    unworded = {about["book"]["unworded"] for about in run["methods"].values() if about.get("book", {}).get("unworded")}
-    lines += (
-        [f"{max(unworded):,} of {about['prompts']:,} prompts speak of no person whose group could be said; anchors are of the others"]
-        if unworded
-        else []
+    unworded = max((method.get("book", {}).get("unworded", 0) for method in run["methods"].values()), default=0)
+    blank = counts.get("blank_captions", 0)
+    notes = {
+        f"{unknown:,} of the images are of no known class or group, and left out where one is needed": unknown,
+        f"{counts['repeated']:,} rows repeat an image, and count again": counts["repeated"],
+        f"{blank:,} captions are empty, and no query": blank,
+        f"{unworded:,} of {about['prompts']:,} prompts speak of no person whose group could be said; anchors are of the others": unworded,
+    }
+    first = f"{about['name']}: {counts['images']:,} images ({_sizes(counts['groups'])}); dropped: {', '.join(gone) or 'none'}"
+    last = (
+        [f"to fit on, and not measured: {fitting['images']:,} images of {fitting['name']} ({_sizes(fitting['groups'])})"] if fitting else []
     )
-    return "\n".join(lines)
+    return "\n".join([first, *(note for note, count in notes.items() if count), *last])
+
+
+def _sizes(groups: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in groups.items())
