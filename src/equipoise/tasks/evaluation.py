@@ -171,7 +171,8 @@ class Evaluation:
 
     def _fit(self, specs: Sequence[MethodSpec]) -> dict[str, Operator]:
         """Those that need no image first: their mistakes show before images are encoded."""
-        operators = {spec.label: self._fit_one(spec) for spec in sorted(specs, key=lambda spec: spec.needs_images)}
+        in_turn = sorted(specs, key=lambda spec: spec.takes_images(self.fitting is not None))
+        operators = {spec.label: self._fit_one(spec) for spec in in_turn}
         for operator in operators.values():
             operator.require_encoder(self._made_by)
         return {spec.label: operators[spec.label] for spec in specs}
@@ -186,7 +187,7 @@ class Evaluation:
             seed=self.settings.seed,
             device=None if device is None else str(device),
             workdir=self.workdir,
-            **(fitting_images(self.fitting, self.measured) if spec.needs_images else {}),
+            **(fitting_images(self.fitting, self.measured) if spec.takes_images(self.fitting is not None) else {}),
         )
         return spec.fit(context, self.protocol.scope)
 
@@ -211,7 +212,7 @@ class Evaluation:
         depths: dict[str, Any] = {"m": self._places, "ks": [] if targets is None else settings.ks}
         depth = depth_of(sensitive_features=groups, **depths)
         found = self._outputs(operators, lambda operator: rank(operator, rows, texts, prompts, depth, gate=gate))
-        options = {"targets": targets, "over": settings.over, "permutations": settings.permutations}
+        options = {"targets": targets, "over": settings.over, "permutations": settings.permutations, "level": settings.level}
         return measure_lists(found, **options, **depths, **common), counts
 
     def _outputs(self, operators: Mapping[str, Operator], compute: Any) -> dict[str, np.ndarray]:

@@ -62,7 +62,7 @@ def fitting_images(fitting: Labelled | None, measured: Labelled) -> dict[str, An
 
 def fitted_on(spec: MethodSpec, fitting: Labelled | None, measured: Labelled) -> dict[str, Any] | None:
     """For the file of a run; None for a method that needs no image."""
-    if not spec.needs_images:
+    if not spec.takes_images(fitting is not None):
         return None
     chosen = fitting or measured
     return {"name": chosen.name, "images": int(chosen.images[1].sum()), "measured": fitting is None, "labels": fitting is not None}

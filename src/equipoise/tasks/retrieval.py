@@ -111,9 +111,10 @@ def measure_lists(
     over: str = "images",
     resamples: int = 1000,
     permutations: int = 200,
+    level: float = 0.95,
     seed: int = 0,
 ) -> Measured:
-    """What ``retrieve`` measures, of lists (method -> (queries, depth)) that are there already."""
+    """What ``retrieve`` measures, of lists (method -> (queries, depth)) that are there already. level: of the permuted labels' range."""
     size = len(check_groups(sensitive_features).codes)
     if (found := max(int(lists.max()) for lists in top.values())) >= size:
         raise InputError(f"there are {size} labels, and more than {found} images; pass one label for each image")
@@ -123,10 +124,8 @@ def measure_lists(
     bootstrap = metrics.bootstrap_retrieval(
         sensitive_features=sensitive_features, top=top, target=targets, metrics=functions, over=over, resamples=resamples, seed=seed
     )
-    shuffled = {
-        (name, skew): metrics.permuted_max_skew(lists, sensitive_features=sensitive_features, m=m, permutations=permutations, seed=seed)
-        for name, lists in top.items()
-    }
+    options: dict[str, Any] = {"sensitive_features": sensitive_features, "m": m, "permutations": permutations, "level": level, "seed": seed}
+    shuffled = {(name, skew): metrics.permuted_max_skew(lists, **options) for name, lists in top.items()}
     better = {name: "higher" if name.startswith("R@") else "lower" for name in functions}
     return Measured(bootstrap, better, {skew: metrics.max_skew_floor(sensitive_features=sensitive_features, m=m)}, shuffled)
 

@@ -37,9 +37,10 @@ class MethodSpec:
     def is_file(self) -> bool:
         return self.name.endswith(SAVED)
 
-    @property
-    def needs_images(self) -> bool:
-        return not self.is_file and "images" in methods.find(self.name).needs
+    def takes_images(self, labelled: bool) -> bool:
+        """Whether it is fitted on images. labelled: there are some of which all is known, for methods that can do without."""
+        needs = () if self.is_file else methods.find(self.name).needs
+        return "images" in needs or (labelled and any("images" in need for need in needs))
 
     @property
     def needs_labels(self) -> bool:
