@@ -22,6 +22,6 @@ def compare(
     """Measure a grid: closed-form:kappa=0.5|1|inf,modality=image|text is six methods. Stopped, it goes on where it was."""
     from equipoise import tasks
 
-    specs = tasks.grid(preset, given.methods, given.books, given.task)
+    specs = tasks.grid(preset, given.methods, given.books, given.task, given.labelled)
     runs, found = tasks.compare(given.evaluation(given.workdir or folder / "training"), specs, folder, progress=tell)
     show(runs, f"{len(runs)} runs in {folder}, {found} of them from before. ", as_json, given.export)

@@ -81,11 +81,12 @@ Export = Annotated[list[Path] | None, typer.Option(help="Also write the table: *
 
 @dataclass(frozen=True)
 class Given:
-    """What was typed: methods and books as they are, the rest ready to make an evaluation of."""
+    """What was typed: methods and books as they are, the rest ready to make an evaluation of. labelled: there are images to fit on."""
 
     task: str
     methods: list[str]
     books: list[str]
+    labelled: bool
     workdir: Path | None
     export: list[Path]
     evaluation: Callable[[Path | None], Evaluation]
@@ -146,12 +147,12 @@ def shared(
     reading = {"group_columns": group_columns or (), "on_missing": on_missing, "one_person": one_person}
     measured = Source(dataset, root, images, embeddings, **columns, **reading)
     fitting = Source(fit_dataset, fit_root, fit_images, fit_embeddings, **columns, **reading)
-    encoding = {"on_unreadable": on_unreadable, "model": model, "vectors": vectors}
     wording = {"attribute": attribute, "book": next(iter(book or []), None), "prompts": prompts, "template": template, "positive": positive}
-    request = Request(task, measured, fitting, fit_share, **encoding, **wording)
+    request = Request(task, measured, fitting, fit_share, on_unreadable, model, vectors, **wording)
     loading = {"device": device, "dtype": dtype, "batch_size": batch_size, "workers": workers, "offline": offline}
     evaluation = lambda workdir: request.evaluation(settings, workdir, **loading)  # noqa: E731
-    return Given(task, method or [], book or [], workdir, export or [], evaluation)
+    labelled = fit_share is not None or fit_dataset is not None or fit_embeddings is not None
+    return Given(task, method or [], book or [], labelled, workdir, export or [], evaluation)
 
 
 def with_shared(verb: Callable[..., None]) -> Callable[..., None]:

@@ -73,10 +73,10 @@ def queries(dataset: Dataset, paths: Sequence[str], prompts: Sequence[str] | Non
             raise InputError(f"{dataset.name} has no captions to search with; pass the caption column, or queries of your own")
         place = {path: i for i, path in enumerate(paths)}
         table = dataset.table[dataset.table["path"].astype(str).isin(place)]
-        worded = table[column].astype(object).where(table[column].notna(), "").astype(str).str.strip() != ""
-        blank, table = int((~worded).sum()), table[worded]
-        given = [str(text) for text in table[column]]
-        targets = np.array([place[str(path)] for path in table["path"]], dtype=np.int64)
+        captions, paths_of = table[column].tolist(), table["path"].astype(str).tolist()
+        worded = [i for i, text in enumerate(captions) if isinstance(text, str) and text.strip()]
+        given, blank = [captions[i] for i in worded], len(captions) - len(worded)
+        targets = np.array([place[paths_of[i]] for i in worded], dtype=np.int64)
     if not given:
         raise InputError("there is no query; pass one or more")
     return Queries(given, targets, blank)

@@ -35,15 +35,15 @@ def presets() -> dict[str, Preset]:
     }
 
 
-def grid(preset: str | None, given: Sequence[str], books: Sequence[str], task: str) -> list[MethodSpec]:
-    """The methods of a preset and those that were typed, ``none`` first."""
+def grid(preset: str | None, given: Sequence[str], books: Sequence[str], task: str, labelled: bool = False) -> list[MethodSpec]:
+    """The methods of a preset and those that were typed, ``none`` first. labelled: a preset's methods that learn from labels too."""
     typed = list(given)
     if preset is not None:
         if preset not in presets():
             raise InputError(f"there is no preset {preset!r}; there are {', '.join(presets())}")
         if task not in presets()[preset].task:
             raise InputError(f"{preset} is a table of {presets()[preset].task}, and the task is {task}; pass --task, or another preset")
-        typed = [*presets()[preset].methods, *typed]
+        typed = [*(name for name in presets()[preset].methods if labelled or not parse([name])[0].needs_labels), *typed]
     if not typed:
         raise InputError(f"no method was given; pass --method, or --preset with one of {', '.join(presets())}")
     specs = parse(typed, books)
