@@ -36,7 +36,8 @@ class ClippedOperator(Operator):
         return self.renormalise or self.out_dim == self.in_dim
 
     def _image(self, rows: Any) -> Any:
-        cut = normalised(rows)[..., self.keep]
+        rows = normalised(rows)
+        cut = rows.take(self.keep, -1) if isinstance(rows, np.ndarray) else rows[..., self.keep]
         return normalised(cut) if self.renormalise else cut
 
     def _text(self, rows: Any, prompts: Sequence[str] | None) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
-from equipoise.methods.arrays import constant, normalised
+from equipoise.methods.arrays import constant, normalised, unit_and_bad
 from equipoise.methods.closed_form import changes_of
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Modality, Operator
@@ -50,10 +50,13 @@ class SfidOperator(Operator):
         return self._fill(rows, self.fills["text"])
 
     def _fill(self, rows: Any, fill: Imputation) -> Any:
-        kept, values = np.ones(self.in_dim), np.zeros(self.in_dim)
-        kept[fill.places], values[fill.places] = 0, fill.values
-        directed = (abs(rows).sum(-1) > 0)[..., None]  # NaN and zero rows stay as they are
-        out = normalised(rows) * constant(kept, rows) + constant(values, rows) * directed
+        out, bad = unit_and_bad(rows)
+        there = bad[..., None]  # rows without a direction stay as they are
+        values = out[..., fill.places] * there + constant(fill.values, rows) * ~there
+        if hasattr(out, "at"):  # jax writes to a copy
+            out = out.at[..., fill.places].set(values)
+        else:
+            out[..., fill.places] = values
         return normalised(out) if self.renormalise else out
 
     def arrays(self) -> dict[str, np.ndarray]:
