@@ -418,6 +418,8 @@ def small(n=60, **given):
         ("clip-clip", {}, {"sensitive_features": ["male", "female"]}, "more images than the 2 labels"),
         ("leace", {}, {"sensitive_features": ["male", "female"] * 40}, "60 images and 80 labels"),
         ("leace", {}, {"sensitive_features": ["male", "x"] * 30}, "'x' is no label of 'gender'"),
+        ("leace", {"tolerance": -1}, {}, "tolerance=-1 is not legal"),
+        ("sfid", {"k": 2.5, "modality": "image"}, {}, "k=2.5 is not legal"),
         ("leace", {"variant": "x"}, {}, "variant='x' is not legal"),
         ("leace", {}, {"images": np.full((60, 8), np.nan)}, "no row with a direction"),
         ("leace", {}, {"images": "folder"}, "images are str"),
@@ -447,3 +449,13 @@ def small(n=60, **given):
 def test_bad_input(name, params, given, message):
     with pytest.raises(eq.EquipoiseError, match=message):
         eq.methods.create(name, **params).fit(small(**given))
+
+
+def test_the_benchmark_of_methods():
+    from equipoise.bench import methods as bench
+
+    found = {row.method: row for row in bench.run(("closed-form", "orth-cali", "leace", "clip-clip"), rows=200, dim=16, rounds=1)}
+    assert [row.rank for row in found.values()] == [1, 4, 1, None]
+    assert all(row.seconds > 0 and row.over_closed_form > 0 and row.fit_seconds > 0 for row in found.values())
+    with pytest.raises(eq.EquipoiseError, match="is not legal"):
+        list(bench.run(dim=4))

@@ -57,6 +57,8 @@ class Leace(Method):
     def fit(self, context: FitContext) -> LeaceOperator:
         if self.variant not in ("leace", "orth"):
             raise InputError(f'variant={self.variant!r} is not legal; pass "leace" or "orth"')
+        if not 0 <= self.tolerance < 1:
+            raise InputError(f"tolerance={self.tolerance} is not legal; it is a correlation, from 0 to below 1")
         groups, maps = context.attribute.groups, {}
         for modality in changes_of(self.modality):
             blocks = labelled_blocks(self.name, context) if modality == "image" else [labelled_texts(self.name, context)]

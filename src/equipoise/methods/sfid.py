@@ -113,7 +113,7 @@ class Sfid(Method):
         for modality in changes_of(self.modality):
             rows, codes = labelled_images(self.name, context, FEW) if modality == "image" else self._texts(context)
             dim = rows.shape[1]
-            if not 0 <= self.k <= dim:
+            if not isinstance(self.k, int) or not 0 <= self.k <= dim:
                 raise InputError(f"k={self.k} is not legal; it is how many of the {dim} coordinates are overwritten")
             fills[modality] = self._imputation(rows, codes, context.seed)
         params = {"k": self.k, "tau": self.tau, "fill": self.fill, "trees": self.trees, "held_out": self.held_out}
