@@ -34,7 +34,7 @@ import equipoise as eq
 
 rng = np.random.default_rng(0)
 both = eq.Attribute("gender", ("male", "female")) & eq.Attribute("age", ("young", "old"))
-prototypes = {{group: rng.standard_normal(64) for group in both.groups}}   # from a book and an encoder, usually
+prototypes = {{group: rng.standard_normal(64) for group in both.groups}}  # from a book and an encoder, usually
 index = rng.standard_normal((5000, 64)).astype(np.float32)
 
 operator = eq.methods.create("adapted", kappa=np.inf).fit(eq.FitContext(both, prototypes=prototypes, images=index))
