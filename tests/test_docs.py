@@ -1,8 +1,10 @@
-"""What docs/prompts.md and docs/evaluate.md show runs."""
+"""What the pages in docs show runs, and those that are made from measurements are made from them."""
 
 from __future__ import annotations
 
 import re
+
+import pytest
 
 from tests.conftest import ROOT
 
@@ -28,3 +30,27 @@ def test_the_block_of_the_page_on_evaluation_runs(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "evaluate.md").read_text(), re.S)
     exec(compile(block, "evaluate.md", "exec"), {})
     assert capsys.readouterr().out.count("MS@50") == 3
+
+
+def test_the_page_of_every_method_on_clip_is_made_from_its_files(monkeypatch):
+    from scripts import adapted, methods_on_clip
+
+    monkeypatch.chdir(ROOT)
+    assert methods_on_clip.page() == (ROOT / "docs" / "methods-clip.md").read_text()
+    assert adapted.page() == (ROOT / "docs" / "adapted.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["methods", "adapted"])
+def test_the_blocks_of_the_pages_on_methods_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.S):
+        exec(compile(block, page, "exec"), names)
+    assert names["operator"].changes == (("image",) if page == "methods" else ("text",))
+
+
+def test_the_page_on_methods_names_every_one():
+    import equipoise as eq
+
+    page = (ROOT / "docs" / "methods.md").read_text()
+    assert [name for name in eq.methods.names() if f"| **{name}** |" not in page] == ["none"]

@@ -139,3 +139,34 @@ def retrieval(
             table.caption = f"product: {row.product_blas} · faiss: {row.faiss_blas}"
     console.print(table)
     console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+
+
+@app.command()
+def methods(
+    method: Annotated[
+        list[str] | None, typer.Option(help="A method; repeat for several. All that fit without gradients by default.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows to apply each to.")] = 200_000,
+    dim: Annotated[int, typer.Option(help="Width of the embeddings.")] = 512,
+    groups: Annotated[int, typer.Option(help="Groups of the attribute.")] = 2,
+    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 5,
+    as_json: Json = False,
+) -> None:
+    """Fit and apply times of methods on the same rows, as ratios to the closed form."""
+    from equipoise.bench import methods as methods_bench
+
+    measured = methods_bench.run(tuple(method or methods_bench.METHODS), rows, dim, groups, rounds)
+    if as_json:
+        lines = [asdict(row) | {"over_closed_form": row.over_closed_form} for row in measured]
+        typer.echo(json.dumps({"machine": machine.describe(), "rows": lines}, indent=1))
+        return
+    console = Console()
+    table = Table(
+        "method", "rank", "fit, s", "apply, ms", "apply / closed-form", title=f"equipoise bench methods, {rows:,} x {dim} float32"
+    )
+    with console.status("measuring"):
+        for row in measured:
+            rank = "" if row.rank is None else str(row.rank)
+            table.add_row(row.method, rank, f"{row.fit_seconds:.3f}", f"{row.seconds * 1e3:.1f}", f"{row.over_closed_form:.2f}")
+    console.print(table)
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
