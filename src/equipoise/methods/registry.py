@@ -17,7 +17,7 @@ from equipoise.prompts.attribute import Attribute
 from equipoise.space import EncoderRef
 
 GROUP = "equipoise.methods"
-OURS = ("none", "closed-form", "orth-proj", "adapted")
+OURS = ("none", "closed-form", "orth-proj", "adapted", "prism", "dear", "saner", "prompt-array", "joint-vl")
 
 
 class Method(ABC):
