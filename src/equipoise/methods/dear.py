@@ -88,7 +88,9 @@ class Dear(Method):
         stage = Stage("dear residual", context, asdict(self), inputs)
         net = train(stage, here, start, residual_loss, list(start), steps=self.epochs * batches.steps, lr=self.lr)
         params = asdict(self) | {"seed": context.seed, "images": len(images.rows)}
-        return DearOperator(context.attribute, net, {"amount": self.amount}, ("image",), encoder=context.encoder, params=params)
+        return DearOperator(
+            context.attribute, net, {"amount": self.amount}, ("image",), rows.shape[1], encoder=context.encoder, params=params
+        )
 
     def _read_as(self, logits: Any, labels: Any) -> Any:
         """What is minimised: how well the attribute is still read."""

@@ -83,7 +83,8 @@ class JointVL(Method):
         if self.alpha > 1:
             raise InputError(f"alpha={self.alpha} is not legal; pass a share from 0 to 1")
         images = labelled_images(self.name, context)
-        texts = self._texts(context, images.rows.shape[1])
+        dim = images.rows.shape[1]
+        texts = self._texts(context, dim)
         here = machine(self.name, context.device)
         pairs = _Pairs(here, images.rows, images.codes, texts, self.batch, self.queue, context.seed)
 
@@ -94,7 +95,7 @@ class JointVL(Method):
             for name in learned:
                 state[TEACHER + name].mul_(FOLLOWS).add_(state[name], alpha=1 - FOLLOWS)
 
-        start = self._start(context.seed, images.rows.shape[1])
+        start = self._start(context.seed, dim)
         learned = list(start)
         start |= {TEACHER + name: array.copy() for name, array in start.items()}
         stage = Stage("joint-vl", context, asdict(self), {"rows": images.rows, "codes": images.codes, "texts": texts})
@@ -103,7 +104,7 @@ class JointVL(Method):
         options = {"sign": self.sign, "length": self.length, "amount": self.amount}
         params = asdict(self) | {"seed": context.seed, "images": len(images.rows)}
         kept = {name: net[name] for name in learned}
-        return JointOperator(context.attribute, kept, options, ("image", "text"), encoder=context.encoder, params=params)
+        return JointOperator(context.attribute, kept, options, ("image", "text"), dim, encoder=context.encoder, params=params)
 
     def _start(self, seed: int, dim: int) -> dict[str, np.ndarray]:
         rng = np.random.default_rng([seed, 1])

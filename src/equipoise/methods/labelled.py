@@ -63,5 +63,5 @@ def _codes(context: FitContext, rows: int) -> np.ndarray:
 
 def _label(label: object, attribute: Attribute) -> object:
     """Several columns of labels come joined by "&"."""
-    joined = isinstance(label, str) and label not in attribute.groups and len(attribute.parts) > 1
-    return tuple(part.strip() for part in str(label).split("&")) if joined else label
+    joined = isinstance(label, str) and len(attribute.parts) > 1 and label.count(" & ") == len(attribute.parts) - 1
+    return tuple(str(label).split(" & ")) if joined else label

@@ -47,10 +47,15 @@ class NetworkOperator(Operator):
     """Unit rows go through a small network, and what comes out is brought to unit length. Numpy arrays and torch tensors."""
 
     def __init__(
-        self, attribute: Attribute, net: Mapping[str, np.ndarray], options: Mapping[str, Any], changes: tuple[Modality, ...], **about: Any
+        self,
+        attribute: Attribute,
+        net: Mapping[str, np.ndarray],
+        options: Mapping[str, Any],
+        changes: tuple[Modality, ...],
+        dim: int,
+        **about: Any,
     ):
-        first = next(iter(net.values()))
-        super().__init__(attribute, changes, first.shape[-1], **about)
+        super().__init__(attribute, changes, dim, **about)
         self.net, self.options = dict(net), dict(options)
 
     @abstractmethod
@@ -102,10 +107,13 @@ class NetworkOperator(Operator):
         return self.net
 
     def settings(self) -> dict[str, Any]:
-        return {"changes": list(self.changes), "options": self.options}
+        return {"changes": list(self.changes), "options": self.options, "dim": self.in_dim}
 
     @classmethod
     def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> NetworkOperator:
         if not arrays or any(array.dtype.kind != "f" or not np.isfinite(array).all() for array in arrays.values()):
             raise ValueError("an array is missing, or does not hold finite numbers")
-        return cls(attribute, arrays, settings["options"], tuple(settings["changes"]), encoder=made_by)
+        operator = cls(attribute, arrays, settings["options"], tuple(settings["changes"]), int(settings["dim"]), encoder=made_by)
+        for modality in operator.changes:
+            operator._array(np.ones((1, operator.in_dim), np.float32), modality)  # an error where shapes or names do not fit
+        return operator

@@ -90,7 +90,7 @@ class Prism(Method):
         params = asdict(self) | {"seed": context.seed, "texts": len(texts.rows)}
         net = {name: array.astype(np.float32) for name, array in net.items()}
         return PrismOperator(
-            context.attribute, net, {"text_norm": self.text_norm}, ("image", "text"), encoder=context.encoder, params=params
+            context.attribute, net, {"text_norm": self.text_norm}, ("image", "text"), rows.shape[1], encoder=context.encoder, params=params
         )
 
     def _start(self, seed: int, texts: Texts) -> dict[str, np.ndarray]:

@@ -99,7 +99,7 @@ class Saner(Method):
         used = {"texts": len(data.neutral), "texts_left_out": data.left_out, "with_images": images is not None}
         options = {"amount": self.amount, "gate": self.gate}
         params = asdict(self) | {"seed": context.seed} | used
-        return SanerOperator(context.attribute, net, options, ("text",), encoder=context.encoder, params=params)
+        return SanerOperator(context.attribute, net, options, ("text",), dim, encoder=context.encoder, params=params)
 
 
 class _Corpus(NamedTuple):
