@@ -502,3 +502,17 @@ except eq.errors.MissingExtraError as error:
 """
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert said.strip() == 'fitting dear needs torch, which is not installed. Type: pip install "equipoise[torch]"'
+
+
+def test_the_page_runs_and_holds_what_was_measured(tmp_path, monkeypatch):
+    import re
+
+    from scripts import learned_on_clip
+
+    text = (ROOT / "docs" / "learned-methods.md").read_text()
+    monkeypatch.chdir(ROOT)
+    assert learned_on_clip.page() in text
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.S)
+    exec(compile(block, "learned-methods.md", "exec"), {})
+    assert {path.name.rsplit("-", 1)[0] for path in (tmp_path / "work").iterdir()} == {"dear-classifier", "dear-residual"}
