@@ -201,7 +201,7 @@ def test_the_sigmoid_bounds_the_adversary():
         ({}, {"tokens": 0}, "tokens=0 is not legal"),
         ({}, {"adversary": "softmax"}, "adversary='softmax' is not legal"),
         ({}, {"contrast": 1.0}, "prompt-array with contrast needs captions"),
-        ({"captions": ["a man"]}, {"contrast": 1.0}, "there are 1 captions"),
+        ({"captions": ["a man"]}, {"contrast": 1.0}, "there are 1 captions and 240 images"),
         ({}, {"prompts": "a man"}, "pass a list of prompts"),
     ],
 )

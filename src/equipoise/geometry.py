@@ -133,6 +133,11 @@ def union_basis(bases: list[Float64], tolerance: float = RANK_TOLERANCE) -> tupl
     return _span(np.concatenate(bases, axis=1).T, tolerance, sum(basis.shape[1] for basis in bases))
 
 
+def span_basis(rows: Float64, tolerance: float = RANK_TOLERANCE) -> Float64:
+    """Orthonormal basis (d, r) of what rows (n, d) span, uncentred: what they share is in it too."""
+    return _span(rows, tolerance, len(rows))[0]
+
+
 def _span(rows: Float64, tolerance: float, most: int) -> tuple[Float64, Float64]:
     left, singular, _ = np.linalg.svd(rows, full_matrices=False)
     if singular[0] <= IDENTICAL:

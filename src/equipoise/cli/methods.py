@@ -1,8 +1,9 @@
-"""``equipoise methods``: what there is, what each needs and changes."""
+"""``equipoise methods``: what there is, what each needs and changes; the paper's Table 1, corrected."""
 
 from __future__ import annotations
 
 import json
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -10,18 +11,39 @@ from rich.table import Table
 
 from equipoise.cli.options import Json
 
+COLUMNS = ("method", "changes", "labelled images", "trains", "authors' tasks", "strength", "where code and paper differ")
 
-def methods(as_json: Json = False) -> None:
-    """List the debiasing methods."""
+
+def methods(
+    details: Annotated[bool, typer.Option("--details", "-d", help="Also what each does and needs, and its parameters.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the debiasing methods: the paper's Table 1, corrected by what the reference code does."""
     from equipoise.tasks.commands import describe_methods
 
     found = describe_methods()
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
-    table = Table("method", "changes", "what it does, what it needs, its parameters", show_lines=True)
+    table = Table(*COLUMNS, show_lines=True)
     for method in found:
-        params = ", ".join(f"{name}={value}" for name, value in method["params"].items())
-        about = [method["summary"], f"needs {'; '.join(method['needs']) or 'nothing'}", f"for {' and '.join(method['tasks'])}", params]
-        table.add_row(method["name"], " and ".join(method["changes"]) or "nothing", "\n".join(filter(None, about)))
+        table.add_row(*_row(method))
     Console().print(table)
+    for method in found if details else ():
+        params = ", ".join(f"{name}={value}" for name, value in method["params"].items())
+        lines = [f"[bold]{method['name']}[/bold]  {method['summary']}", f"  needs {'; '.join(method['needs']) or 'nothing'}"]
+        Console().print("\n".join([*lines, f"  {params}"] if params else lines), highlight=False)
+
+
+def _row(method: dict[str, Any]) -> tuple[str, ...]:
+    trains = " ".join(filter(None, (method["training"], method["gradients"] and f"(gradients: {method['gradients']})")))
+    strength = method["strength"]
+    return (
+        method["name"],
+        " and ".join(method["changes"]) or "nothing",
+        "yes" if method["labelled_images"] else "no" if method["text_only"] else "no, but images",
+        trains or "nothing",
+        ", ".join(method["tasks"]) or "none of these",
+        strength["param"] if strength else "",
+        method["code"],
+    )

@@ -2,6 +2,6 @@
 
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Operator
-from equipoise.methods.registry import Method, create, find, load, names
+from equipoise.methods.registry import Method, Strength, create, find, load, names
 
-__all__ = ["FitContext", "Method", "Operator", "create", "find", "load", "names"]
+__all__ = ["FitContext", "Method", "Operator", "Strength", "create", "find", "load", "names"]

@@ -6,79 +6,139 @@ group. A query orthogonal to their differences has the same mean score in every 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
 
 from equipoise import geometry
 from equipoise.errors import InputError
-from equipoise.methods.closed_form import shared_space
+from equipoise.geometry import Float64
 from equipoise.methods.context import FitContext
-from equipoise.methods.operator import Operator
-from equipoise.methods.registry import Method
+from equipoise.methods.operator import Gate, Operator
+from equipoise.methods.registry import Method, Strength
+from equipoise.methods.rows import require_groups, unit_rows
 from equipoise.methods.spaces import SpaceOperator
-from equipoise.space import AttributeSpace
+from equipoise.methods.texts import prototypes
+from equipoise.prompts.attribute import Attribute
+from equipoise.space import AttributeSpace, EncoderRef
+
+OTHERWISE = "use closed-form, merge groups, or lower smallest"
 
 
 class AdaptedOperator(SpaceOperator):
-    """The closed form on texts, in the space of the images' group means."""
+    """The closed form on texts, in the space of the images' group means.
+
+    Cross-fitted, ``scores`` compares each image with queries debiased in a space that it had no part in, for an honest measurement on the
+    index itself; ``text``, for use, has the space of all images.
+    """
 
     method = "adapted"
+
+    def __init__(
+        self, attribute: Attribute, space: AttributeSpace, changes: Any = ("text",), folds: Sequence[Float64] = (), **options: Any
+    ):
+        super().__init__(attribute, space, changes, **options)
+        self.folds = [replace(space, basis=basis) for basis in folds]
+
+    @property
+    def per_prompt(self) -> bool:
+        return bool(self.folds)
+
+    def scores(self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None) -> Any:
+        """Similarities (images, texts)."""
+        if not self.folds:
+            return super().scores(images, texts, prompts, gate)
+        self._check_width(images, "images")
+        images = np.asarray(images)
+        fold = fold_of(images, len(self.folds))
+        out = np.empty((len(images), len(texts)), np.result_type(images, np.asarray(texts)))
+        for i, space in enumerate(self.folds):
+            there = AdaptedOperator(self.attribute, space).text(texts, prompts, gate)
+            out[fold == i] = images[fold == i] @ np.asarray(there).T
+        return out
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return super().arrays() | {f"fold.{i}": space.basis for i, space in enumerate(self.folds)}
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"folds": len(self.folds)}
+
+    @classmethod
+    def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> AdaptedOperator:
+        space = AttributeSpace.from_arrays(arrays, settings["space"])
+        folds = [arrays[f"fold.{i}"] for i in range(settings["folds"])]
+        if any(basis.ndim != 2 or len(basis) != space.dim for basis in folds):
+            raise ValueError("the folds' bases do not match the space")
+        return cls(attribute, space, tuple(settings["changes"]), folds, encoder=made_by)
 
 
 @dataclass(frozen=True)
 class Adapted(Method):
-    """kappa: infinity gives every group the same mean score. smallest: images that each group must have for its mean to be trusted."""
+    """kappa: infinity gives every group the same mean score. smallest: images that each group must have for its mean to be trusted.
+
+    folds: 2 or more cross-fit, so that the images that are scored have no part in the space that their scores come from.
+    """
 
     kappa: float = 1.0
     smallest: int = 20
+    folds: int = 1
     prototype: str = "both"
 
     name: ClassVar[str] = "adapted"
-    summary: ClassVar[str] = "closed form on queries, in the space of the index's own group means (ours)"
+    summary: ClassVar[str] = "closed form on queries, in the space of the index's own group means"
+    source: ClassVar[str] = "ours"
+    needs: ClassVar[tuple[str, ...]] = ("prompts", "images")
     changes: ClassVar[tuple[str, ...]] = ("text",)
-    needs: ClassVar[tuple[str, ...]] = ("images", "prototypes, or an encoder (or text_table) and a book")
-    tasks: ClassVar[tuple[str, ...]] = ("retrieval", "classification")
+    tasks: ClassVar[tuple[str, ...]] = ("retrieval",)
+    strength: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
     operator: ClassVar[type[Operator]] = AdaptedOperator
 
     def fit(self, context: FitContext) -> AdaptedOperator:
         context.require(self.name, "images")
-        text_space = shared_space(self.name, context, self.kappa, self.prototype)
-        prototypes = text_space.parts[0].prototypes
-        sums, counts = np.zeros(prototypes.shape), np.zeros(len(prototypes), int)
-        for block in context.image_blocks():
-            rows = _unit(block, text_space.dim)
-            nearest = (rows @ prototypes.T).argmax(1)
-            for group in range(len(prototypes)):
-                sums[group] += rows[nearest == group].sum(0)
-                counts[group] += (nearest == group).sum()
-        self._check(context, counts)
-        means = sums / counts[:, None]
-        named = dict(zip(context.attribute.groups, means, strict=True))
+        if not isinstance(self.folds, int) or self.folds < 1:
+            raise InputError(f"folds={self.folds!r} is not legal; pass 1, or 2 and more to cross-fit")
+        groups = context.attribute.groups
+        sums, counts = self._sums(context, prototypes(self.name, context, self.prototype))
+        require_groups(self.name, counts.sum(0), groups, self.smallest, "images", OTHERWISE)
+        means = sums.sum(0) / counts.sum(0)[:, None]
+        named = dict(zip(groups, means, strict=True))
         space = AttributeSpace.from_prototypes(named, attribute=context.attribute.name, kappa=self.kappa, encoder=context.encoder)
         space = replace(space, basis=geometry.attribute_basis(means, space.tolerance)[0])  # of the means themselves: not of unit length
-        params = {"kappa": str(self.kappa), "smallest": self.smallest, "prototype": self.prototype}
-        params["images"] = dict(zip(context.attribute.groups, counts.tolist(), strict=True))
-        return AdaptedOperator(context.attribute, space, ("text",), encoder=context.encoder, params=params)
+        folds = [self._without(fold, sums, counts, groups) for fold in range(self.folds)] if self.folds > 1 else []
+        params = {"kappa": str(self.kappa), "smallest": self.smallest, "folds": self.folds, "prototype": self.prototype}
+        params["images"] = dict(zip(groups, counts.sum(0).tolist(), strict=True))
+        return AdaptedOperator(context.attribute, space, folds=folds, encoder=context.encoder, params=params)
 
-    def _check(self, context: FitContext, counts: np.ndarray) -> None:
-        if counts.min() < self.smallest:
-            found = ", ".join(f"{group} {count}" for group, count in zip(context.attribute.groups, counts.tolist(), strict=True))
-            raise InputError(
-                f"adapted needs {self.smallest} images or more of each group, and the index seems to hold: {found}; "
-                "use closed-form, merge groups, or lower smallest"
-            )
+    def _sums(self, context: FitContext, named: Float64) -> tuple[Float64, np.ndarray]:
+        """(folds, groups, d) sums and (folds, groups) numbers of the images closest to each group's prototype, in one pass."""
+        sums, counts = np.zeros((self.folds, *named.shape)), np.zeros((self.folds, len(named)), int)
+        for block in context.image_blocks():
+            rows, _ = unit_rows(block, named.shape[1])
+            cell = fold_of(rows, self.folds) * len(named) + (rows @ named.T).argmax(1)
+            np.add.at(counts.reshape(-1), cell, 1)
+            members = np.eye(counts.size)[cell]
+            sums += (members.T @ rows).reshape(sums.shape)
+        return sums, counts
+
+    def _without(self, fold: int, sums: Float64, counts: np.ndarray, groups: tuple[str, ...]) -> Float64:
+        """The basis of all images but one fold's."""
+        rest = counts.sum(0) - counts[fold]
+        require_groups(self.name, rest, groups, self.smallest, "images outside a fold", OTHERWISE)
+        return geometry.attribute_basis((sums.sum(0) - sums[fold]) / rest[:, None])[0]
 
 
-def _unit(block: Any, dim: int) -> np.ndarray:
-    """Unit rows in float64, those without a direction left out."""
-    rows = np.asarray(block, np.float64)
-    if rows.ndim != 2 or rows.shape[1] != dim:
-        raise InputError(f"images have shape {rows.shape}, and prototypes are {dim} wide; pass embeddings of the same encoder, (n, {dim})")
-    norms = np.linalg.norm(rows, axis=1)
-    good = np.isfinite(norms) & (norms > 0)
-    return rows[good] / norms[good, None]
+def fold_of(rows: Any, folds: int) -> np.ndarray:
+    """(n,): a fold for each row, by its direction alone, so that an image is in the same fold wherever it is met."""
+    if folds == 1:
+        return np.zeros(len(rows), int)
+    rows = np.asarray(rows, np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        place = rows @ np.cos(np.arange(rows.shape[1]) ** 2.0) / np.linalg.norm(rows, axis=1)
+        place = np.nan_to_num(place) * 997  # many turns, so that neighbours part; far fewer than the digits of a float32
+    return ((place - np.floor(place)) * folds).astype(int) % folds
 
 
 METHOD = Adapted

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, Literal
 
 from equipoise.errors import InputError
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Modality, Operator
-from equipoise.methods.registry import Method
+from equipoise.methods.registry import Method, Strength
 from equipoise.methods.spaces import SpaceOperator
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import PromptBook
@@ -42,7 +43,11 @@ class ClosedForm(Method):
 
     name: ClassVar[str] = "closed-form"
     summary: ClassVar[str] = "closed-form minimax between leakage and loss in the space of group prompts"
-    needs: ClassVar[tuple[str, ...]] = ("prototypes, or an encoder (or text_table) and a book",)
+    source: ClassVar[str] = "the paper"
+    needs: ClassVar[tuple[str, ...]] = ("prompts",)
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
+    strength: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
+    code: ClassVar[str] = "one shared space and a form that loses digits in float32; the text has a space a prompt (scope=per prompt)"
     operator: ClassVar[type[Operator]] = ClosedFormOperator
 
     def fit(self, context: FitContext) -> ClosedFormOperator:
@@ -59,16 +64,17 @@ def shared_space(method: str, context: FitContext, kappa: float, prototype: str)
     if context.prototypes is not None:
         ordered = {group: context.prototypes[group] for group in context.attribute.groups}
         return AttributeSpace.from_prototypes(ordered, attribute=context.attribute.name, kappa=kappa, encoder=context.encoder)
-    encoder, book = _prompts(method, context)
+    encoder, book = book_of(method, context)
     return AttributeSpace.from_prompts(encoder, book, context.attribute, prototype=prototype, kappa=kappa)
 
 
 def _spaces(method: str, context: FitContext, kappa: float, prototype: str) -> SpaceSet:
-    encoder, book = _prompts(method, context)
+    encoder, book = book_of(method, context)
     return SpaceSet.from_prompts(encoder, book, context.attribute, prototype=prototype, kappa=kappa)
 
 
-def _prompts(method: str, context: FitContext) -> tuple[Any, PromptBook]:
+def book_of(method: str, context: FitContext) -> tuple[Any, PromptBook]:
+    """What encodes the book's texts, and the book."""
     if context.text_encoder is None or context.book is None:
         raise InputError(f"{method} needs prototypes (shared scope), or a book and an encoder or text_table; the context lacks them")
     return context.text_encoder, context.book

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import numpy as np
 from equipoise.errors import InputError
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import PromptBook
+
+BLOCK = 8192  # images at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +55,17 @@ class FitContext:
         if missing := [name for name in names if getattr(self, name) is None]:
             raise InputError(f"{method} needs {' and '.join(missing)}, which the context lacks; pass FitContext(..., {missing[0]}=...)")
 
-    def image_blocks(self) -> Any:
-        """The images, a block (n, d) at a time; more than once for arrays and stores."""
-        if hasattr(self.images, "shards"):
-            return self.images.shards()
-        return [self.images] if hasattr(self.images, "shape") else self.images
+    def image_blocks(self) -> Iterator[np.ndarray]:
+        """The images, a few thousand rows (n, d) at a time, so that a memory map or a store may be larger than memory."""
+        parts = self.images.shards() if hasattr(self.images, "shards") else [self.images] if hasattr(self.images, "shape") else self.images
+        if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
+            raise InputError(f"images are {type(parts).__name__}; pass embeddings (n, d), a store, or an iterable of such arrays")
+        for part in parts:
+            rows = part.detach().cpu().numpy() if hasattr(part, "detach") else np.asanyarray(part)
+            if rows.ndim != 2:
+                raise InputError(f"images have shape {rows.shape}; pass embeddings (n, d), a store, or an iterable of such arrays")
+            for start in range(0, len(rows), BLOCK):
+                yield rows[start : start + BLOCK]
 
 
 class _Table:

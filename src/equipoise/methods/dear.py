@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from equipoise.methods.context import FitContext
-from equipoise.methods.labelled import labelled_images, part_codes
 from equipoise.methods.networks import Net, NetworkOperator, dense, linear, mlp
 from equipoise.methods.operator import Modality, Operator
-from equipoise.methods.registry import Method
+from equipoise.methods.registry import Method, Strength
+from equipoise.methods.rows import labelled_images
 from equipoise.methods.training import Batches, Stage, capped, choose, machine, require_numbers, train
+from equipoise.prompts.attribute import Attribute
 
 OBJECTIVES = ("capped", "uniform", "unbounded")
 
@@ -50,17 +51,18 @@ class Dear(Method):
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features")
     training: ClassVar[str] = "a classifier, then a linear layer"
     tasks: ClassVar[tuple[str, ...]] = ("retrieval", "classification")
+    strength: ClassVar[Strength | None] = Strength("weight", 0, (1e-3, 1e-2, 1e-1, 1.0))
     operator: ClassVar[type[Operator]] = DearOperator
 
     def fit(self, context: FitContext) -> DearOperator:
         choose("objective", self.objective, OBJECTIVES)
         require_numbers({"weight": (self.weight, 0), "reconstruction": (self.reconstruction, 0), "amount": (self.amount, 0)})
         require_numbers({"epochs": (self.epochs, 0), "classifier_epochs": (self.classifier_epochs, 0), "batch": (self.batch, 1)})
-        images = labelled_images(self.name, context)
+        images, codes = labelled_images(self.name, context)
         here = machine(self.name, context.device)
-        inputs = {"rows": images.rows, "codes": images.codes}
-        rows = here.tensor(images.rows)
-        labels = [here.tensor(codes) for codes in part_codes(context.attribute, images.codes)]
+        inputs = {"rows": images, "codes": codes}
+        rows = here.tensor(images.astype(np.float32))
+        labels = [here.tensor(label) for label in part_codes(context.attribute, codes)]
         sizes = [len(part.groups) for part in context.attribute.parts]
         cross_entropy = here.torch.nn.functional.cross_entropy
         batches = Batches(len(rows), self.batch, context.seed)
@@ -70,7 +72,7 @@ class Dear(Method):
             logits = _read(state, rows[at], len(sizes))
             return sum(cross_entropy(given, label[at]) for given, label in zip(logits, labels, strict=True))
 
-        start = _classifier(context.seed, images.rows.shape[1], sizes)
+        start = _classifier(context.seed, rows.shape[1], sizes)
         stage = Stage("dear classifier", context, asdict(self), inputs)
         steps = self.classifier_epochs * batches.steps
         frozen = train(stage, here, start, classifier_loss, list(start), steps=steps, lr=self.classifier_lr)
@@ -87,7 +89,7 @@ class Dear(Method):
         start = linear(np.random.default_rng(context.seed), "residual", rows.shape[1], rows.shape[1], zero=True)
         stage = Stage("dear residual", context, asdict(self), inputs)
         net = train(stage, here, start, residual_loss, list(start), steps=self.epochs * batches.steps, lr=self.lr)
-        params = asdict(self) | {"seed": context.seed, "images": len(images.rows)}
+        params = asdict(self) | {"seed": context.seed, "images": len(images)}
         return DearOperator(
             context.attribute, net, {"amount": self.amount}, ("image",), rows.shape[1], encoder=context.encoder, params=params
         )
@@ -99,6 +101,12 @@ class Dear(Method):
             return (logs.exp() * logs).sum(1).mean()  # KL from equal shares, but for the constant log of their number
         entropies = -logs.gather(1, labels[:, None])[:, 0]
         return -(capped(entropies, logits.shape[1]) if self.objective == "capped" else entropies).mean()
+
+
+def part_codes(attribute: Attribute, codes: np.ndarray) -> list[np.ndarray]:
+    """For each part of an intersection (a plain attribute is its own only part) the place of each row's group among the part's."""
+    groups = [attribute.split(group) for group in attribute.groups]
+    return [np.array([part.groups.index(names[i]) for names in groups])[codes] for i, part in enumerate(attribute.parts)]
 
 
 def _classifier(seed: int, dim: int, sizes: list[int]) -> dict[str, np.ndarray]:

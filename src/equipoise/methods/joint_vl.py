@@ -13,10 +13,10 @@ import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.methods.context import FitContext
-from equipoise.methods.labelled import labelled_images
 from equipoise.methods.networks import Net, NetworkOperator, linear, mlp, unit
 from equipoise.methods.operator import Modality, Operator
-from equipoise.methods.registry import Method
+from equipoise.methods.registry import Method, Strength
+from equipoise.methods.rows import labelled_images
 from equipoise.methods.training import Batches, Machine, Stage, choose, machine, require_numbers, train
 from equipoise.prompts.english import fix_articles
 
@@ -69,10 +69,11 @@ class JointVL(Method):
     name: ClassVar[str] = "joint-vl"
     summary: ClassVar[str] = "two small networks on images and texts that align the bias taken from both and keep similarities"
     source: ClassVar[str] = "Zhang et al. 2025"
-    needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features", "an encoder, a text_table or prototypes")
+    needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features", "words")
     training: ClassVar[str] = "two MLPs on images and texts"
     code: ClassVar[str] = "adds a ReLU output where the paper subtracts the bias part (sign=subtract)"
     tasks: ClassVar[tuple[str, ...]] = ("retrieval", "classification")
+    strength: ClassVar[Strength | None] = Strength("amount", 0, (0.25, 0.5, 0.75, 1.0))
     operator: ClassVar[type[Operator]] = JointOperator
 
     def fit(self, context: FitContext) -> JointOperator:
@@ -82,11 +83,11 @@ class JointVL(Method):
         require_numbers({"alpha": (self.alpha, 0), "batch": (self.batch, 1), "epochs": (self.epochs, 0)})
         if self.alpha > 1:
             raise InputError(f"alpha={self.alpha} is not legal; pass a share from 0 to 1")
-        images = labelled_images(self.name, context)
-        dim = images.rows.shape[1]
+        images, codes = labelled_images(self.name, context)
+        dim = images.shape[1]
         texts = self._texts(context, dim)
         here = machine(self.name, context.device)
-        pairs = _Pairs(here, images.rows, images.codes, texts, self.batch, self.queue, context.seed)
+        pairs = _Pairs(here, images.astype(np.float32), codes, texts, self.batch, self.queue, context.seed)
 
         def loss(state: Net, step: int) -> Any:
             return self._loss(here, state, pairs, step)
@@ -98,11 +99,11 @@ class JointVL(Method):
         start = self._start(context.seed, dim)
         learned = list(start)
         start |= {TEACHER + name: array.copy() for name, array in start.items()}
-        stage = Stage("joint-vl", context, asdict(self), {"rows": images.rows, "codes": images.codes, "texts": texts})
+        stage = Stage("joint-vl", context, asdict(self), {"rows": images, "codes": codes, "texts": texts})
         steps = self.epochs * pairs.batches.steps
         net = train(stage, here, start, loss, learned, steps=steps, lr=self.lr, after=follow)
         options = {"sign": self.sign, "length": self.length, "amount": self.amount}
-        params = asdict(self) | {"seed": context.seed, "images": len(images.rows)}
+        params = asdict(self) | {"seed": context.seed, "images": len(images)}
         kept = {name: net[name] for name in learned}
         return JointOperator(context.attribute, kept, options, ("image", "text"), dim, encoder=context.encoder, params=params)
 

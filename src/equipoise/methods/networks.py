@@ -115,5 +115,5 @@ class NetworkOperator(Operator):
             raise ValueError("an array is missing, or does not hold finite numbers")
         operator = cls(attribute, arrays, settings["options"], tuple(settings["changes"]), int(settings["dim"]), encoder=made_by)
         for modality in operator.changes:
-            operator._array(np.ones((1, operator.in_dim), np.float32), modality)  # an error where shapes or names do not fit
+            operator._through(np.ones((1, operator.in_dim), np.float32), modality)  # an error where shapes or names do not fit
         return operator

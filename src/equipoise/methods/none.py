@@ -50,6 +50,7 @@ class NoMethod(Method):
     name: ClassVar[str] = "none"
     summary: ClassVar[str] = "the encoder as it is"
     changes: ClassVar[tuple[str, ...]] = ()
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
     operator: ClassVar[type[Operator]] = Identity
 
     def fit(self, context: FitContext) -> Identity:

@@ -22,10 +22,11 @@ Gate = bool | Callable[[str], bool] | None
 
 
 class Operator(ABC):
-    """Frozen result of a fit: ``image(X)``, ``text(T)``, ``scores(X, T)``; rows in, unit rows out.
+    """Frozen result of a fit: ``image(X)``, ``text(T)``, ``scores(X, T)``; rows of any length in, unit rows out.
 
-    ``changes`` says which modalities it touches. ``gate`` keeps prompts that name a group themselves as they are ("a female doctor"):
-    True asks ``explicit_groups``, a function decides by itself.
+    ``changes`` says which modalities it touches, ``unit`` whether the rows it changes have unit length: some references leave theirs.
+    ``gate`` keeps prompts that name a group themselves as they are ("a female doctor"): True asks ``explicit_groups``, a function decides
+    by itself.
     """
 
     method: ClassVar[str]
@@ -42,6 +43,11 @@ class Operator(ABC):
     @property
     def name(self) -> str:
         return self.method
+
+    @property
+    def unit(self) -> bool:
+        """Whether the rows that it changes come out of unit length."""
+        return True
 
     @property
     def per_prompt(self) -> bool:
@@ -84,6 +90,10 @@ class Operator(ABC):
         kept = self._gated(prompts, gate)
         if not kept.any():
             return self._text(rows, prompts)
+        if self.out_dim != self.in_dim:
+            raise InputError(
+                f"this {self.method} operator gives rows {self.out_dim} wide, so a gate cannot keep rows as they are; leave it away"
+            )
         out = rows.copy() if isinstance(rows, np.ndarray) else rows.clone()
         if not kept.all():
             changed = np.flatnonzero(~kept).tolist()

@@ -7,13 +7,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from equipoise import geometry
 from equipoise.errors import InputError
-from equipoise.geometry import RANK_TOLERANCE
+from equipoise.geometry import Float64
 from equipoise.methods.closed_form import changes_of, shared_space
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Operator
 from equipoise.methods.registry import Method
 from equipoise.methods.spaces import SpaceOperator
+from equipoise.methods.texts import labelled_texts, prototypes
+
+Span = Literal["prompts", "texts", "differences"]
 
 
 class OrthProjOperator(SpaceOperator):
@@ -24,32 +28,40 @@ class OrthProjOperator(SpaceOperator):
 
 @dataclass(frozen=True)
 class OrthProj(Method):
-    """span: "prompts", as the reference code has it, or "differences", the milder attribute space. modality: the reference's is "text"."""
+    """span: "prompts" (a prototype a group), "texts" (each by itself) or "differences", the milder attribute space."""
 
-    span: Literal["prompts", "differences"] = "prompts"
+    span: Span = "prompts"
     modality: Literal["both", "image", "text"] = "text"
     prototype: str = "both"
 
     name: ClassVar[str] = "orth-proj"
     summary: ClassVar[str] = "projection of texts off the span of group prompts"
+    source: ClassVar[str] = "Chuang et al. 2023"
+    needs: ClassVar[tuple[str, ...]] = ("prompts",)
     changes: ClassVar[tuple[str, ...]] = ("text",)
-    needs: ClassVar[tuple[str, ...]] = ("prototypes, or an encoder (or text_table) and a book",)
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
     operator: ClassVar[type[Operator]] = OrthProjOperator
 
     def fit(self, context: FitContext) -> OrthProjOperator:
-        if self.span not in ("prompts", "differences"):
-            raise InputError(f'span={self.span!r} is not legal; pass "prompts" or "differences"')
-        space = shared_space(self.name, context, np.inf, self.prototype)
-        if self.span == "prompts":
-            space = replace(space, basis=_span(space.parts[0].prototypes))
+        basis = span_of(self.span, self.name, context, self.prototype)
+        space = replace(shared_space(self.name, context, np.inf, self.prototype), basis=basis)
         params = {"span": self.span, "modality": self.modality, "prototype": self.prototype}
         return OrthProjOperator(context.attribute, space, changes_of(self.modality), encoder=context.encoder, params=params)
 
 
-def _span(rows: np.ndarray) -> np.ndarray:
-    """Orthonormal basis (d, r) of what the rows span, uncentred."""
-    _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
-    return np.ascontiguousarray(directions[sizes > RANK_TOLERANCE * sizes[0]].T)
+def span_of(span: str, method: str, context: FitContext, prototype: str) -> Float64:
+    """Orthonormal basis (d, r) of what a method projects off."""
+    if span == "differences":
+        return geometry.attribute_basis(prototypes(method, context, prototype))[0]
+    if span not in ("prompts", "texts"):
+        raise InputError(f'span={span!r} is not legal; pass "prompts", "texts" or "differences"')
+    rows = prototypes(method, context, prototype) if span == "prompts" else labelled_texts(method, context)[0]
+    basis = geometry.span_basis(rows)
+    if basis.shape[1] > basis.shape[0] // 2:
+        raise InputError(
+            f"{method}: {len(rows)} texts span {basis.shape[1]} of {basis.shape[0]} dimensions, so little would be left; pass span=prompts"
+        )
+    return basis
 
 
 METHOD = OrthProj

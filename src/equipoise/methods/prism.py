@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from equipoise import geometry, kernels
 from equipoise.errors import InputError
-from equipoise.geometry import RANK_TOLERANCE
+from equipoise.kernels.recipe import PROJECT, LowRank
 from equipoise.methods.context import FitContext
 from equipoise.methods.networks import Net, NetworkOperator, unit
 from equipoise.methods.operator import Modality, Operator
@@ -28,10 +30,18 @@ class PrismOperator(NetworkOperator):
 
     method = "prism"
 
+    @cached_property
+    def low_rank(self) -> LowRank | None:
+        """What the projection takes away, for the kernels; None for a map."""
+        return LowRank.projection(np.ascontiguousarray(self.net["bases"].T)) if "bases" in self.net else None
+
     def changed(self, net: Net, rows: Any, modality: Modality) -> Any:
-        if "bases" in net:  # (b, d), orthonormal
-            return rows - (rows @ net["bases"].T) @ net["bases"]
         return rows @ net["map"].T
+
+    def _through(self, rows: Any, modality: Modality) -> Any:
+        if self.low_rank is None:
+            return super()._through(rows, modality)
+        return kernels.debias(rows, self.low_rank, PROJECT, "unit" if self.unit or modality == "image" else "raw")[0]
 
     @property
     def unit(self) -> bool:
@@ -61,7 +71,7 @@ class Prism(Method):
     name: ClassVar[str] = "prism"
     summary: ClassVar[str] = "a linear map on images and texts, learned from group prompts with a contrastive loss"
     source: ClassVar[str] = "Molahasani et al. 2025"
-    needs: ClassVar[tuple[str, ...]] = ("a book of two prompts or more, with an encoder or text_table",)
+    needs: ClassVar[tuple[str, ...]] = ("book",)
     training: ClassVar[str] = "a linear map, some 170 steps"
     code: ClassVar[str] = "texts keep the length that the map gives them (text_norm=raw)"
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
@@ -85,10 +95,8 @@ class Prism(Method):
         start = self._start(context.seed, texts)
         stage = Stage("prism", context, asdict(self), {"rows": texts.rows, "cells": texts.starts})
         net = train(stage, here, start, loss, list(start), steps=self.epochs * batches.steps, lr=self.lr)
-        if self.bases:
-            net = {"bases": np.linalg.qr(net["bases"].T)[0].T}
+        net = {"bases": np.linalg.qr(net["bases"].T)[0].T} if self.bases else {"map": net["map"].astype(np.float32)}
         params = asdict(self) | {"seed": context.seed, "texts": len(texts.rows)}
-        net = {name: array.astype(np.float32) for name, array in net.items()}
         return PrismOperator(
             context.attribute, net, {"text_norm": self.text_norm}, ("image", "text"), rows.shape[1], encoder=context.encoder, params=params
         )
@@ -103,9 +111,8 @@ class Prism(Method):
             return {"map": rng.uniform(-(dim**-0.5), dim**-0.5, (dim, dim))}
         if self.init == "identity":
             return {"map": np.eye(dim)}
-        _, sizes, directions = np.linalg.svd(texts.prototypes(), full_matrices=False)
-        kept = directions[sizes > RANK_TOLERANCE * sizes[0]]
-        return {"map": np.eye(dim) - kept.T @ kept}
+        basis = geometry.span_basis(texts.prototypes())
+        return {"map": np.eye(dim) - basis @ basis.T}
 
 
 def _mapped(torch: Any, state: Net, rows: Any) -> Any:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.methods.context import FitContext
-from equipoise.methods.labelled import Labelled, labelled_images
 from equipoise.methods.networks import Net, linear, mlp, unit
 from equipoise.methods.operator import Gate, Operator
 from equipoise.methods.registry import Method
+from equipoise.methods.rows import labelled_images
 from equipoise.methods.training import Batches, Machine, Stage, capped, choose, machine, require_numbers, train
 from equipoise.prompts.attribute import Attribute
 from equipoise.space import EncoderRef
@@ -124,8 +124,8 @@ class PromptArray(Method):
         self._check()
         context.require(self.name, "encoder")
         tower = tower_of(context.encoder)
-        images = labelled_images(self.name, context)
-        captions = _captions(context, images) if self.contrast else None
+        images = Labelled.of(self.name, context)
+        captions = _captions(context, len(images.rows)) if self.contrast else None
         here = machine(self.name, tower.device)
         seen, held = _split(len(images.rows), self.held_out, context.seed)
         batches = Batches(len(seen), self.batch, context.seed)
@@ -170,6 +170,18 @@ class PromptArray(Method):
         for name, inputs, outputs in zip(LAYERS, widths[:-1], widths[1:], strict=True):
             net |= linear(rng, name, inputs, outputs)
         return net
+
+
+class Labelled(NamedTuple):
+    """rows (n, d), unit, float32; codes (n,): the place of each row's group."""
+
+    rows: np.ndarray
+    codes: np.ndarray
+
+    @classmethod
+    def of(cls, method: str, context: FitContext) -> Labelled:
+        rows, codes = labelled_images(method, context)
+        return cls(rows.astype(np.float32), codes)
 
 
 class _Losses:
@@ -242,13 +254,13 @@ def _keep_best(state: Net, texts: np.ndarray, images: Labelled, held: np.ndarray
         state["best_ndkl"].fill_(value)
 
 
-def _captions(context: FitContext, images: Labelled) -> list[str]:
-    """The caption of each image that is used."""
+def _captions(context: FitContext, images: int) -> list[str]:
+    """The caption of each image."""
     context.require("prompt-array with contrast", "captions")
     captions = list(context.captions or ())
-    if len(captions) <= int(images.places.max()):
-        raise InputError(f"there are {len(captions)} captions, and more images; pass one for each")
-    return [captions[i] for i in images.places]
+    if len(captions) != images:
+        raise InputError(f"there are {len(captions)} captions and {images} images of a known group; pass one for each, the others left out")
+    return captions
 
 
 METHOD = PromptArray

@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from equipoise import artefact
 from equipoise.errors import ArtefactError, InputError
@@ -17,7 +17,45 @@ from equipoise.prompts.attribute import Attribute
 from equipoise.space import EncoderRef
 
 GROUP = "equipoise.methods"
-OURS = ("none", "closed-form", "orth-proj", "adapted", "prism", "dear", "saner", "prompt-array", "joint-vl")
+OURS = (
+    "none",
+    "closed-form",
+    "adapted",
+    "orth-proj",
+    "orth-cali",
+    "prism-mini",
+    "roboshot",
+    "clip-clip",
+    "sfid",
+    "fairer-clip",
+    "leace",
+    "prism",
+    "dear",
+    "saner",
+    "prompt-array",
+    "joint-vl",
+)
+NEEDS = {  # what a method may need of a context, as a reader is told it
+    "prompts": "group prompts: prototypes, or a book with an encoder or text_table",
+    "words": "group words: prototypes, or an encoder or text_table",
+    "images": "images",
+    "sensitive_features": "the group of each image",
+    "labels": "the class of each image",
+    "class_prompts": "class prompts",
+    "captions": "captions",
+    "book": "a book of two prompts or more, with an encoder or text_table",
+    "neutral texts": "captions (with their images) or a book, with an encoder or text_table",
+    "encoder": "an encoder",
+}
+
+
+class Strength(NamedTuple):
+    """The parameter that sweeps a method; at ``neutral`` it is the method ``becomes``. values: a sweep, from weak to strong."""
+
+    param: str
+    neutral: Any
+    values: tuple
+    becomes: str = "none"
 
 
 class Method(ABC):
@@ -25,9 +63,14 @@ class Method(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]] = ()
+    source: ClassVar[str] = ""  # who published it
+    needs: ClassVar[tuple[str, ...]] = ()  # keys of NEEDS, or words of its own
+    training: ClassVar[str] = ""  # what is trained, in a few words; "" where nothing is
+    gradients: ClassVar[str] = ""  # what gradients flow through; "" where there are none
     changes: ClassVar[tuple[str, ...]] = ("image", "text")  # as its parameters stand by default
-    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval")
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval")  # for which its authors defined it
+    strength: ClassVar[Strength | None] = None
+    code: ClassVar[str] = ""  # where the reference code does other than the paper, or its Table 1, says
     operator: ClassVar[type[Operator]]
 
     @abstractmethod

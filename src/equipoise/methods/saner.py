@@ -13,10 +13,10 @@ import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.methods.context import FitContext
-from equipoise.methods.labelled import unit_images
 from equipoise.methods.networks import Net, NetworkOperator, linear, mlp, unit
 from equipoise.methods.operator import Gate, Modality, Operator
-from equipoise.methods.registry import Method
+from equipoise.methods.registry import Method, Strength
+from equipoise.methods.rows import unit_rows
 from equipoise.methods.training import Batches, Stage, machine, require_numbers, train
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.grammar import CannotWrite, write_entry
@@ -61,9 +61,10 @@ class Saner(Method):
     summary: ClassVar[str] = "a learned residual on texts that makes neutral captions equally close to all groups"
     source: ClassVar[str] = "Hirota et al. 2025"
     changes: ClassVar[tuple[str, ...]] = ("text",)
-    needs: ClassVar[tuple[str, ...]] = ("captions (with their images) or a book, with an encoder or text_table",)
+    needs: ClassVar[tuple[str, ...]] = ("neutral texts",)
     training: ClassVar[str] = "an MLP on texts"
     tasks: ClassVar[tuple[str, ...]] = ("retrieval", "generation")
+    strength: ClassVar[Strength | None] = Strength("amount", 0, (0.25, 0.5, 0.75, 1.0))
     operator: ClassVar[type[Operator]] = SanerOperator
 
     def fit(self, context: FitContext) -> SanerOperator:
@@ -118,11 +119,12 @@ def _corpus(context: FitContext) -> _Corpus:
     count = len(context.captions) if context.captions is not None else len(context.book or ())
     images, kept = None, sorted(texts)
     if context.captions is not None and context.images is not None:
-        rows = unit_images("saner", context)
-        if len(rows) != count:
-            raise InputError(f"saner pairs captions with images, and there are {count} captions and {len(rows)} images; pass one for each")
-        kept = [i for i in kept if np.isfinite(rows[i, 0])]
-        images = rows[kept]
+        blocks = [unit_rows(block) for block in context.image_blocks()]
+        good = np.concatenate([np.zeros(0, bool), *(directed for _, directed in blocks)])
+        if len(good) != count:
+            raise InputError(f"saner pairs captions with images, and there are {count} captions and {len(good)} images; pass one for each")
+        kept = [i for i in kept if good[i]]
+        images = np.concatenate([rows for rows, _ in blocks])[np.cumsum(good)[kept] - 1].astype(np.float32)
     if not kept:
         raise InputError("saner found no text that groups can be put into; pass captions or prompts about a person")
     groups = len(context.attribute.groups)

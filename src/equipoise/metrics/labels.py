@@ -49,7 +49,7 @@ def encode_groups(sensitive_features: Any, rows: int | None = None) -> Coded:
     """Groups of each row. Several columns (a data frame, a mapping, a tuple of columns, an (n, k) array) give their intersections,
     named "male & young"; a row that is unknown in one column is unknown. ``rows``: how many labels there must be.
     """
-    columns = [encode(column, "sensitive_features") for column in _columns(sensitive_features)]
+    columns = [encode(column, "sensitive_features") for column in columns_of(sensitive_features)]
     if not columns:
         raise InputError("sensitive_features has no column; pass a label for each row")
     if len({len(column.codes) for column in columns}) > 1:
@@ -73,7 +73,8 @@ def _intersection(columns: list[Coded]) -> Coded:
     return Coded(codes, tuple(names))
 
 
-def _columns(features: Any) -> list[Any]:
+def columns_of(features: Any) -> list[Any]:
+    """The columns of sensitive features, one or several."""
     if isinstance(features, Mapping):
         return list(features.values())
     if hasattr(features, "columns"):  # a data frame

@@ -11,6 +11,7 @@ from typing import Any
 from equipoise.errors import InputError
 from equipoise.fitting import text_encoder
 from equipoise.methods import find, names
+from equipoise.methods.registry import NEEDS
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.writing import read_prompts
 from equipoise.stores import Store
@@ -88,13 +89,17 @@ def _prompts(path: Path, task: str) -> Any:
 
 
 def describe_methods() -> list[dict[str, Any]]:
-    """Each method: what it is, what it needs, for which tasks, and its parameters with their defaults."""
+    """Each method: what it is, what it needs and trains, what it changes, its authors' tasks, its strength and its parameters."""
     from dataclasses import fields
 
     found = []
     for name in names():
         method = find(name)
-        params = {f.name: f.default for f in fields(method)}  # pyright: ignore[reportArgumentType]
-        about = {"name": name, "summary": method.summary, "needs": list(method.needs), "changes": list(method.changes)}
-        found.append(about | {"tasks": list(method.tasks), "params": {key: str(value) for key, value in params.items()}})
+        params = {f.name: str(f.default) for f in fields(method)}  # pyright: ignore[reportArgumentType]
+        about = {"name": name, "summary": method.summary, "source": method.source}
+        about |= {"needs": [NEEDS.get(need, need) for need in method.needs], "labelled_images": "sensitive_features" in method.needs}
+        about |= {"text_only": "images" not in method.needs, "training": method.training, "gradients": method.gradients}
+        about |= {"changes": list(method.changes), "tasks": list(method.tasks), "code": method.code}
+        strength = None if method.strength is None else method.strength._asdict() | {"values": [str(v) for v in method.strength.values]}
+        found.append(about | {"strength": strength, "params": params})
     return found

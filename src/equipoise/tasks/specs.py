@@ -47,14 +47,19 @@ class MethodSpec:
         return ({"scope": scope} if "scope" in names else {}) | self.params
 
     def check(self, scope: str, task: str) -> None:
-        """Raise for what cannot be created, or is not for this task, before anything is computed."""
+        """Raise for what cannot be created, or not be fitted for this task, before anything is computed."""
         if self.is_file:
             if not Path(self.name).is_file():
                 raise InputError(f"there is no file {self.name}; pass a method ({', '.join(methods.names())}) or a saved operator")
             return
-        methods.create(self.name, **self.resolved(scope))
-        if task not in (tasks := methods.find(self.name).tasks):
-            raise InputError(f"{self.name} is for {' and '.join(tasks)}, and the task is {task}; leave it out")
+        method = methods.create(self.name, **self.resolved(scope))
+        if labelled := [need for need in ("sensitive_features", "labels") if need in method.needs]:
+            raise InputError(
+                f"{self.name} needs labelled images ({', '.join(labelled)}), and never those that it is measured on; fit it on others, save it, "
+                "and pass its file (docs/methods.md shows how)"
+            )
+        if task == "retrieval" and "class_prompts" in method.needs:
+            raise InputError(f"{self.name} is defined for given classes, and the task is retrieval; leave it out")
 
     def fit(self, context: FitContext, scope: str) -> Operator:
         """The operator."""

@@ -1,0 +1,158 @@
+"""``sfid``: the coordinates by which a random forest tells the groups overwritten with their mean where it is unsure (Jung et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from equipoise.errors import InputError
+from equipoise.geometry import Float64
+from equipoise.methods.arrays import constant, normalised
+from equipoise.methods.closed_form import changes_of
+from equipoise.methods.context import FitContext
+from equipoise.methods.operator import Modality, Operator
+from equipoise.methods.registry import Method, Strength
+from equipoise.methods.rows import labelled_images, require_groups
+from equipoise.methods.texts import labelled_texts
+from equipoise.prompts.attribute import Attribute
+from equipoise.space import EncoderRef
+
+FEW = 20  # rows a group, below which a forest and its held-out rows mean little
+
+
+class Imputation(NamedTuple):
+    """Which coordinates are overwritten (k,), and with what (k,)."""
+
+    places: np.ndarray
+    values: Float64
+
+
+class SfidOperator(Operator):
+    """Unit rows with some coordinates overwritten by the same values in every row; then unit length, where ``renormalise``."""
+
+    method = "sfid"
+
+    def __init__(self, attribute: Attribute, fills: Mapping[Modality, Imputation], in_dim: int, renormalise: bool, **options: Any):
+        super().__init__(attribute, tuple(fills), in_dim, **options)
+        self.fills, self.renormalise = dict(fills), renormalise
+
+    @property
+    def unit(self) -> bool:
+        return self.renormalise or not any(len(fill.places) for fill in self.fills.values())
+
+    def _image(self, rows: Any) -> Any:
+        return self._fill(rows, self.fills["image"])
+
+    def _text(self, rows: Any, prompts: Sequence[str] | None) -> Any:
+        return self._fill(rows, self.fills["text"])
+
+    def _fill(self, rows: Any, fill: Imputation) -> Any:
+        kept, values = np.ones(self.in_dim), np.zeros(self.in_dim)
+        kept[fill.places], values[fill.places] = 0, fill.values
+        directed = (abs(rows).sum(-1) > 0)[..., None]  # NaN and zero rows stay as they are
+        out = normalised(rows) * constant(kept, rows) + constant(values, rows) * directed
+        return normalised(out) if self.renormalise else out
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {f"{modality}.{name}": array for modality, fill in self.fills.items() for name, array in fill._asdict().items()}
+
+    def settings(self) -> dict[str, Any]:
+        return {"changes": list(self.changes), "in_dim": self.in_dim, "renormalise": self.renormalise}
+
+    @classmethod
+    def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> SfidOperator:
+        fills = {modality: Imputation(arrays[f"{modality}.places"], arrays[f"{modality}.values"]) for modality in settings["changes"]}
+        for places, values in fills.values():
+            if (
+                places.shape != values.shape
+                or places.ndim != 1
+                or (places.size and not 0 <= places.min() <= places.max() < settings["in_dim"])
+            ):
+                raise ValueError("the coordinates and their values do not match")
+        return cls(attribute, fills, int(settings["in_dim"]), bool(settings["renormalise"]), encoder=made_by)
+
+
+@dataclass(frozen=True)
+class Sfid(Method):
+    """k: how many coordinates are overwritten, 0 is the identity. tau: rows the forest is less sure of than this give the values.
+
+    fill: "low-confidence" is the method, "zero" and "noise" (one Gaussian draw for all rows) its ablations. held_out: the share of rows,
+    never seen by the forest, that its confidence is measured on. renormalise=False is the code, which mixes lengths. The text forest needs
+    a book with many texts; modality="image" does without, and is all that the code's own classification changes.
+    """
+
+    k: int = 50
+    tau: float = 0.7
+    fill: Literal["low-confidence", "zero", "noise"] = "low-confidence"
+    trees: int = 100
+    held_out: float = 0.25
+    renormalise: bool = True
+    modality: Literal["both", "image", "text"] = "both"
+
+    name: ClassVar[str] = "sfid"
+    summary: ClassVar[str] = "coordinates that a random forest tells groups by, overwritten with neutral values"
+    source: ClassVar[str] = "Jung et al. 2024"
+    needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features", "prompts")
+    training: ClassVar[str] = "a random forest a modality"
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
+    strength: ClassVar[Strength | None] = Strength("k", 0, (5, 10, 25, 50, 100, 200))
+    code: ClassVar[str] = (
+        "in classification its text part does nothing (modality=image); text lengths are mixed, mended here (renormalise=False)"
+    )
+    operator: ClassVar[type[Operator]] = SfidOperator
+
+    def fit(self, context: FitContext) -> SfidOperator:
+        self._check()
+        fills, dim = {}, 0
+        for modality in changes_of(self.modality):
+            rows, codes = labelled_images(self.name, context, FEW) if modality == "image" else self._texts(context)
+            dim = rows.shape[1]
+            if not 0 <= self.k <= dim:
+                raise InputError(f"k={self.k} is not legal; it is how many of the {dim} coordinates are overwritten")
+            fills[modality] = self._imputation(rows, codes, context.seed)
+        params = {"k": self.k, "tau": self.tau, "fill": self.fill, "trees": self.trees, "held_out": self.held_out}
+        params |= {"renormalise": self.renormalise, "modality": self.modality}
+        return SfidOperator(context.attribute, fills, dim, self.renormalise, encoder=context.encoder, params=params)
+
+    def _check(self) -> None:
+        if self.fill not in ("low-confidence", "zero", "noise"):
+            raise InputError(f'fill={self.fill!r} is not legal; pass "low-confidence", "zero" or "noise"')
+        if not 0 < self.tau <= 1 or not 0 < self.held_out < 1 or self.trees < 1:
+            raise InputError(
+                f"tau={self.tau} (0 to 1), held_out={self.held_out} (between 0 and 1) or trees={self.trees} (from 1) is not legal"
+            )
+
+    def _texts(self, context: FitContext) -> tuple[Float64, np.ndarray]:
+        rows, codes = labelled_texts(self.name, context)
+        otherwise = "take a larger book, or pass modality=image"
+        require_groups(
+            self.name, np.bincount(codes, minlength=len(context.attribute.groups)), context.attribute.groups, FEW, "texts", otherwise
+        )
+        return rows, codes
+
+    def _imputation(self, rows: Float64, codes: np.ndarray, seed: int) -> Imputation:
+        from sklearn.ensemble import RandomForestClassifier
+        from sklearn.model_selection import train_test_split
+
+        train, rest = train_test_split(np.arange(len(rows)), test_size=self.held_out, random_state=seed, stratify=codes)
+        forest = RandomForestClassifier(self.trees, random_state=seed, n_jobs=-1).fit(rows[train], codes[train])
+        places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[: self.k])
+        if self.fill == "zero":
+            return Imputation(places, np.zeros(self.k))
+        if self.fill == "noise":
+            drawn = np.random.default_rng(seed).standard_normal(self.k)
+            return Imputation(places, rows[:, places].mean(0) + drawn * rows[:, places].std(0))
+        confidence = forest.predict_proba(rows[rest]).max(1)
+        unsure = rest[confidence < self.tau]
+        if not len(unsure):
+            lowest = float(confidence.min())
+            raise InputError(
+                f"the forest is sure of every held-out row (at least {lowest:.2f}), so tau={self.tau} leaves none to average; raise tau"
+            )
+        return Imputation(places, rows[unsure][:, places].mean(0))
+
+
+METHOD = Sfid
