@@ -28,3 +28,10 @@ def test_the_block_of_the_page_on_evaluation_runs(capsys):
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "evaluate.md").read_text(), re.S)
     exec(compile(block, "evaluate.md", "exec"), {})
     assert capsys.readouterr().out.count("MS@50") == 3
+
+
+def test_the_page_of_every_method_on_clip_is_made_from_its_files(monkeypatch):
+    from scripts import methods_on_clip
+
+    monkeypatch.chdir(ROOT)
+    assert methods_on_clip.page() == (ROOT / "docs" / "methods-clip.md").read_text()

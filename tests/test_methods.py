@@ -218,37 +218,6 @@ def test_a_damaged_operator(context, tmp_path):
         eq.methods.load(tmp_path / "space.safetensors")
 
 
-def test_another_package_s_method_joins_through_an_entry_point(tmp_path, monkeypatch, context, rows):
-    (tmp_path / "flip.py").write_text(
-        "from dataclasses import dataclass\n"
-        "from typing import ClassVar\n"
-        "from equipoise.methods.none import Identity, NoMethod\n"
-        "class Flip(Identity):\n"
-        "    method = 'flip'\n"
-        "    def __init__(self, attribute, encoder=None):\n"
-        "        super().__init__(attribute, encoder)\n"
-        "        self.changes = ('text',)\n"
-        "    def _text(self, rows, prompts):\n"
-        "        return -rows\n"
-        "@dataclass(frozen=True)\n"
-        "class FlipMethod(NoMethod):\n"
-        "    name: ClassVar[str] = 'flip'\n"
-        "    operator: ClassVar[type] = Flip\n"
-        "    def fit(self, context):\n"
-        "        return Flip(context.attribute, context.encoder)\n"
-    )
-    info = tmp_path / "flip-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: flip\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[equipoise.methods]\nflip = flip:FlipMethod\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    operator = eq.methods.create("flip").fit(context)
-    np.testing.assert_array_equal(operator.text(rows[1]), -rows[1])
-    operator.save(tmp_path / "op.safetensors")
-    np.testing.assert_array_equal(eq.methods.load(tmp_path / "op.safetensors").text(rows[1]), -rows[1])
-    assert "flip" in eq.methods.names()
-
-
 TABLE = {  # MATH.md, last section: none; closed form on both, on text; adapted at kappa 1 and infinity
     "celeba": (0.320, 0.2005, 0.222, 0.212, 0.146),
     "flickr8k": (0.156, 0.189, 0.178, 0.110, 0.0925),

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from equipoise.cli.options import Json
 
-COLUMNS = ("method", "changes", "labelled images", "trains", "authors' tasks", "strength", "where code and paper differ")
+COLUMNS = ("method", "changes", "labels of images", "trains", "authors' tasks", "strength", "where code and paper differ")
 
 
 def methods(
@@ -26,6 +26,7 @@ def methods(
         typer.echo(json.dumps(found, indent=1))
         return
     table = Table(*COLUMNS, show_lines=True)
+    table.columns[0].no_wrap = True
     for method in found:
         table.add_row(*_row(method))
     Console().print(table)
@@ -41,7 +42,7 @@ def _row(method: dict[str, Any]) -> tuple[str, ...]:
     return (
         method["name"],
         " and ".join(method["changes"]) or "nothing",
-        "yes" if method["labelled_images"] else "no" if method["text_only"] else "no, but images",
+        " and ".join(method["labels"]) or ("no" if method["text_only"] else "no, but images"),
         trains or "nothing",
         ", ".join(method["tasks"]) or "none of these",
         strength["param"] if strength else "",

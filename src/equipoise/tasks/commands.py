@@ -18,6 +18,8 @@ from equipoise.stores import Store
 from equipoise.tasks.evaluation import Evaluation, Settings
 from equipoise.tasks.sources import open_embeddings, read_dataset
 
+LABELS = {"sensitive_features": "groups", "labels": "classes"}
+
 
 @dataclass(frozen=True)
 class Request:
@@ -97,7 +99,10 @@ def describe_methods() -> list[dict[str, Any]]:
         method = find(name)
         params = {f.name: str(f.default) for f in fields(method)}  # pyright: ignore[reportArgumentType]
         about = {"name": name, "summary": method.summary, "source": method.source}
-        about |= {"needs": [NEEDS.get(need, need) for need in method.needs], "labelled_images": "sensitive_features" in method.needs}
+        about |= {
+            "needs": [NEEDS.get(need, need) for need in method.needs],
+            "labels": [word for need, word in LABELS.items() if need in method.needs],
+        }
         about |= {"text_only": "images" not in method.needs, "training": method.training, "gradients": method.gradients}
         about |= {"changes": list(method.changes), "tasks": list(method.tasks), "code": method.code}
         strength = None if method.strength is None else method.strength._asdict() | {"values": [str(v) for v in method.strength.values]}

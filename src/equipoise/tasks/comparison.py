@@ -25,7 +25,7 @@ class Preset(NamedTuple):
 
 
 def presets() -> dict[str, Preset]:
-    """table2 and table3: every method of theirs that is here. table5: prototype x modality x scope, and book where several are given."""
+    """table2 and table3: every method of theirs that is fitted without labels. table5: prototype x modality x scope (x book)."""
     grid = "closed-form:prototype=both|anchor|variants,modality=both|image|text,scope=shared|per prompt"
     return {
         "table2": Preset("classification", ("CelebA", "FACET"), _published(2)),
@@ -73,7 +73,7 @@ def compare(
 
 
 def _published(table: int) -> tuple[str, ...]:
-    here = methods.names()
+    here = [name for name in methods.names() if not MethodSpec(name).needs_labels]
     return tuple(name for name in dict.fromkeys(published.lookup(table=table)["method"]) if name in here)
 
 

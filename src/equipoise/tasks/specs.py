@@ -41,6 +41,10 @@ class MethodSpec:
     def needs_images(self) -> bool:
         return not self.is_file and "images" in methods.find(self.name).needs
 
+    @property
+    def needs_labels(self) -> bool:
+        return not self.is_file and not {"sensitive_features", "labels"}.isdisjoint(methods.find(self.name).needs)
+
     def resolved(self, scope: str) -> dict[str, Any]:
         """The parameters, with the protocol's scope where the method has one and none was given."""
         names = {f.name for f in fields(methods.find(self.name))}  # pyright: ignore[reportArgumentType]
@@ -53,10 +57,10 @@ class MethodSpec:
                 raise InputError(f"there is no file {self.name}; pass a method ({', '.join(methods.names())}) or a saved operator")
             return
         method = methods.create(self.name, **self.resolved(scope))
-        if labelled := [need for need in ("sensitive_features", "labels") if need in method.needs]:
+        if self.needs_labels:
             raise InputError(
-                f"{self.name} needs labelled images ({', '.join(labelled)}), and never those that it is measured on; fit it on others, save it, "
-                "and pass its file (docs/methods.md shows how)"
+                f"{self.name} needs labelled images, and never those that it is measured on; fit it on others, save it, and pass its file "
+                "(docs/methods.md shows how)"
             )
         if task == "retrieval" and "class_prompts" in method.needs:
             raise InputError(f"{self.name} is defined for given classes, and the task is retrieval; leave it out")
