@@ -57,7 +57,9 @@ class Dear(Method):
     def fit(self, context: FitContext) -> DearOperator:
         choose("objective", self.objective, OBJECTIVES)
         require_numbers({"weight": (self.weight, 0), "reconstruction": (self.reconstruction, 0), "amount": (self.amount, 0)})
-        require_numbers({"epochs": (self.epochs, 0), "classifier_epochs": (self.classifier_epochs, 0), "batch": (self.batch, 1)})
+        require_numbers(
+            {"epochs": (self.epochs, 0), "classifier_epochs": (self.classifier_epochs, 0), "batch": (self.batch, 1)}, whole=True
+        )
         images, codes = labelled_images(self.name, context)
         here = machine(self.name, context.device)
         inputs = {"rows": images, "codes": codes}

@@ -79,8 +79,11 @@ class JointVL(Method):
     def fit(self, context: FitContext) -> JointOperator:
         choose("sign", self.sign, tuple(SIGNS))
         require_numbers({"amount": (self.amount, 0), "length": (self.length, 1e-6), "temperature": (self.temperature, 1e-6)})
-        require_numbers({"hidden_image": (self.hidden_image, 1), "hidden_both": (self.hidden_both, 1), "queue": (self.queue, 1)})
-        require_numbers({"alpha": (self.alpha, 0), "batch": (self.batch, 1), "epochs": (self.epochs, 0)})
+        require_numbers(
+            {"hidden_image": (self.hidden_image, 1), "hidden_both": (self.hidden_both, 1), "queue": (self.queue, 1)}, whole=True
+        )
+        require_numbers({"batch": (self.batch, 1), "epochs": (self.epochs, 0)}, whole=True)
+        require_numbers({"alpha": (self.alpha, 0)})
         if self.alpha > 1:
             raise InputError(f"alpha={self.alpha} is not legal; pass a share from 0 to 1")
         images, codes = labelled_images(self.name, context)

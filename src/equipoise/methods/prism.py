@@ -80,7 +80,8 @@ class Prism(Method):
     def fit(self, context: FitContext) -> PrismOperator:
         choose("init", self.init, INITS)
         choose("text_norm", self.text_norm, TEXT_NORMS)
-        require_numbers({"bases": (self.bases, 0), "samples": (self.samples, 1), "batch": (self.batch, 1), "epochs": (self.epochs, 0)})
+        counts = {"bases": (self.bases, 0), "samples": (self.samples, 1), "batch": (self.batch, 1), "epochs": (self.epochs, 0)}
+        require_numbers(counts, whole=True)
         texts = Texts.of(self.name, context)
         here = machine(self.name, context.device)
         rows = here.tensor(texts.rows)

@@ -153,8 +153,8 @@ class PromptArray(Method):
 
     def _check(self) -> None:
         choose("adversary", self.adversary, ("sigmoid", "logits"))
-        require_numbers({"tokens": (self.tokens, 1), "regularise": (self.regularise, 0), "contrast": (self.contrast, 0)})
-        require_numbers({"held_out": (self.held_out, 0), "batch": (self.batch, 1), "epochs": (self.epochs, 0)})
+        require_numbers({"tokens": (self.tokens, 1), "batch": (self.batch, 1), "epochs": (self.epochs, 0)}, whole=True)
+        require_numbers({"regularise": (self.regularise, 0), "contrast": (self.contrast, 0), "held_out": (self.held_out, 0)})
         if isinstance(self.prompts, str) or len(self.prompts) < 1 or self.held_out >= 1:
             raise InputError(
                 f"prompts={self.prompts!r} and held_out={self.held_out} are not legal; pass a list of prompts, and a share below 1"

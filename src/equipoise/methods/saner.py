@@ -70,7 +70,7 @@ class Saner(Method):
     def fit(self, context: FitContext) -> SanerOperator:
         weights = {"debias": self.debias, "reconstruct": self.reconstruct, "contrast": self.contrast, "amount": self.amount}
         require_numbers({name: (value, 0) for name, value in weights.items()})
-        require_numbers({"hidden": (self.hidden, 1), "batch": (self.batch, 1), "epochs": (self.epochs, 0)})
+        require_numbers({"hidden": (self.hidden, 1), "batch": (self.batch, 1), "epochs": (self.epochs, 0)}, whole=True)
         data = _corpus(context)
         here = machine(self.name, context.device)
         neutral, stated = here.tensor(data.neutral), here.tensor(data.stated)

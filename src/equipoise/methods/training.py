@@ -107,6 +107,7 @@ def train(
     learned: the names that Adam updates; turn(step): those of them whose turn it is. after(state, step): what else a step does to the
     state, without gradients. With a workdir the state is kept in a file every few seconds, and found again.
     """
+    require_numbers({"lr": (lr, 0)})
     torch = here.torch
     path = stage.checkpoint(here)
     if path is not None:
@@ -150,11 +151,11 @@ def choose(name: str, value: Any, legal: Sequence[Any]) -> None:
         raise InputError(f"{name}={value!r} is not legal; pass one of {', '.join(map(str, legal))}")
 
 
-def require_numbers(at_least: Mapping[str, tuple[float, float]]) -> None:
-    """Raise unless each parameter is a finite number from its least value on: name -> (value, least)."""
+def require_numbers(at_least: Mapping[str, tuple[float, float]], *, whole: bool = False) -> None:
+    """Raise unless each parameter is a finite (or whole) number from its least value on: name -> (value, least)."""
     for name, (value, least) in at_least.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
-            raise InputError(f"{name}={value!r} is not legal; pass a number from {least:g} on")
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not least <= value < float("inf"):
+            raise InputError(f"{name}={value!r} is not legal; pass a {'whole number' if whole else 'number'} from {least:g} on")
 
 
 @contextmanager
