@@ -281,7 +281,8 @@ def test_another_setting_is_another_cell(classification, dataset, encoder):
 
 def test_presets():
     names = [spec.name for spec in tasks.grid("table2", [], [], "classification")]
-    assert names[0] == "none" and {"orth-proj", "orth-cali", "prism-mini", "roboshot", "closed-form"} <= set(names) and "sfid" not in names
+    assert names[0] == "none" and {"orth-proj", "orth-cali", "prism", "prism-mini", "roboshot", "closed-form"} <= set(names)
+    assert not {"sfid", "dear"} & set(names)  # labelled images are not those that it is measured on
     five = tasks.grid("table5", [], ["a.json", "b.json"], "retrieval")
     assert len(five) == 1 + 3 * 3 * 2 * 2 and five[1].label == "closed-form (book=a)"
     with pytest.raises(eq.EquipoiseError, match="table3 is a table of retrieval"):

@@ -10,13 +10,14 @@ from equipoise.encoders.cache import EmbeddingCache
 from equipoise.encoders.encoder import Encoder, Report, Unreadable
 from equipoise.encoders.export import export_onnx
 from equipoise.encoders.images import UnreadableImageError
-from equipoise.encoders.towers import Towers
+from equipoise.encoders.towers import TextTower, Towers
 from equipoise.encoders.wrapping import WrappedEncoder, wrap
 
 __all__ = [
     "EmbeddingCache",
     "Encoder",
     "Report",
+    "TextTower",
     "Towers",
     "Unreadable",
     "UnreadableImageError",

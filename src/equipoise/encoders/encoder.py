@@ -19,7 +19,7 @@ from equipoise.encoders.batching import LARGEST, Batches
 from equipoise.encoders.cache import EmbeddingCache, image_keys, text_keys
 from equipoise.encoders.decoding import decode
 from equipoise.encoders.images import UnreadableImageError
-from equipoise.encoders.towers import Modality, Towers
+from equipoise.encoders.towers import Modality, TextTower, Towers
 from equipoise.errors import ArtefactError, EquipoiseError, InputError
 from equipoise.progress import progress
 
@@ -111,6 +111,10 @@ class Encoder:
         if module is None:
             raise InputError(f"{self.id} is not a torch module; encoders of hf: and open_clip: are")
         return module
+
+    def text_tower(self) -> TextTower:
+        """The text tower in torch, with room for learned tokens: see ``TextTower``. An error where there is none."""
+        return self.towers.text_tower()
 
     def batch_size(self, modality: Modality) -> int:
         """How many items the model takes at once, as far as that has been found out."""

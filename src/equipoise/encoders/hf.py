@@ -6,6 +6,7 @@ From transformers 5 on, ``get_text_features`` gives an object whose ``pooler_out
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from PIL import Image
 
 from equipoise.encoders.names import cannot_load
 from equipoise.encoders.preprocess import Preprocess
-from equipoise.encoders.towers import plain_settings
+from equipoise.encoders.towers import TextTower, plain_settings
 from equipoise.errors import InputError, MissingExtraError
 
 try:
@@ -87,11 +88,17 @@ class HFTowers(TorchTowers):
         # Longer than the model reads is what we count, so the tokenizer need not warn of it.
         return [len(ids) for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]]
 
-    def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+    def tokenize(self, texts: Sequence[str], room: int = 0) -> dict[str, torch.Tensor]:
+        length = self.max_tokens - room
         tokens = self.tokenizer(
-            list(texts), padding=self.padding, truncation=True, max_length=self.max_tokens, return_attention_mask=True, return_tensors="pt"
+            list(texts), padding=self.padding, truncation=True, max_length=length, return_attention_mask=True, return_tensors="pt"
         )
         return {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
+
+    def text_tower(self) -> TextTower:
+        if self.config.model_type != "clip":
+            return super().text_tower()
+        return CLIPTextTower(self)
 
     def image_inputs(self, pixels: Any) -> dict[str, torch.Tensor]:
         if self.preprocess is not None:
@@ -106,6 +113,42 @@ class HFTowers(TorchTowers):
             "max_tokens": self.max_tokens,
             "padding": self.padding,
         }
+
+
+class CLIPTextTower:
+    """CLIP's text tower with a prefix. The model itself does all but the first layer: it pools at the end of the text, wherever that is."""
+
+    def __init__(self, towers: HFTowers):
+        self.towers, self.device = towers, towers.device
+        self.model: Any = towers.module.model
+
+    def tokenize(self, texts: Sequence[str], room: int) -> dict[str, torch.Tensor]:
+        return {name: tensor.to(self.device) for name, tensor in self.towers.tokenize(texts, room).items()}
+
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.model.text_model.embeddings.token_embedding(ids)
+
+    def features(self, tokens: dict[str, torch.Tensor], prefix: torch.Tensor) -> torch.Tensor:
+        ids, mask, room = tokens["input_ids"], tokens["attention_mask"], len(prefix)
+        first = ids[:, :1].expand(-1, room)  # any token but the one that ends a text
+        places = torch.arange(ids.shape[1], device=ids.device)
+        inputs = {
+            "input_ids": torch.cat([first, ids], 1),
+            "attention_mask": torch.cat([torch.ones_like(first), mask], 1),
+            "position_ids": torch.cat([places.new_zeros(room), places])[None],
+        }
+        caller = threading.get_ident()
+
+        def put_before(module: Any, args: Any, embedded: torch.Tensor) -> torch.Tensor | None:
+            if threading.get_ident() != caller:
+                return None  # another thread encodes plain texts meanwhile
+            return torch.cat([prefix.expand(len(embedded), -1, -1), embedded[:, room:]], 1)
+
+        hook = self.model.text_model.embeddings.register_forward_hook(put_before)
+        try:
+            return _projected(self.model.get_text_features(**inputs))
+        finally:
+            hook.remove()
 
 
 class _Features(FeatureModule):

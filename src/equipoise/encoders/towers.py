@@ -6,14 +6,37 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from equipoise.encoders.preprocess import Preprocess
+from equipoise.errors import InputError
 
 Modality = Literal["text", "image"]
 VOLATILE = ("transformers_version", "dtype", "torch_dtype", "architectures", "name_or_path", "use_cache", "auto_map", "processor_class")
+
+
+class TextTower(Protocol):
+    """A text tower in torch that gradients flow through, with room for learned tokens before a text: what ``prompt-array`` trains.
+
+    ``encoder.text_tower()`` gives it. Tensors lie on ``device``; parameters are frozen, and nothing here turns gradients off.
+    """
+
+    device: str
+
+    def tokenize(self, texts: Sequence[str], room: int) -> dict[str, Any]:
+        """The tokens of texts as ``features`` takes them, cut so that ``room`` more fit the model."""
+        ...
+
+    def embed(self, ids: Any) -> Any:
+        """Embeddings (..., width) of token ids (...), without positions."""
+        ...
+
+    def features(self, tokens: dict[str, Any], prefix: Any) -> Any:
+        """Features (n, dim), before normalisation. prefix (room, width) stands before each text, without positions; the text keeps its own
+        positions, and is pooled where it would be. With an empty prefix: what the encoder itself computes."""
+        ...
 
 
 class Towers(ABC):
@@ -39,6 +62,10 @@ class Towers(ABC):
     @abstractmethod
     def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
         """Features of prepared pictures: bytes (n, height, width, 3), or a list of arrays where ``preprocess`` is None."""
+
+    def text_tower(self) -> TextTower:
+        """For methods that learn through the text encoder."""
+        raise InputError(f"{self.id} has no text tower that gradients flow through; CLIP models of hf: have one")
 
     @abstractmethod
     def digest(self) -> str:

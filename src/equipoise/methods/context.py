@@ -41,6 +41,8 @@ class FitContext:
     def __post_init__(self) -> None:
         if not isinstance(self.attribute, Attribute):
             raise InputError(f"the attribute is {type(self.attribute).__name__}; pass an eq.Attribute, or Attribute.load('gender')")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise InputError(f"seed={self.seed!r} is not legal; pass a whole number from 0 on")
         if self.prototypes is not None and set(self.prototypes) != set(self.attribute.groups):
             groups, given = ", ".join(self.attribute.groups), ", ".join(map(str, self.prototypes))
             raise InputError(f"prototypes are of {given}, and {self.attribute.name} has {groups}; give one for each group")

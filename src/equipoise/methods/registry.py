@@ -29,6 +29,11 @@ OURS = (
     "sfid",
     "fairer-clip",
     "leace",
+    "prism",
+    "dear",
+    "saner",
+    "prompt-array",
+    "joint-vl",
 )
 NEEDS = {  # what a method may need of a context, as a reader is told it
     "prompts": "group prompts: prototypes, or a book with an encoder or text_table",
@@ -38,6 +43,8 @@ NEEDS = {  # what a method may need of a context, as a reader is told it
     "labels": "the class of each image",
     "class_prompts": "class prompts",
     "captions": "captions",
+    "book": "a book of two prompts or more, with an encoder or text_table",
+    "neutral texts": "captions (with their images) or a book, with an encoder or text_table",
     "encoder": "an encoder",
 }
 
