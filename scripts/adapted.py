@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scripts import retrieval_by_gender as clip
 
-from equipoise.tasks import parse, tables
+from equipoise.tasks import grids, parse, tables
 from equipoise.tasks.document import read, write
 
 METHODS = ["closed-form:modality=text", "adapted:kappa=1|inf", "adapted:kappa=1|inf,folds=5"]
@@ -81,7 +81,7 @@ def page() -> str:
     """The page, from the files."""
     runs = [read(MEASUREMENTS / f"adapted_{name}.json") for name in clip.DEPTHS]
     classified = read(MEASUREMENTS / "methods_clip_celeba_classification.json")["rows"]
-    gaps = {row["metric"]: tables.interval(row["difference"], signed=True) for row in classified if row["method"] == "adapted (kappa=inf)"}
+    gaps = {row["metric"]: grids.interval(row["difference"], signed=True) for row in classified if row["method"] == "adapted (kappa=inf)"}
     return PAGE.format(tables=tables.markdown(runs), eo=gaps["EO_avg"], f1=gaps["macro F1"])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from scripts.retrieval_by_gender import DEPTHS, MEASUREMENTS, NAMES, WORDS, images, texts
 
 import equipoise as eq
-from equipoise.tasks import Evaluation, Settings, parse, tables
+from equipoise.tasks import Evaluation, Settings, grids, parse
 from equipoise.tasks.document import read, write
 
 GENDER = eq.Attribute("gender", ("male", "female"))
@@ -84,9 +84,9 @@ def page() -> str:
         lines += [f"| method | {skew} | minus none | probe AUC |", "|---|---|---|---|"]
         for row in run["rows"]:
             if row["metric"] == skew:
-                difference = tables.interval(row["difference"], signed=True) if row.get("difference") else ""
-                auc = tables.interval(aucs[row["method"]]) if row["method"] in aucs else "images unchanged"
-                lines.append(f"| {row['method']} | {tables.interval(row)} | {difference} | {auc} |")
+                difference = grids.interval(row["difference"], signed=True) if row.get("difference") else ""
+                auc = grids.interval(aucs[row["method"]]) if row["method"] in aucs else "images unchanged"
+                lines.append(f"| {row['method']} | {grids.interval(row)} | {difference} | {auc} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 

@@ -17,7 +17,7 @@ from scripts import retrieval_by_gender as clip
 
 import equipoise as eq
 from equipoise.bench import machine
-from equipoise.tasks import Evaluation, Settings, parse, tables
+from equipoise.tasks import Evaluation, Settings, grids, parse, tables
 from equipoise.tasks.document import read, write
 
 GENDER = eq.Attribute.load("gender")
@@ -154,7 +154,7 @@ def probe_table(runs: list[dict]) -> str:
     lines = ["**What a linear probe still reads from images** (AUC in percent, cross-validated on the measured half; 50 is nothing)\n"]
     lines += ["| method | " + " | ".join(run["dataset"]["name"].split(" (")[0] for run in runs) + " |", "|---" * (len(runs) + 1) + "|"]
     for label in runs[0]["probe"]:
-        lines.append(f"| {label} | " + " | ".join(tables.interval(run["probe"][label]) for run in runs) + " |")
+        lines.append(f"| {label} | " + " | ".join(grids.interval(run["probe"][label]) for run in runs) + " |")
     return "\n".join(lines) + "\n"
 
 
