@@ -17,11 +17,10 @@ from equipoise.audit.plan import make_plan
 from equipoise.audit.sources import Source
 from equipoise.prompts.vectors import TextVectors
 from equipoise.report import comparison, page
-from tests.conftest import ROOT, component
+from tests.conftest import ROOT, component, shared_data
 
 GENDER = eq.Attribute.load("gender")
 PROMPTS = [f"a photo of a {job}" for job in ("doctor", "nurse", "pilot", "cook", "judge", "clerk", "singer", "coach")]
-KAPPAS = (0.0, 1.0, np.inf)
 A4 = 673  # CSS pixels between margins of 15 mm
 
 
@@ -242,12 +241,48 @@ def test_files_are_small(world, audit):
     assert len(page(audit.results, audit.pictures).encode()) < 5 << 20
 
 
-def test_the_screenshots_of_the_docs(opened, browser, world, tmp_path):
-    """Written to docs/pictures where EQUIPOISE_SCREENSHOTS is set; a picture of an invented world, as no photograph may be shown there."""
-    tab, _ = opened
-    folder = ROOT / "docs" / "pictures" if os.environ.get("EQUIPOISE_SCREENSHOTS") else tmp_path
-    folder.mkdir(exist_ok=True)
+THINGS = [
+    "Tie",
+    "Suit",
+    "Dress",
+    "Microphone",
+    "Guitar",
+    "Football",
+    "Earrings",
+    "Laptop",
+    "Handgun",
+    "Doll",
+    "Flower",
+    "Book",
+    "Car",
+    "Hat",
+    "Sunglasses",
+    "Scarf",
+    "Saxophone",
+    "Cake",
+    "Balloon",
+    "Boat",
+]
+
+
+def test_the_pictures_of_the_docs(browser, tmp_path):
+    """Of real CLIP embeddings of CelebA, without its photographs. Written to docs/pictures where EQUIPOISE_PICTURES is set."""
+    with np.load(shared_data("embeddings/celeba1000_clip_vitb32.npz"), allow_pickle=False) as file:
+        rows, male = file["image"].astype(np.float32), file["attrs"][:, list(file["attr_names"]).index("Male")] > 0
+        table = pd.DataFrame({"path": file["filename"].astype(str), "gender": np.where(male, "male", "female")})
+    vectors = TextVectors.load(shared_data("embeddings/text_clip_vitb32_objects.npz"))
+    vectors.id = "OpenAI CLIP ViT-B/32"
+    book = eq.PromptBook.of({"an adult": {"male": ["a Man"], "female": ["a Woman"]}, "a child": {"male": ["a Boy"], "female": ["a Girl"]}})
+    options = {"prompts": [f"a {thing}" for thing in THINGS], "book": book, "source": Source("CelebA", table, None, rows)}
+    audit = run(make_plan(vectors, GENDER, group_columns=["gender"], settings=Settings(resamples=200), **options))
+    (tmp_path / "report.html").write_text(page(audit.results, audit.pictures))
+    folder = ROOT / "docs" / "pictures" if os.environ.get("EQUIPOISE_PICTURES") else tmp_path
+    tab = browser.new_page(viewport={"width": 1000, "height": 1180})
+    tab.goto((tmp_path / "report.html").as_uri())
+    tab.wait_for_function("document.querySelectorAll('#course svg').length > 0")
     tab.screenshot(path=folder / "report.png")
-    tab.locator("#dial").scroll_into_view_if_needed()
     tab.locator("section", has=tab.locator("#dial")).screenshot(path=folder / "dial.png")
-    assert all((folder / name).stat().st_size > 10_000 for name in ("report.png", "dial.png"))
+    for name in ("report.png", "dial.png"):
+        Image.open(folder / name).convert("RGB").quantize(128).save(folder / name, optimize=True)
+        assert 10_000 < (folder / name).stat().st_size < 100_000
+    tab.close()
