@@ -315,6 +315,19 @@ def test_json_is_the_results_and_ci_gets_its_exit_code(folder, tmp_path, capsys)
     assert (tmp_path / "a" / "report.html").is_file()  # a failed check still leaves its report
 
 
+def test_the_benchmark_audits(capsys):
+    before, sys.argv = (
+        sys.argv,
+        ["equipoise", "bench", "audit", "--images", "300", "--prompts", "6", "--dim", "16", "--resamples", "20", "--json"],
+    )
+    try:
+        cli.app(standalone_mode=False)
+    finally:
+        sys.argv = before
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["images"] == 300 and row["seconds"] > 0 and 1 < row["page_megabytes"] < 5
+
+
 def test_it_is_repeatable(encoder):
     plan = make_plan(encoder, eq.Attribute.load("gender"), settings=QUICK)
     first, second = (run(plan).results for _ in range(2))

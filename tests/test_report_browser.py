@@ -12,7 +12,7 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise import metrics
-from equipoise.audit import Settings, association, run
+from equipoise.audit import Settings, association, documents, run
 from equipoise.audit.plan import make_plan
 from equipoise.audit.sources import Source
 from equipoise.prompts.vectors import TextVectors
@@ -237,8 +237,15 @@ def test_a_page_of_texts_alone_and_one_with_a_grid(browser, world, audit, tmp_pa
         tab.close()
 
 
-def test_files_are_small(world, audit):
+def test_files_are_small(audit):
     assert len(page(audit.results, audit.pictures).encode()) < 5 << 20
+
+
+def test_fifty_galleries_of_twenty_real_photographs_are_a_file_of_under_20_mb(audit):
+    """Before and after, no picture twice: 2,000 photographs."""
+    photographs = pd.read_parquet(shared_data("people/celeba.parquet"), columns=["image"])["image"][:2000]
+    small = {i: documents.small(data) for i, data in enumerate(photographs)}
+    assert len(page(audit.results, documents.Pictures(audit.pictures.arrays, small)).encode()) < 20 << 20
 
 
 THINGS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,13 +52,23 @@ def _space(operator: SpaceOperator) -> AttributeSpace:
     return operator.space
 
 
+def kappa(operator: SpaceOperator) -> float:
+    """Where the dial stands."""
+    return _space(operator).kappa
+
+
 def at(operator: SpaceOperator, kappa: float) -> SpaceOperator:
     """The same operator at another kappa."""
     return type(operator)(operator.attribute, _space(operator).with_kappa(kappa), operator.changes, encoder=operator.made_by)
 
 
-def grid(operator: SpaceOperator, inputs: Inputs, shown: int) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Leakage and self-loss (means, in the operator's own space), mean lean and mean skew at each kappa; and the first lists of each."""
+def grid(
+    operator: SpaceOperator, inputs: Inputs, shown: int, ranked: Mapping[float, np.ndarray]
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Leakage and self-loss (means, in the operator's own space), mean lean and mean skew at each kappa; and the first lists of each.
+
+    ranked: the lists of kappas that were searched for already.
+    """
     kappas, space = FINE if inputs.exact else COARSE, _space(operator)
     document: dict[str, Any] = {"kappas": list(kappas), "changes": list(operator.changes)}
     for name, rows in (("texts", inputs.texts), ("images", inputs.images)):
@@ -66,12 +77,13 @@ def grid(operator: SpaceOperator, inputs: Inputs, shown: int) -> tuple[dict[str,
         document[f"leakage_{name}"] = None if front is None else front.leakage.tolist()
         document[f"self_loss_{name}"] = None if front is None else front.self_loss.tolist()
     document["lean"], skews, tops = [], [], []
+    unknown = 0 if inputs.groups is None else int((~inputs.groups.known).sum())
+    depth = inputs.m + unknown
     for kappa in kappas:
         turned = at(operator, kappa)
         document["lean"].append(float(leans(np.asarray(turned.text(inputs.texts)), inputs.prototypes).max(1).mean()))
         if inputs.images is not None and inputs.groups is not None:
-            unknown = int((~inputs.groups.known).sum())
-            top = rank(turned, inputs.images, inputs.texts, inputs.prompts, min(len(inputs.images), inputs.m + unknown))
+            top = ranked[kappa] if kappa in ranked else rank(turned, inputs.images, inputs.texts, inputs.prompts, depth)
             skews.append(float(Ranking.of(top=top, groups=inputs.groups).max_skew(inputs.m).mean()[0]))
             tops.append(top[:, :shown])
     return document | {"max_skew": skews or None}, tops

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from equipoise.audit.documents import small
+from equipoise.audit.plan import Settings
 from equipoise.audit.subject import Index
-
-PROMPTS = 12
 
 
 def gallery(
-    index: Index, prompts: Sequence[dict[str, Any]], lists: dict[str, np.ndarray], tops: Sequence[np.ndarray], shown: int
+    index: Index, prompts: Sequence[dict[str, Any]], lists: dict[str, np.ndarray], tops: Sequence[np.ndarray], settings: Settings
 ) -> tuple[dict[str, Any] | None, dict[int, bytes]]:
     """The document, and a small JPEG of every image in it; None where the source has no pictures that can be read."""
     if index.source.pictures is None:
         return None, {}
-    worst = sorted(range(len(prompts)), key=lambda i: -prompts[i]["max_skew"][0]["value"])[:PROMPTS]
+    shown = settings.gallery
+    worst = sorted(range(len(prompts)), key=lambda i: -prompts[i]["max_skew"][0]["value"])[: settings.gallery_prompts]
     firsts = [top[:, :shown] for top in lists.values()]
     needed = sorted({int(i) for q in worst for top in (*firsts, *tops) for i in top[q]})
     pictures = {i: small(index.source.pictures[index.lines[i]]) for i in needed}

@@ -35,6 +35,7 @@ class Settings:
     probe_rows: int = 2000
     captions: int = 1000
     gallery: int = 12
+    gallery_prompts: int = 12
 
 
 @dataclass(frozen=True)

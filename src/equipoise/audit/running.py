@@ -42,10 +42,10 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
     if index is not None:
         inputs = inputs._replace(images=index.rows, groups=index.groups, m=index.m)
     turning = {i: op for i, op in enumerate(subject.operators.values()) if isinstance(op, SpaceOperator) and dial.turnable(op)}
-    dials, tops = _dials(subject, turning, inputs)
+    dials, tops = _dials(subject, turning, inputs, lists)
     shown, small = None, {}
     if index is not None and pictures:
-        shown, small = gallery(index, prompts, lists, tops, plan.settings.gallery)
+        shown, small = gallery(index, prompts, lists, tops, plan.settings)
     results = {
         "kind": KIND,
         "format": FORMAT,
@@ -70,11 +70,14 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
     return Audit(results, Pictures(dial.arrays(turning, inputs), small), subject.space)
 
 
-def _dials(subject: Subject, turning: dict[int, SpaceOperator], inputs: dial.Inputs) -> tuple[list[Any], list[np.ndarray]]:
+def _dials(
+    subject: Subject, turning: dict[int, SpaceOperator], inputs: dial.Inputs, lists: dict[str, np.ndarray]
+) -> tuple[list[Any], list[np.ndarray]]:
     found: list[Any] = [None] * len(subject.labels)
     tops: list[np.ndarray] = []
     for place, operator in turning.items():
-        found[place], first = dial.grid(operator, inputs, subject.plan.settings.gallery)
+        searched = {0.0: lists[subject.labels[0]], dial.kappa(operator): lists[subject.labels[place]]} if lists else {}
+        found[place], first = dial.grid(operator, inputs, subject.plan.settings.gallery, searched)
         tops += first
     return found, tops
 
@@ -112,6 +115,6 @@ def _settings(plan: Plan, inputs: dial.Inputs) -> dict[str, Any]:
 def _method(subject: Subject, label: str) -> dict[str, Any]:
     operator = subject.operators[label]
     spec = next(spec for spec in subject.plan.all_specs if spec.label == label)
-    kappa = operator.space.kappa if dial.turnable(operator) and isinstance(operator, SpaceOperator) else None  # pyright: ignore[reportAttributeAccessIssue]
+    kappa = dial.kappa(operator) if isinstance(operator, SpaceOperator) and dial.turnable(operator) else None
     about = {"label": label, "method": operator.name, "params": operator.params, "changes": list(operator.changes), "kappa": kappa}
     return about | {"fingerprint": operator.fingerprint, "fitted_on_images": spec.needs_images}

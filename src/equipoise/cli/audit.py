@@ -50,6 +50,7 @@ def audit(
     ] = None,
     places: Annotated[int, typer.Option(help='Places of "who comes first".', min=1)] = 20,
     gallery: Annotated[int, typer.Option(help="Pictures in each row of the galleries.", min=1)] = 12,
+    gallery_prompts: Annotated[int, typer.Option(help="Prompts that get a gallery, those of largest skew.", min=1)] = 12,
     pictures: Annotated[
         bool, typer.Option("--pictures/--no-pictures", help="Whether the report holds small copies of the photographs.")
     ] = True,
@@ -72,7 +73,7 @@ def audit(
     columns = {"group_columns": group_columns or (), "label_column": label_column, "caption_column": caption_column}
     sources = {"model": model, "vectors": vectors, "images": images, "embeddings": embeddings, "root": root}
     wanted = {"attributes": attribute or (), "prompts": prompts, "book": book, "methods": method or (), "kappa": kappa}
-    settings = Settings(m=m, places=places, gallery=gallery, resamples=resamples, seed=seed)
+    settings = Settings(m=m, places=places, gallery=gallery, gallery_prompts=gallery_prompts, resamples=resamples, seed=seed)
     loading = {"device": device, "dtype": dtype, "batch_size": batch_size, "workers": workers, "offline": offline}
     plans = Request(**sources, **columns, **wanted).plans(settings, **loading)
     found = perform(plans, out, pictures)
