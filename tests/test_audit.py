@@ -347,6 +347,7 @@ def test_it_is_repeatable(encoder):
         (["--group-columns", "gender"], "pass --images"),
         (["--method", "adapted"], "there are none; pass --images"),
         (["--method", "nonsense"], "there is no method"),
+        (["--method", "closed-form:scope=per prompt"], "pass scope=shared"),
         (["--prompts", "{}/nothing.txt"], "neither a file nor a curated book"),
         (["--prompts", "{}/things.txt"], "speaks of a person"),
         (["--prompts", "{}/named.txt"], "name a group themselves"),
@@ -410,6 +411,14 @@ def test_other_files_are_no_results(tmp_path, text):
         read(tmp_path)
     with pytest.raises(EquipoiseError):
         read(tmp_path / "nowhere")
+
+
+def test_results_that_somebody_changed_are_refused(audited, tmp_path, capsys):
+    results, _ = read(audited)
+    for change in ({"summary": []}, {"verdict": {}}, {"prompts": "none"}, {"dials": []}):
+        (tmp_path / "results.json").write_text(json.dumps(results | change))
+        assert report(str(tmp_path), "--out", str(tmp_path / "page.html")) == 2
+        assert "not whole" in capsys.readouterr().err and not (tmp_path / "page.html").exists()
 
 
 # --- The page, without a browser -----------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def certificate(operator: Any, images: np.ndarray | None, texts: np.ndarray, pro
     if c_text is not None and "text" in operator.changes:
         document["texts"] = c_text.summary()
     document["cross"] = None
-    if images is None or operator.per_prompt:
+    if images is None:
         return document
     some = images[np.linspace(0, len(images) - 1, min(PAIRED, len(images))).astype(int)]
     u_some = np.asarray(operator.image(some))

@@ -43,7 +43,7 @@ class Inputs(NamedTuple):
 
 def turnable(operator: Any) -> bool:
     """Whether kappa is this operator's dial."""
-    return isinstance(operator, SpaceOperator) and isinstance(operator.space, AttributeSpace) and operator.method != "orth-proj"
+    return isinstance(operator, SpaceOperator) and isinstance(operator.space, AttributeSpace) and "kappa" in operator.params
 
 
 def _space(operator: SpaceOperator) -> AttributeSpace:

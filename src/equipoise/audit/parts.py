@@ -88,8 +88,7 @@ def recall(subject: Subject, index: Index) -> list[Row]:
 def utility(subject: Subject) -> list[Row]:
     """Leakage that is left in the space of the prompts, and self-utility loss, of texts and of images."""
     found = _utility(subject, "texts", subject.texts)
-    shared = not any(operator.per_prompt for operator in subject.operators.values())
-    return found + (_utility(subject, "images", subject.index.rows) if subject.index is not None and shared else [])
+    return found + (_utility(subject, "images", subject.index.rows) if subject.index is not None else [])
 
 
 def _utility(subject: Subject, what: str, given: np.ndarray) -> list[Row]:
@@ -116,7 +115,7 @@ def probe(subject: Subject, index: Index) -> list[Row]:
         subject.notes.append(f"No probe was trained: a group has {fewest} images, and {FOLDS} are needed.")
         return []
     first, *others = subject.labels
-    changing = [label for label in others if "image" in subject.operators[label].changes and not subject.operators[label].per_prompt]
+    changing = [label for label in others if "image" in subject.operators[label].changes]
     probed = {label: subject.image(label, index.rows[chosen]) for label in [first, *changing]}
     found = metrics.leakage_probe(probed, sensitive_features=codes, folds=FOLDS, resamples=s.resamples, seed=s.seed)
     same = {label: label if label in probed else first for label in subject.labels}  # images as they were: the same probe

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from equipoise.metrics.labels import encode_groups
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import PromptBook
 from equipoise.prompts.marks import explicit_groups
-from equipoise.tasks.books import book_for, require, whole
+from equipoise.tasks.books import book_for, whole
 from equipoise.tasks.checks import check_encoder, groups_of
 from equipoise.tasks.specs import BASELINE, MethodSpec
 
@@ -57,7 +57,6 @@ class Plan:
     labels: np.ndarray | None = None
     captions: np.ndarray | None = None
     asked: bool = True  # whether the user named the methods: one that cannot be fitted is an error then, and a note otherwise
-    notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
         if self.source is None:
@@ -115,8 +114,6 @@ def make_plan(
     chosen = [_with_kappa(spec, kappa) for spec in (specs or [MethodSpec(name) for name in (WITH_IMAGES if source else TEXT_ONLY)])]
     for spec in chosen:
         spec.check("shared", "retrieval")
-        if not spec.is_file and spec.resolved("shared").get("scope") == "per prompt":
-            require(fitted, neutral, attribute, spec.label)
     if len({spec.label for spec in chosen}) < len(chosen):
         raise InputError(f"a method was named twice: {[spec.label for spec in chosen]}")
     columns = tuple(group_columns)

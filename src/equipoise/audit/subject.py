@@ -15,6 +15,7 @@ from equipoise.methods import FitContext, Operator
 from equipoise.metrics.labels import Coded
 from equipoise.prompts.prototypes import encode, prompt_prototypes
 from equipoise.space import AttributeSpace
+from equipoise.spaceset import SpaceSet
 from equipoise.tasks.blocks import unit
 from equipoise.tasks.checks import check_members
 from equipoise.tasks.retrieval import rank
@@ -78,7 +79,7 @@ class Subject:
 
 def prepare(plan: Plan) -> Subject:
     """Encode and fit."""
-    notes = list(plan.notes)
+    notes: list[str] = []
     _, book_rows = prompt_prototypes(plan.encoder, plan.book, plan.attribute)
     given = {group: book_rows[:, i] for i, group in enumerate(plan.attribute.groups)}
     about = {"attribute": plan.attribute.name, "encoder": plan.encoder, "book_hash": plan.book.hash}
@@ -118,12 +119,21 @@ def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: 
 
 
 def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Operator]:
-    found = {}
+    found, known = {}, {}
+    if index is not None:
+        known = {
+            "images": index.rows,
+            "sensitive_features": index.names,
+            "labels": None if plan.labels is None else plan.labels[index.lines],
+        }
     for spec in plan.all_specs:
-        images = index.rows if index is not None and spec.needs_images else None
-        context = FitContext(plan.attribute, encoder=plan.encoder, book=plan.book, images=images, seed=plan.settings.seed)
+        context = FitContext(plan.attribute, encoder=plan.encoder, book=plan.book, seed=plan.settings.seed, **known)
         try:
-            found[spec.label] = spec.fit(context, "shared")
+            operator = spec.fit(context, "shared")
+            operator.require_encoder(plan.encoder)
+            if isinstance(getattr(operator, "space", None), SpaceSet):
+                raise InputError(f"{spec.label} has a space a prompt, and an audit compares texts in one space; pass scope=shared")
+            found[spec.label] = operator
         except InputError as error:
             if plan.asked:
                 raise

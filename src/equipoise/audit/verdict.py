@@ -8,7 +8,8 @@ WORST = 3
 
 
 def verdict(results: dict[str, Any]) -> dict[str, Any]:
-    """measure: what it goes by, "max_skew" with images and "lean" without. worst, best: places among prompts and methods.
+    """measure: what it goes by, "max_skew" with images and "lean" without. worst, best: places among prompts and methods; best is the
+    method of lowest skew, and without images the first, because lean falls with kappa by construction and says nothing of the price.
 
     beyond_chance: prompts of each method whose skew 95 of 100 random lists stay below. leans: whether the mean does too.
     lowered: whether the best method's paired change is below zero with its whole interval.
@@ -17,7 +18,7 @@ def verdict(results: dict[str, Any]) -> dict[str, Any]:
     row = next(i for i, row in enumerate(results["summary"]) if row["key"] == measure)
     values = results["summary"][row]["values"]
     worst = sorted(range(len(results["prompts"])), key=lambda i: -results["prompts"][i][measure][0]["value"])[:WORST]
-    best = min(range(1, len(values)), key=lambda i: values[i]["value"], default=0)
+    best = min(range(1, len(values)), key=lambda i: values[i]["value"] if measure == "max_skew" else i, default=0)
     change = values[best].get("change")
     document: dict[str, Any] = {"measure": measure, "row": row, "worst": worst, "best": best}
     document["lowered"] = bool(change and change["high"] is not None and change["high"] < 0)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import UndefinedError
+
 from equipoise import artefact
 from equipoise.audit import Plan, read, run
 from equipoise.audit import write as write_results
 from equipoise.audit.commands import folder_of
-from equipoise.errors import InputError
+from equipoise.errors import ArtefactError, InputError
 from equipoise.report.card import model_card
 from equipoise.report.page import comparison, page
 
@@ -41,5 +43,8 @@ def write(results: Sequence[Path], out: Path, force: bool) -> None:
     folders = [(path if path.is_dir() else path.parent).resolve() for path in results]
     short = [folder.name for folder in folders]
     names = short if len(set(short)) == len(short) else [str(path) for path in results]
-    made = page(*found[0]) if len(found) == 1 else comparison([(name, run) for name, (run, _) in zip(names, found, strict=True)])
+    try:
+        made = page(*found[0]) if len(found) == 1 else comparison([(name, run) for name, (run, _) in zip(names, found, strict=True)])
+    except (KeyError, IndexError, TypeError, ValueError, UndefinedError) as error:
+        raise ArtefactError(f"the results are not whole ({error!r}); they were changed, so run the audit again") from None
     artefact.write_atomically(out, made.encode())

@@ -31,7 +31,7 @@ def headline(results: Results) -> str:
 def sentences(results: Results) -> list[str]:
     """The verdict: what leans, what helps, what it costs."""
     found = results["verdict"]
-    return [_worst(results), *([_best(results)] if found["best"] else []), *_cost(results)]
+    return [_worst(results), *([_best(results), *_cost(results), *_explicit(results), *_probe(results)] if found["best"] else [])]
 
 
 def _worst(results: Results) -> str:
@@ -70,8 +70,6 @@ def _best(results: Results) -> str:
 
 def _cost(results: Results) -> list[str]:
     best = results["verdict"]["best"]
-    if not best:
-        return []
     cross = results["certificates"][best]["cross"]
     path = f"certificates.{best}.cross"
     if cross is not None:
@@ -82,6 +80,26 @@ def _cost(results: Results) -> list[str]:
     if texts is None:
         return []
     return [f"What it cost: the self-utility loss of a prompt is at most {{certificates.{best}.texts.self_loss.max|4}}."]
+
+
+def _explicit(results: Results) -> list[str]:
+    best, rows = results["verdict"]["best"], {row["key"]: i for i, row in enumerate(results["summary"])}
+    key, what = ("explicit_top", "of their first {settings.places|n} results are of that group")
+    if key not in rows:
+        key, what = "explicit_nearest", "are still nearest to that group"
+    now, gated, before = (f"summary.{rows[k]}.values.{i}.value|%" for k, i in ((key, best), (f"{key}_gated", best), (key, 0)))
+    return [f"Prompts that name a group: {{{now}}} {what}, {{{before}}} before; with the gate, {{{gated}}}."]
+
+
+def _probe(results: Results) -> list[str]:
+    best = results["verdict"]["best"]
+    row = next((i for i, row in enumerate(results["summary"]) if row["key"] == "probe"), None)
+    if row is None:
+        return []
+    after, before = f"summary.{row}.values.{best}.value|3", f"summary.{row}.values.0.value|3"
+    return [
+        f"What stays: a classifier trained to tell the groups from images has an AUC of {{{after}}}, {{{before}}} before (one half is chance)."
+    ]
 
 
 def caveats(results: Results) -> list[str]:

@@ -109,8 +109,8 @@
   }
   const DIGITS = { leakage_texts: 4, leakage_images: 4, self_loss_texts: 4, self_loss_images: 4, lean: 4, max_skew: 3 };
   let current = null;
-  function turn() {
-    const method = chosen(), step = Number(slider.value), kappa = kappaAt(step);
+  function turn(given) {
+    const method = chosen(), step = Number(slider.value), kappa = given ?? kappaAt(step);
     current = { method, kappa, ...(exact ? compute(method, kappa) : looked(method, step)) };
     document.getElementById("kappa-value").textContent = named(kappa);
     slider.setAttribute("aria-valuetext", `kappa ${named(kappa)}`);
@@ -221,8 +221,8 @@
   }
   function begin(kappa) {
     if (!exact) slider.max = results.dials[chosen()].kappas.length - 1;
-    slider.value = stepOf(kappa);
-    turn();
+    slider.value = stepOf(kappa); // the nearest; the method's own kappa is what is shown
+    turn(exact ? kappa : undefined);
     draw();
   }
   if (slider) {
