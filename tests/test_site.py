@@ -58,6 +58,41 @@ def test_the_tutorial_word_for_word(mini, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "compare.html").is_file() and "closed-form" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_a_newcomers_path_in_an_empty_environment(tmp_path):
+    """What README and tutorial say, typed into a new environment that has nothing but Python and pip."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    binaries = tmp_path / "venv" / "bin"
+    packages = [str(ROOT), *([str(ROOT / "mini")] if (ROOT / "mini" / "pyproject.toml").is_file() else [])]
+    install = [
+        binaries / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-c",
+        ROOT / "constraints.txt",
+        *packages,
+    ]
+    subprocess.run(install, check=True)
+    pages = [ROOT / "README.md", *([ROOT / "docs" / "tutorial.md"] if len(packages) > 1 else [])]
+    environment = {"PATH": f"{binaries}:/usr/bin:/bin", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    for page in pages:
+        for kind, commands in as_typed(page.read_text()):
+            command = ["bash", "-ec", commands] if kind == "bash" else [binaries / "python", "-c", commands]
+            subprocess.run(command, check=True, cwd=tmp_path, env=environment)
+    told = subprocess.run([binaries / "equipoise", "--version"], check=True, capture_output=True, env=environment).stdout
+    assert told.startswith(b"equipoise")
+
+
+def as_typed(page):
+    """Commands as they come, then all Python blocks as one session."""
+    blocks = BLOCK.findall(page)
+    yield from ((kind, block) for kind, block in blocks if kind == "bash")
+    yield "python", "".join(block for kind, block in blocks if kind == "python")
+
+
 @pytest.mark.parametrize("page", ["search", "images"])
 def test_what_a_how_to_shows_runs(page):
     for _, block in BLOCK.findall((ROOT / "docs" / "how-to" / f"{page}.md").read_text()):

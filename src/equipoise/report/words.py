@@ -97,9 +97,7 @@ def _probe(results: Results) -> list[str]:
     if row is None:
         return []
     after, before = f"summary.{row}.values.{best}.value|3", f"summary.{row}.values.0.value|3"
-    return [
-        f"What stays: a classifier trained to tell the groups from images has an AUC of {{{after}}}, {{{before}}} before (one half is chance)."
-    ]
+    return [f"What stays: a classifier trained to tell the groups has an AUC of {{{after}}}, {{{before}}} before (one half is chance)."]
 
 
 def caveats(results: Results) -> list[str]:
