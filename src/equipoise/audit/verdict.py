@@ -11,8 +11,8 @@ def verdict(results: dict[str, Any]) -> dict[str, Any]:
     """measure: what it goes by, "max_skew" with images and "lean" without. worst, best: places among prompts and methods; best is the
     method of lowest skew, and without images the first, because lean falls with kappa by construction and says nothing of the price.
 
-    beyond_chance: prompts of each method whose skew 95 of 100 random lists stay below. leans: whether the mean does too.
-    lowered: whether the best method's paired change is below zero with its whole interval.
+    beyond_chance: prompts of each method above the range of 95 in 100 random lists. leans: whether the mean is beyond shuffled labels'.
+    said: the worst prompt's lean as a share of what naming the group gives. lowered: whether the best method's change is surely negative.
     """
     measure = "lean" if results["chance"] is None else "max_skew"
     row = next(i for i, row in enumerate(results["summary"]) if row["key"] == measure)
@@ -21,6 +21,7 @@ def verdict(results: dict[str, Any]) -> dict[str, Any]:
     best = min(range(1, len(values)), key=lambda i: values[i]["value"] if measure == "max_skew" else i, default=0)
     change = values[best].get("change")
     document: dict[str, Any] = {"measure": measure, "row": row, "worst": worst, "best": best}
+    document["said"] = results["prompts"][worst[0]]["lean"][0]["value"] / results["yardstick"]["explicit_lean"]
     document["lowered"] = bool(change and change["high"] is not None and change["high"] < 0)
     if results["chance"] is None:
         return document | {"beyond_chance": None, "leans": None}

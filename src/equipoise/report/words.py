@@ -39,8 +39,8 @@ def _worst(results: Results) -> str:
     entry = f"prompts.{i}"
     furthest = f"The furthest is “{{{entry}.prompt|s}}”:"
     if results["verdict"]["measure"] == "lean":
-        lean = f"it leans to {{{entry}.towards|s}} by {{{entry}.lean.0.value|4}}"
-        return f"{furthest} {lean}, where prompts that name their group lean by {{yardstick.explicit_lean|4}} on average."
+        lean = f"it leans to {{{entry}.towards|s}} by {{verdict.said|%}} of what naming the group does"
+        return f"{furthest} {lean} (a lean of {{{entry}.lean.0.value|4}}, against {{yardstick.explicit_lean|4}})."
     beyond = (
         "{verdict.beyond_chance.0|n} of {subject.prompts|n} prompts lean more than the range of 95 in 100 rankings with shuffled labels. "
     )
