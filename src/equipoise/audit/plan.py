@@ -71,7 +71,7 @@ class Plan:
             )
 
     def _in_need_of_images(self) -> str:
-        return next((spec.label for spec in self.specs if spec.needs_images), "")
+        return next((spec.label for spec in self.specs if spec.takes_images(labelled=False)), "")
 
     @property
     def all_specs(self) -> list[MethodSpec]:
@@ -114,6 +114,8 @@ def make_plan(
     chosen = [_with_kappa(spec, kappa) for spec in (specs or [MethodSpec(name) for name in (WITH_IMAGES if source else TEXT_ONLY)])]
     for spec in chosen:
         spec.check("shared", "retrieval")
+        if spec.needs_labels:
+            raise InputError(f"{spec.label} learns from labelled images, and would be measured on them; use equipoise evaluate --fit-share")
     if len({spec.label for spec in chosen}) < len(chosen):
         raise InputError(f"a method was named twice: {[spec.label for spec in chosen]}")
     columns = tuple(group_columns)

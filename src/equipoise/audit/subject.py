@@ -119,15 +119,9 @@ def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: 
 
 
 def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Operator]:
-    found, known = {}, {}
-    if index is not None:
-        known = {
-            "images": index.rows,
-            "sensitive_features": index.names,
-            "labels": None if plan.labels is None else plan.labels[index.lines],
-        }
+    found, images = {}, None if index is None else index.rows
     for spec in plan.all_specs:
-        context = FitContext(plan.attribute, encoder=plan.encoder, book=plan.book, seed=plan.settings.seed, **known)
+        context = FitContext(plan.attribute, encoder=plan.encoder, book=plan.book, images=images, seed=plan.settings.seed)
         try:
             operator = spec.fit(context, "shared")
             operator.require_encoder(plan.encoder)
