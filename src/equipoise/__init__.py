@@ -11,7 +11,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
-    from equipoise import datasets, methods, metrics, published, tasks
+    from equipoise import audit, datasets, methods, metrics, published, report, tasks
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
     from equipoise.prompts.attribute import Attribute
@@ -26,6 +26,7 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "FitContext": "equipoise.methods",
     "PromptBook": "equipoise.prompts.book",
     "SpaceSet": "equipoise.spaceset",
+    "audit": "equipoise.audit",
     "datasets": "equipoise.datasets",
     "explicit_groups": "equipoise.prompts.marks",
     "export_onnx": "equipoise.encoders",
@@ -35,6 +36,7 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "neutralize": "equipoise.prompts.neutral",
     "open_store": "equipoise.stores",
     "published": "equipoise.published",
+    "report": "equipoise.report",
     "tasks": "equipoise.tasks",
     "wrap": "equipoise.encoders",
 }
@@ -49,6 +51,7 @@ __all__ = [
     "PromptBook",
     "SpaceSet",
     "__version__",
+    "audit",
     "certify",
     "cross_bound",
     "datasets",
@@ -65,6 +68,7 @@ __all__ = [
     "neutralize",
     "open_store",
     "published",
+    "report",
     "tasks",
     "wrap",
 ]

@@ -10,15 +10,19 @@ import typer
 
 from equipoise._version import __version__
 from equipoise.cli import bench, cache, prompts
+from equipoise.cli.audit import audit
 from equipoise.cli.compare import compare
 from equipoise.cli.doctor import doctor
 from equipoise.cli.embed import embed
 from equipoise.cli.evaluate import evaluate
 from equipoise.cli.fit import fit
 from equipoise.cli.methods import methods
+from equipoise.cli.report import report
 from equipoise.errors import EquipoiseError
 
 app = typer.Typer(name="equipoise", help="Remove social bias from vision-language embeddings in closed form.", no_args_is_help=True)
+app.command()(audit)
+app.command()(report)
 app.add_typer(prompts.app, name="prompts")
 app.command()(fit)
 app.command()(embed)

@@ -170,3 +170,26 @@ def methods(
             table.add_row(row.method, rank, f"{row.fit_seconds:.3f}", f"{row.seconds * 1e3:.1f}", f"{row.over_closed_form:.2f}")
     console.print(table)
     console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+
+
+@app.command()
+def audit(
+    images: Annotated[int, typer.Option(help="Stored embeddings.", min=200)] = 100_000,
+    prompts: Annotated[int, typer.Option(help="Prompts.", min=2)] = 500,
+    dim: Annotated[int, typer.Option(help="Width of the embeddings.", min=2)] = 512,
+    resamples: Annotated[int, typer.Option(help="Resamples of the bootstrap.", min=1)] = 1000,
+    as_json: Json = False,
+) -> None:
+    """A whole audit of stored embeddings, intervals and page included."""
+    from equipoise.bench import audit as audit_bench
+
+    row = audit_bench.measure(images, prompts, dim, resamples)
+    if as_json:
+        typer.echo(json.dumps({"machine": machine.describe(), "rows": [asdict(row)]}, indent=1))
+        return
+    console = Console()
+    table = Table("images", "prompts", "d", "resamples", "seconds", "processor's seconds", "page, MB", title="equipoise bench audit")
+    sizes = f"{row.images:,}", f"{row.prompts:,}", str(row.dim), f"{row.resamples:,}"
+    table.add_row(*sizes, f"{row.seconds:.1f}", f"{row.processor_seconds:.1f}", f"{row.page_megabytes:.1f}")
+    console.print(table)
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")

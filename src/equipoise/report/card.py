@@ -1,0 +1,31 @@
+"""A section for a model card, in Markdown: what was measured, on what, and what it does not say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from equipoise.report import numbers, words
+from equipoise.report.page import digits
+
+
+def model_card(results: dict[str, Any]) -> str:
+    """Markdown with the numbers of results.json."""
+    subject, methods = results["subject"], results["methods"]
+    lines = [f"## Bias audit: {subject['attribute']['name']}", "", f"**{words.headline(results)}**", ""]
+    lines += [numbers.fill(sentence, results) + "\n" for sentence in words.sentences(results)]
+    lines += ["| | n | " + " | ".join(method["label"] for method in methods) + " |", "|---|---|" + "---|" * len(methods)]
+    for row in results["summary"]:
+        cells = [_cell(value, digits(row["key"])) for value in row["values"]]
+        lines.append(f"| {row['name']} ({row['better']} is better) | {row['n']:,} {row['over']} | " + " | ".join(cells) + " |")
+    level = numbers.text(results["settings"]["level"], "%")
+    lines += ["", f"In brackets: {level} intervals, {results['settings']['resamples']:,} resamples.", "", "### What this does not say", ""]
+    lines += [f"- {sentence}" for sentence in words.caveats(results)]
+    model = " ".join(filter(None, (subject["model"]["id"] or "an unnamed encoder", subject["model"]["fingerprint"][:12])))
+    lines += ["", f"Measured with equipoise {results['versions']['equipoise']} on {results['created']}; encoder {model}; "
+              f"prompt book {subject['book']['hash']}."]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: dict[str, Any], form: str) -> str:
+    shown = numbers.text(value["value"], form)
+    return shown if value["low"] is None else f"{shown} [{numbers.text(value['low'], form)}, {numbers.text(value['high'], form)}]"

@@ -1,0 +1,50 @@
+"""Audits performed and written; pages from saved results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import UndefinedError
+
+from equipoise import artefact
+from equipoise.audit import Plan, read, run
+from equipoise.audit import write as write_results
+from equipoise.audit.commands import folder_of
+from equipoise.errors import ArtefactError, InputError
+from equipoise.report.card import model_card
+from equipoise.report.page import comparison, page
+
+REPORT, SPACE, CARD = "report.html", "space.safetensors", "model-card.md"
+
+
+def perform(plans: Sequence[Plan], out: Path, pictures: bool) -> list[tuple[Path, dict[str, Any]]]:
+    """Run each plan and leave its files; several get a folder each, and a page that compares them."""
+    found = []
+    for plan in plans:
+        folder = folder_of(out, plan, plans)
+        audit = run(plan, pictures=pictures)
+        write_results(folder, audit.results, audit.pictures)
+        audit.space.save(folder / SPACE)
+        artefact.write_atomically(folder / CARD, model_card(audit.results).encode())
+        artefact.write_atomically(folder / REPORT, page(audit.results, audit.pictures).encode())
+        found.append((folder, audit.results))
+    if len(found) > 1:
+        artefact.write_atomically(out / REPORT, comparison([(folder.name, results) for folder, results in found]).encode())
+    return found
+
+
+def write(results: Sequence[Path], out: Path, force: bool) -> None:
+    """The page of one audit, or the comparison of several, under the names of their folders."""
+    if out.exists() and not force:
+        raise InputError(f"{out} is there already; pass another --out, or --force to replace it")
+    found = [read(path) for path in results]
+    folders = [(path if path.is_dir() else path.parent).resolve() for path in results]
+    short = [folder.name for folder in folders]
+    names = short if len(set(short)) == len(short) else [str(path) for path in results]
+    try:
+        made = page(*found[0]) if len(found) == 1 else comparison([(name, run) for name, (run, _) in zip(names, found, strict=True)])
+    except (KeyError, IndexError, TypeError, ValueError, UndefinedError) as error:
+        raise ArtefactError(f"the results are not whole ({error!r}); they were changed, so run the audit again") from None
+    artefact.write_atomically(out, made.encode())

@@ -1,0 +1,48 @@
+"""Numbers as they are printed: each is named by its place in results.json, so that a page can be checked against it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+PLACE = re.compile(r"\{([\w.]+)\|(\+?\w*%?)\}")
+
+
+def at(results: Any, path: str) -> Any:
+    """What is at a dotted path: keys of mappings, places in lists."""
+    for step in path.split("."):
+        results = results[int(step)] if isinstance(results, list) else results[step]
+    return results
+
+
+_SPECIAL: dict[str, Callable[[float], str]] = {
+    "n": lambda x: f"{round(x):,}",
+    "k": lambda x: f"{x:g}",
+    "e%": lambda x: f"{100 * math.expm1(x):.0f} %",
+}
+
+
+def text(value: Any, form: str) -> str:
+    """form: digits after the point ("3", "+3" with a sign), percent ("%", "1%"), "n" for whole numbers, "k" for kappa, "s" for words,
+    "e%" for a logarithm of a ratio, as percent above one.
+    """
+    if value is None:
+        return "not known"
+    if form == "s":
+        return str(value)
+    number = float(value)
+    if math.isinf(number):
+        return "infinity"
+    if form in _SPECIAL:
+        return _SPECIAL[form](number)
+    sign, form = ("+", form[1:]) if form.startswith("+") else ("", form)
+    digits = int(form.removesuffix("%") or 0)
+    return f"{100 * number:{sign}.{digits}f} %" if form.endswith("%") else f"{number:{sign}.{digits}f}"
+
+
+def fill(sentence: str, results: Any, render: Callable[[str, str], str] | None = None) -> str:
+    """A sentence with {path|form} in it, filled; render(path, form) says how, plain text by default."""
+    write = render or (lambda path, form: text(at(results, path), form))
+    return PLACE.sub(lambda found: write(found[1], found[2]), sentence)

@@ -1,0 +1,465 @@
+"""The audit as a user runs it: real small models, real files, the command line; what is measured, what is written, what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html import unescape
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import equipoise as eq
+from equipoise import cli, embedding, metrics
+from equipoise.audit import Settings, association, dial, read, run
+from equipoise.audit.plan import columns_for, make_plan
+from equipoise.audit.skew import places
+from equipoise.audit.sources import Source, read_images
+from equipoise.errors import EquipoiseError, InputError
+from equipoise.prompts.vectors import TextVectors
+from equipoise.report import comparison, model_card, numbers, page, words
+from equipoise.tasks.specs import parse
+from tests import models
+from tests.conftest import component, shared_data
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*texts are longer than the 24 tokens", "ignore:.*could not be read")
+QUICK = Settings(resamples=40, permutations=10)
+GROUPS = {"male": ["a man", "a photo of a man"], "female": ["a woman", "a photo of a woman"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Photographs in a folder, in a csv and in a parquet, a store, a model."""
+    component("transformers")
+    root = tmp_path_factory.mktemp("people")
+    rng = np.random.default_rng(0)
+    (root / "photos").mkdir()
+    lines = ["file,job,gender,age,same,caption"]
+    for i in range(120):
+        Image.fromarray(rng.integers(0, 255, (3, 3, 3), dtype=np.uint8)).resize((40, 40), Image.Resampling.NEAREST).save(
+            root / "photos" / f"{i}.png"
+        )
+        gender, age = ("Male", "Female", "unknown")[0 if i < 58 else 1 if i < 115 else 2], ("young", "old")[i % 2]
+        lines.append(f"photos/{i}.png,{('doctor', 'nurse')[i % 2]},{gender},{age},Male,a photo of a person {i}")
+    (root / "photos" / "broken.png").write_bytes(b"no picture")
+    lines.append("photos/broken.png,nurse,Male,old,Male,a photo of a person")
+    (root / "people.csv").write_text("\n".join(lines))
+    table = pd.read_csv(root / "people.csv")
+    table["image"] = [(root / name).read_bytes() for name in table["file"]]
+    table.to_parquet(root / "people.parquet")
+    models.siglip(root / "model")  # one that sees both groups among random pictures
+    models.sentence_texts(root / "texts")
+    return root
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return eq.load_encoder(f"hf:{folder / 'model'}", workers=0, cache=folder / "cache.sqlite")
+
+
+@pytest.fixture(scope="module")
+def audited(folder, tmp_path_factory):
+    """One audit by the command line, with all that can be asked for."""
+    out = tmp_path_factory.mktemp("out") / "audit"
+    columns = ["--group-columns", "gender", "--label-column", "job", "--caption-column", "caption"]
+    command(
+        folder,
+        "--images",
+        str(folder / "people.csv"),
+        *columns,
+        "--out",
+        str(out),
+        "--resamples",
+        "40",
+        "--method",
+        "closed-form",
+        "--method",
+        "adapted",
+    )
+    return out
+
+
+def command(folder, *arguments, model=True):
+    """Run ``equipoise audit`` in this process; the exit code."""
+    given = ["equipoise", "audit", *(["--model", f"hf:{folder / 'model'}", "--workers", "0"] if model else []), *arguments]
+    before, sys.argv = sys.argv, given
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return stop.code or 0
+    finally:
+        sys.argv = before
+    return 0
+
+
+# --- What is measured --------------------------------------------------------------------------------------------------------
+
+
+def test_a_lean_is_a_difference_of_similarities_and_the_groups_cancel(rng):
+    prototypes, texts = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (rng.standard_normal((3, 8)), rng.standard_normal((5, 8))))
+    leans = association.leans(texts, prototypes)
+    similar = texts @ prototypes.T
+    np.testing.assert_allclose(leans[:, 0], similar[:, 0] - similar[:, 1:].mean(1))
+    np.testing.assert_allclose(leans.sum(1), 0, atol=1e-12)
+
+
+def test_projection_removes_the_lean_and_no_method_measures_its_own_yardstick(rng):
+    rows = rng.standard_normal((6, 2, 16))
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    stick = association.yardstick(rows, 20, 0)
+    space = eq.AttributeSpace.from_prototypes(dict(zip("ab", stick.prototypes, strict=True)))
+    texts = rng.standard_normal((4, 16))
+    np.testing.assert_allclose(association.leans(eq.debias(texts, space, kappa=np.inf), stick.prototypes), 0, atol=1e-12)
+    assert stick.explicit > 0 and stick.n == 6
+
+
+def test_skew_of_each_prompt_is_that_of_the_metric_and_its_mean_is_in_the_summary(audited, folder, encoder):
+    results, _ = read(audited)
+    source = read_images(folder / "people.csv", group_columns=["gender"])
+    rows = encoder.encode_images(source.pictures)
+    kept = np.isfinite(rows).all(1)
+    gender = source.table["gender"].to_numpy(dtype=object)[kept]
+    prompts = [entry["prompt"] for entry in results["prompts"]]
+    scores = encoder.encode_text(prompts).astype(np.float64) @ rows[kept].T.astype(np.float64)
+    expected = metrics.max_skew(scores, sensitive_features=gender, m=results["settings"]["m"], average=False)
+    found = [entry["max_skew"][0]["value"] for entry in results["prompts"]]
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    (mean,) = (row for row in results["summary"] if row["key"] == "max_skew")
+    assert mean["values"][0]["value"] == pytest.approx(np.mean(expected)) and mean["n"] == 115
+    for entry in results["prompts"]:
+        for method, shares in enumerate(entry["top"]):
+            assert sum(one["value"] for one in shares) == pytest.approx(1), (entry["prompt"], method)
+
+
+def test_every_estimate_holds_its_value_and_every_method_its_change(audited):
+    results, _ = read(audited)
+    keys = {row["key"] for row in results["summary"]}
+    assert {"lean", "max_skew", "ndkl", "probe", "leakage_texts", "leakage_images", "self_loss_texts", "self_loss_images"} <= keys
+    assert {"macro F1", "EO_max", "R@5", "explicit_nearest", "explicit_top", "explicit_top_gated"} <= keys
+    for row in results["summary"]:
+        assert row["n"] > 0 and row["over"] and len(row["values"]) == 3
+        for i, value in enumerate(row["values"]):
+            if row["section"] not in ("classification", "cost", "probe"):  # those intervals are the metrics' own, not centred
+                assert value["low"] - 1e-9 <= value["value"] <= value["high"] + 1e-9, row["key"]
+            if i:
+                assert value["change"]["value"] == pytest.approx(value["value"] - row["values"][0]["value"])
+
+
+def test_certificates_stay_within_their_bounds(audited):
+    results, _ = read(audited)
+    closed, adapted = results["certificates"][1:]
+    assert closed["cross"]["within"] and closed["cross"]["largest"] <= closed["cross"]["bound"]
+    assert closed["images"]["differs_from_theory_by"]["leakage"] < 1e-5
+    assert adapted["images"] is None and adapted["cross"]["within"]  # images are left alone
+
+
+def test_the_dial_at_a_methods_kappa_gives_what_the_method_gives(audited):
+    results, _ = read(audited)
+    by_key = {row["key"]: row["values"] for row in results["summary"]}
+    for method, grid in enumerate(results["dials"]):
+        if grid is None:
+            continue
+        place = grid["kappas"].index(1.0)
+        assert grid["max_skew"][place] == pytest.approx(by_key["max_skew"][method]["value"])
+        assert grid["lean"][place] == pytest.approx(by_key["lean"][method]["value"])
+        assert grid["max_skew"][0] == pytest.approx(by_key["max_skew"][0]["value"])  # kappa 0 is the model as it is
+        assert grid["kappas"][-1] == "inf" and grid["leakage_texts"][-1] == 0
+    closed = results["dials"][1]
+    assert closed["self_loss_images"][closed["kappas"].index(1.0)] == pytest.approx(by_key["self_loss_images"][1]["value"], abs=1e-6)
+
+
+def test_the_gate_leaves_explicit_prompts_as_they_were(audited):
+    by_key = {row["key"]: row["values"] for row in read(audited)[0]["summary"]}
+    assert by_key["explicit_lean_gated"][1]["value"] == by_key["explicit_lean_gated"][0]["value"]
+    assert by_key["explicit_lean"][1]["value"] < by_key["explicit_lean"][0]["value"]
+
+
+def test_on_real_clip_embeddings_adapted_with_an_infinite_kappa_is_near_chance():
+    """The numbers of MATH.md: celebrities, gender, M = 100; skew falls to about half with kappa infinity."""
+    with np.load(shared_data("embeddings/celeba1000_clip_vitb32.npz"), allow_pickle=False) as file:
+        rows, male = file["image"].astype(np.float32), file["attrs"][:, list(file["attr_names"]).index("Male")] > 0
+        table = pd.DataFrame({"path": file["filename"].astype(str), "gender": np.where(male, "male", "female")})
+    vectors = TextVectors.load(shared_data("embeddings/text_clip_vitb32_objects.npz"))
+    with np.load(shared_data("embeddings/text_clip_vitb32_objects.npz"), allow_pickle=False) as file:
+        people = {"a Man", "a Woman", "a Boy", "a Girl", "a Human face"}
+        named = zip(file["prompt"].tolist(), file["source"].tolist(), strict=True)
+        prompts = [prompt for prompt, source in named if source == "oid" and prompt not in people]
+    book = eq.PromptBook.of({"a Person": {"male": ["a Man", "a Boy"], "female": ["a Woman", "a Girl"]}})
+    options = {"prompts": prompts, "book": book, "group_columns": ["gender"], "source": Source("CelebA", table, None, rows)}
+    plan = make_plan(vectors, eq.Attribute.load("gender"), specs=parse(["adapted:kappa=inf"]), settings=QUICK, **options)
+    results = run(plan).results
+    skews = next(row["values"] for row in results["summary"] if row["key"] == "max_skew")
+    assert skews[0]["value"] == pytest.approx(0.320, abs=0.001) and skews[1]["value"] == pytest.approx(0.146, abs=0.001)
+    assert results["chance"]["max_skew"]["value"] == pytest.approx(0.0722, abs=1e-4)
+    assert results["verdict"]["leans"] and results["verdict"]["lowered"]
+    assert results["settings"]["exact_dial"] is False and len(results["dials"][1]["kappas"]) == len(dial.COARSE)
+
+
+# --- Where photographs come from ---------------------------------------------------------------------------------------------
+
+
+def test_a_folder_a_table_a_parquet_and_a_store_are_the_same_images(folder, encoder, tmp_path):
+    embedding.embed(embedding.read_source(folder / "people.csv", "image", "file"), tmp_path / "store", encoder)
+    found = {}
+    for name in (folder / "photos", folder / "people.csv", folder / "people.parquet", tmp_path / "store"):
+        source = read_images(name)
+        plan = make_plan(encoder, eq.Attribute.load("gender"), source=source, specs=parse(["none"]), settings=QUICK)
+        found[name.name] = run(plan).results
+    skews = {
+        name: round(next(row for row in r["summary"] if row["key"] == "max_skew")["values"][0]["value"], 6) for name, r in found.items()
+    }
+    assert len(set(skews.values())) == 1, skews
+    assert all(r["subject"]["images"]["n"] == 120 and r["subject"]["groups_from"] == "zero-shot" for r in found.values())
+    assert all(r["gallery"] for r in found.values())
+    assert "1 of 121 images could not be read" in found["people.csv"]["notes"][0]
+
+
+def test_embeddings_without_pictures_have_no_gallery_but_all_numbers(folder, encoder, tmp_path):
+    rows = encoder.encode_images(read_images(folder / "photos").pictures)
+    np.save(tmp_path / "rows.npy", rows[np.isfinite(rows).all(1)])
+    plan = make_plan(encoder, eq.Attribute.load("gender"), source=read_images(tmp_path / "rows.npy"), settings=QUICK)
+    audit = run(plan)
+    assert audit.results["gallery"] is None and not audit.pictures.small and audit.results["chance"]
+    assert "galleries" not in re.findall(r'id="(\w+)"', page(audit.results, audit.pictures))
+
+
+def test_an_intersection_and_several_attributes(folder, tmp_path, capsys):
+    columns = ["--group-columns", "gender", "--group-columns", "age"]
+    quick = ["--resamples", "20", "--images", str(folder / "people.csv"), "--method", "closed-form"]
+    assert command(folder, *quick, *columns, "-a", "gender&age", "-p", "people-gender-age", "--out", str(tmp_path / "one")) == 0
+    results, _ = read(tmp_path / "one")
+    assert len(results["subject"]["attribute"]["groups"]) == 4 and results["subject"]["space"]["rank"] == 3
+    assert command(folder, *quick, *columns, "-a", "gender", "-a", "age", "--out", str(tmp_path / "two")) == 0
+    assert {path.name for path in (tmp_path / "two").iterdir()} == {"gender", "age", "report.html"}
+    assert read(tmp_path / "two" / "age")[0]["subject"]["group_columns"] == ["age"]
+
+
+def test_columns_belong_to_the_attribute_they_are_named_after():
+    assert columns_for(eq.Attribute.load("age"), ["gender", "age"]) == ("age",)
+    assert columns_for(eq.Attribute.load("gender & age"), ["age", "gender"]) == ("gender", "age")
+    assert columns_for(eq.Attribute.load("gender"), ["sex"]) == ("sex",)
+
+
+def test_text_only(folder, encoder, tmp_path):
+    assert command(folder, "--out", str(tmp_path / "a"), "--resamples", "20") == 0
+    results, _ = read(tmp_path / "a")
+    assert results["chance"] is None and results["subject"]["images"] is None
+    assert [method["method"] for method in results["methods"]] == ["none", "closed-form", "orth-proj"]
+    lean = next(row["values"] for row in results["summary"] if row["key"] == "lean")
+    assert lean[2]["value"] == pytest.approx(0, abs=1e-6) and 0 < lean[1]["value"] < lean[0]["value"]
+    assert "texts only" in (tmp_path / "a" / "report.html").read_text()
+
+
+# --- The files ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_left_with_report_results_space_and_card(audited):
+    assert {path.name for path in audited.iterdir()} == {
+        "report.html",
+        "results.json",
+        "data.safetensors",
+        "space.safetensors",
+        "model-card.md",
+    }
+    results, _ = read(audited)
+    space = eq.AttributeSpace.load(audited / "space.safetensors")
+    assert space.fingerprint == results["subject"]["space"]["fingerprint"] and space.encoder.fingerprint
+    card = (audited / "model-card.md").read_text()
+    assert card == model_card(results) and words.headline(results) in card
+
+
+def test_the_saved_results_give_the_same_page(audited, tmp_path):
+    made = page(*read(audited))
+    assert made == (audited / "report.html").read_text()
+    assert report(str(audited), "--out", str(tmp_path / "again.html")) == 0
+    assert (tmp_path / "again.html").read_text() == made
+    assert report(str(audited / "results.json"), "--out", str(tmp_path / "again.html")) == 2  # nothing is overwritten
+    assert report(str(audited / "results.json"), "--out", str(tmp_path / "again.html"), "--force") == 0
+
+
+def test_results_alone_give_a_page_without_pictures(audited, tmp_path):
+    (tmp_path / "results.json").write_bytes((audited / "results.json").read_bytes())
+    made = page(*read(tmp_path))
+    assert "data:image/jpeg" not in made and "grid of kappas" in made
+
+
+def report(*arguments):
+    before, sys.argv = sys.argv, ["equipoise", "report", *arguments]
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return stop.code or 0
+    finally:
+        sys.argv = before
+    return 0
+
+
+def test_the_summary_names_the_worst_prompts_and_the_report(folder, tmp_path, capsys):
+    assert command(folder, "--images", str(folder / "photos"), "--out", str(tmp_path / "a"), "--resamples", "20") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    results, _ = read(tmp_path / "a")
+    assert words.headline(results) in told and "report.html" in told and "zero-shot" in told
+    for place in results["verdict"]["worst"]:
+        assert results["prompts"][place]["prompt"][:20] in told
+
+
+def test_json_is_the_results_and_ci_gets_its_exit_code(folder, tmp_path, capsys):
+    quick = ["--resamples", "20", "--method", "none"]
+    assert command(folder, *quick, "--out", str(tmp_path / "a"), "--json", "--fail-above", "0") == 3
+    told = capsys.readouterr()
+    assert json.loads(told.out) == read(tmp_path / "a")[0] and "is above 0" in told.err
+    assert command(folder, *quick, "--out", str(tmp_path / "b"), "--fail-above", "5") == 0
+    assert (tmp_path / "a" / "report.html").is_file()  # a failed check still leaves its report
+
+
+def test_the_benchmark_audits(capsys):
+    before, sys.argv = (
+        sys.argv,
+        ["equipoise", "bench", "audit", "--images", "300", "--prompts", "6", "--dim", "16", "--resamples", "20", "--json"],
+    )
+    try:
+        cli.app(standalone_mode=False)
+    finally:
+        sys.argv = before
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["images"] == 300 and row["seconds"] > 0 and 1 < row["page_megabytes"] < 5
+
+
+def test_it_is_repeatable(encoder):
+    plan = make_plan(encoder, eq.Attribute.load("gender"), settings=QUICK)
+    first, second = (run(plan).results for _ in range(2))
+    assert first == second
+
+
+# --- What goes wrong ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--images", "{}/people.csv", "-a", "gender", "--group-columns", "same"], "has one value"),
+        (["--images", "{}/people.csv", "-a", "gender", "--group-columns", "nothing"], "has no column nothing"),
+        (["--images", "{}/nowhere"], "there is no"),
+        (["--images", "{}/people.csv", "-m", "500"], "-m with"),
+        (["--group-columns", "gender"], "pass --images"),
+        (["--method", "adapted"], "there are none; pass --images"),
+        (["--method", "nonsense"], "there is no method"),
+        (["--method", "closed-form:scope=per prompt"], "pass scope=shared"),
+        (["--prompts", "{}/nothing.txt"], "neither a file nor a curated book"),
+        (["--prompts", "{}/things.txt"], "speaks of a person"),
+        (["--prompts", "{}/named.txt"], "name a group themselves"),
+        (["--attribute", "height"], "no ready-made attribute"),
+        (["--kappa", "-1"], "kappa"),
+        (["--images", "{}/empty"], "no row is left"),
+        (["--images", "{}/unreadable"], "can be read"),
+    ],
+)
+def test_what_is_wrong_is_said_before_long_work(folder, tmp_path, capsys, arguments, told):
+    (folder / "things.txt").write_text("zzz qqq\n")
+    (folder / "named.txt").write_text("a photo of a female doctor\n")
+    (folder / "empty").mkdir(exist_ok=True)
+    (folder / "unreadable").mkdir(exist_ok=True)
+    (folder / "unreadable" / "a.png").write_bytes(b"nothing")
+    given = [argument.format(folder) for argument in arguments]
+    if "things.txt" in given[-1]:
+        given += ["--book", "grammar"]
+    assert command(folder, *given, "--out", str(tmp_path / "out")) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_model_of_texts_alone_audits_texts_and_refuses_pictures(folder, tmp_path, capsys):
+    component("sentence_transformers")
+    given = ["--model", f"st:{folder / 'texts' / 'st'}", "--resamples", "10"]
+    assert command(folder, *given, "--out", str(tmp_path / "a"), model=False) == 0
+    assert command(folder, *given, "--images", str(folder / "photos"), "--out", str(tmp_path / "b"), model=False) == 2
+    assert "encodes texts only" in capsys.readouterr().err
+
+
+def test_nothing_is_overwritten_without_force(folder, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("keep")
+    assert command(folder, "--out", str(tmp_path / "out")) == 2 and "--force" in capsys.readouterr().err
+    assert command(folder, "--out", str(tmp_path / "out" / "mine.txt")) == 2
+    assert command(folder, "--out", str(tmp_path / "out"), "--force", "--resamples", "10") == 0
+    assert (tmp_path / "out" / "mine.txt").read_text() == "keep" and (tmp_path / "out" / "report.html").is_file()
+
+
+def test_a_method_that_was_not_asked_for_and_cannot_be_fitted_is_a_note(folder, encoder, tmp_path):
+    few = read_images(folder / "photos")
+    few = Source("few", few.table[:36], few.pictures[:36])
+    audit = run(make_plan(encoder, eq.Attribute.load("gender"), source=few, settings=QUICK))
+    assert any("adapted was left out" in note for note in audit.results["notes"]) and len(audit.results["methods"]) == 2
+    with pytest.raises(InputError, match="adapted needs"):
+        run(make_plan(encoder, eq.Attribute.load("gender"), source=few, specs=parse(["adapted"]), settings=QUICK))
+
+
+def test_places_are_fewer_than_images():
+    assert places(None, 100_000) == 1000 and places(None, 3000) == 300 and places(None, 50) == 20 and places(7, 8) == 7
+    for m, known in ((None, 20), (8, 8)):
+        with pytest.raises(InputError, match="-m with"):
+            places(m, known)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"kind": "other"}', "no json", '{"kind": "equipoise audit", "format": 99}'])
+def test_other_files_are_no_results(tmp_path, text):
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(EquipoiseError):
+        read(tmp_path)
+    with pytest.raises(EquipoiseError):
+        read(tmp_path / "nowhere")
+
+
+def test_results_that_somebody_changed_are_refused(audited, tmp_path, capsys):
+    results, _ = read(audited)
+    for change in ({"summary": []}, {"verdict": {}}, {"prompts": "none"}, {"dials": []}):
+        (tmp_path / "results.json").write_text(json.dumps(results | change))
+        assert report(str(tmp_path), "--out", str(tmp_path / "page.html")) == 2
+        assert "not whole" in capsys.readouterr().err and not (tmp_path / "page.html").exists()
+
+
+# --- The page, without a browser -----------------------------------------------------------------------------------------------
+
+ALLOWED = ("95 in 100",)  # what a range is
+
+
+def visible(html):
+    """(numbers that carry their place, and the rest of what a reader sees)."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", html.split("<body>")[1], flags=re.S)
+    spans = re.findall(r'<span class="n" data-path="([^"]+)" data-form="([^"]+)">(.*?)</span>', body, flags=re.S)
+    rest = re.sub(r'<span class="n" data-path=.*?</span>', "", body, flags=re.S)
+    return spans, re.sub(r"<[^>]+>", " ", rest)
+
+
+@pytest.mark.parametrize("kind", ["audit", "comparison"])
+def test_every_number_in_the_page_is_that_of_the_results(audited, kind):
+    results, pictures = read(audited)
+    html = page(results, pictures) if kind == "audit" else comparison([("one", results), ("two", results)])
+    found = results if kind == "audit" else {"runs": [{"name": "one", "results": results}, {"name": "two", "results": results}]}
+    spans, rest = visible(html)
+    assert len(spans) > 100
+    for path, form, shown in spans:
+        assert unescape(shown) == numbers.text(numbers.at(found, path), form), path
+    rest = unescape(rest)
+    for word in (*ALLOWED, *results["notes"]):
+        rest = rest.replace(word, "")
+    assert [line.strip() for line in rest.splitlines() if re.search(r"\d", line)] == []
+
+
+def test_nothing_in_the_page_comes_from_elsewhere(audited):
+    html = (audited / "report.html").read_text()
+    head = html.split("<script>")[0]
+    assert "Content-Security-Policy" in head and "default-src 'none'" in head
+    assert not re.search(r'<(?:script|img|link|iframe)[^>]+(?:src|href)="(?!data:|#)', head)
+
+
+def test_hostile_words_stay_words(encoder):
+    nasty = ["a photo of a </script><script>alert(1)</script> doctor", "a photo of a {settings.m|n} nurse & <b>teacher</b>"]
+    book = eq.PromptBook.of({"a photo of a person": GROUPS})
+    audit = run(make_plan(encoder, eq.Attribute.load("gender"), prompts=nasty, book=book, settings=QUICK))
+    html = page(audit.results, audit.pictures)
+    assert "<script>alert" not in html and "<b>teacher" not in html and "{settings.m|n}" in html
+    assert json.loads(html.split('id="results">')[1].split("</script>")[0]) == audit.results
