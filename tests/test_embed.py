@@ -17,6 +17,7 @@ from PIL import Image
 import equipoise as eq
 from equipoise import embedding
 from equipoise.encoders import Encoder
+from equipoise.stores.lock import alone_in
 from tests import models
 from tests.conftest import component
 from tests.test_encoders import Averages
@@ -158,7 +159,7 @@ def test_an_unfinished_store_says_so(photos, tmp_path):
 
 
 def test_one_run_at_a_time_in_a_folder(photos, tmp_path):
-    with embedding._alone_in(tmp_path / "store"), pytest.raises(eq.EquipoiseError, match="another run is writing to"):
+    with alone_in(tmp_path / "store"), pytest.raises(eq.EquipoiseError, match="another run is writing to"):
         embedding.embed(embedding.read_source(photos), tmp_path / "store", Encoder(Averages()))
 
 

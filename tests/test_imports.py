@@ -30,6 +30,11 @@ HEAVY = {
     "rich",
     "typer",
     "faiss",
+    "fsspec",
+    "ray",
+    "psycopg",
+    "lance",
+    "lancedb",
 }
 
 # Lower may not import higher. Rooms of one floor do not import each other unless listed.
@@ -53,10 +58,12 @@ FLOORS = {
     "methods": 5,
     "encoders": 6,
     "stores": 6,
+    "engines": 7,
     "embedding": 7,
     "fitting": 7,
     "doctor": 7,
     "tasks": 8,
+    "applying": 8,
     "bench": 9,
     "cli": 10,
     "__main__": 11,

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,9 +19,9 @@ from equipoise.errors import InputError
 from equipoise.space import EncoderRef
 from equipoise.stores import Store, StoreWriter, open_store
 from equipoise.stores.folder import MANIFEST, Manifest, Skipped
+from equipoise.stores.lock import LOCK, alone_in
 
 SHARD_ITEMS = 10_000
-LOCK = ".lock"
 BLOCK = 4096  # items at a time for encoders that do not stream
 COLUMNS: dict[Modality, tuple[str, ...]] = {
     "image": ("path", "image_path", "image", "file", "filename"),
@@ -92,7 +91,7 @@ def embed(
 ) -> Store:
     """Encode every item of ``source`` into the folder ``destination``. What cannot be read is left out and listed."""
     folder = Path(destination)
-    with _alone_in(folder):
+    with alone_in(folder):
         return _embed(source, folder, encoder, dtype, shard_items, resume)
 
 
@@ -124,26 +123,6 @@ def _embed(source: Source, folder: Path, encoder: Any, dtype: Any, shard_items: 
         first = store.skipped[0]
         raise InputError(f"none of the {len(source.table)} items could be read; the first, {first.name}: {first.reason}")
     return store
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """One run at a time in a folder. The lock goes with the process, however that ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("w")
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written to ({error.strerror}); pass another folder") from None
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such locks on this system
-            pass
-        except OSError:
-            raise InputError(f"another run is writing to {folder}; wait for it, or pass another folder") from None
-        yield
 
 
 def _rows(encoder: Any, source: Source, start: int) -> Iterable[Any]:

@@ -10,6 +10,7 @@ import typer
 
 from equipoise._version import __version__
 from equipoise.cli import bench, cache, prompts
+from equipoise.cli.apply import apply
 from equipoise.cli.compare import compare
 from equipoise.cli.doctor import doctor
 from equipoise.cli.embed import embed
@@ -22,6 +23,7 @@ app = typer.Typer(name="equipoise", help="Remove social bias from vision-languag
 app.add_typer(prompts.app, name="prompts")
 app.command()(fit)
 app.command()(embed)
+app.command()(apply)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(methods)
