@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from equipoise.cli.options import Json
+from equipoise.errors import InputError
 
 
 def apply(
@@ -34,7 +35,12 @@ def apply(
     on_invalid: Annotated[
         Literal["raise", "keep"], typer.Option(help="Zero, NaN and infinite rows stop the run, or pass unchanged.")
     ] = "raise",
-    device: Annotated[str, typer.Option(help="cpu, or cuda for the closed form on a GPU.")] = "cpu",
+    key: Annotated[str | None, typer.Option(help="The unique column that orders a PostgreSQL table; its primary key by default.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, or cuda for the closed form on GPUs; a Ray cluster's GPUs by default.")] = None,
+    engine: Annotated[Literal["threads", "ray"], typer.Option(help="This machine's threads, or Ray Data on a cluster.")] = "threads",
+    address: Annotated[
+        str | None, typer.Option(help="Of the Ray cluster: auto, host:6379 or ray://host:10001; one on this machine by default.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read what was written again and check it; alone where a run is finished.")
@@ -44,9 +50,16 @@ def apply(
 ) -> None:
     """Debias stored embeddings, of any number, in bounded memory. The source is never changed; a killed run goes on with --resume."""
     from equipoise import applying
-    from equipoise.applying.apply import read_transform
+    from equipoise.applying.apply import find_engine, in_database, read_transform
 
-    transform = read_transform(space, method, kappa, norm, device)
+    if in_database(source):
+        if verify or dry_run:
+            raise InputError("--verify and --dry-run are for files; a database commits each batch whole, and keeps the old column")
+        options = {"modality": modality, "on_invalid": on_invalid, "key": key, "resume": resume, "norm": norm}
+        _show(applying.apply(source, destination, space=space, method=method, kappa=kappa, **options).to_json(), as_json)
+        return
+    run, usual = find_engine(engine, address)
+    transform = read_transform(space, method, kappa, norm, device or usual)
     options = applying.Options(rows, metadata, column, modality, on_invalid == "keep")
     if dry_run:
         _show(asdict(applying.estimate(source, destination, transform, options)), as_json)
@@ -55,7 +68,7 @@ def apply(
         manifest = applying.verify(source, destination, transform, options)
         _show({"verified": len(manifest.shards), "rows": sum(part.stop - part.start for part in manifest.shards)}, as_json)
         return
-    report = applying.apply_files(source, destination, transform, options, resume=resume)
+    report = applying.apply_files(source, destination, transform, options, engine=run, resume=resume)
     document = report.to_json()
     if verify:
         document["verified"] = len(applying.verify(source, destination, transform, options).shards)

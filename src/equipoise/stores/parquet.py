@@ -59,8 +59,8 @@ def rewrite(source: BinaryIO, target: Any, name: str, column: str, dim: int, cha
                 raise ArtefactError(f"row group {group} of {name}, from row {first:,}, is damaged ({error}); copy it again") from None
             chunks = []
             for chunk in table.column(place).chunks:
-                rows = _rows_of(chunk, dim, name, first)
-                chunks.append(_array_like(chunk, change(rows, first)))
+                rows = rows_of(chunk, dim, name, first)
+                chunks.append(array_like(chunk, change(rows, first)))
                 first += len(chunk)
             kind = chunks[0].type if chunks else table.column(place).type
             field = schema.field(place).with_type(kind)
@@ -106,7 +106,7 @@ def _first_width(reader: Any, column: str) -> int:
     return 0
 
 
-def _rows_of(chunk: Any, dim: int, name: str, first: int) -> np.ndarray:
+def rows_of(chunk: Any, dim: int, name: str, first: int) -> np.ndarray:
     """(n, dim), without a copy where arrow has none to make."""
     if chunk.null_count:
         row = first + int(np.flatnonzero(chunk.is_null().to_numpy(zero_copy_only=False))[0])
@@ -125,7 +125,7 @@ def _rows_of(chunk: Any, dim: int, name: str, first: int) -> np.ndarray:
     return values.to_numpy(zero_copy_only=True).reshape(-1, dim)
 
 
-def _array_like(chunk: Any, rows: np.ndarray) -> Any:
+def array_like(chunk: Any, rows: np.ndarray) -> Any:
     """An arrow array of the chunk's kind; of another width where the rows have one."""
     import pyarrow as pa
 
