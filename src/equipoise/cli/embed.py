@@ -14,7 +14,10 @@ from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Offline, Wo
 
 
 def embed(
-    source: Annotated[Path, typer.Argument(help="A folder of pictures, a .txt file with a text a line, or a .csv or .parquet table.")],
+    source: Annotated[
+        Path,
+        typer.Argument(help="A folder of pictures or .tar files, a webdataset .tar, a .txt with a text a line, a .csv or .parquet table."),
+    ],
     destination: Annotated[Path, typer.Argument(help="The folder to write: .npy shards beside parquet metadata.")],
     model: Model,
     column: Annotated[str | None, typer.Option(help="The table's column of paths or texts.")] = None,
