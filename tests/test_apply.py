@@ -24,7 +24,7 @@ from equipoise.applying.apply import read_transform
 from equipoise.encoders import Encoder
 from equipoise.engines import shard
 from equipoise.stores.lock import alone_in
-from tests.conftest import make_space, unit
+from tests.conftest import component, make_space, unit
 from tests.test_encoders import Averages
 
 DTYPES = ("float16", "float32", "float64", "bfloat16")
@@ -91,6 +91,19 @@ def test_every_dtype_of_npy(tmp_path, rng, space, dtype):
     np.testing.assert_array_equal(u, eq.debias(e, space, kappa=2.0))
     eq.apply(tmp_path / "e.npy", tmp_path / "same.npy", space=space, kappa=0, norm="keep")
     assert (tmp_path / "same.npy").read_bytes() == (tmp_path / "e.npy").read_bytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_way_through_a_device(tmp_path, rng, space, dtype):
+    """torch's own name for the CPU takes the way that a GPU's rows take."""
+    component("torch")
+    e = rows_of(rng, 301, dtype)
+    np.save(tmp_path / "e.npy", e)
+    report = eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", space=space, device="cpu:0")
+    u, want = np.load(tmp_path / "u.npy").view(e.dtype).astype(np.float64), eq.debias(e.astype(np.float64), space)
+    eps = 2.0 ** -{"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}[dtype]
+    np.testing.assert_allclose(u, want, rtol=0, atol=eps)  # of unit rows
+    assert report.certificate["image"]["n"] == 301
 
 
 def test_big_endian_rows(tmp_path, rng, space):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -56,12 +58,16 @@ finally:  # not getrusage, whose maximum is inherited from the parent
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds of each contender for the same shards, syncing included. startup_seconds: the command on a store of one row."""
+    """Seconds of each contender for the same shards, syncing included. startup_seconds: the command on a store of one row.
+
+    core_seconds: what all cores spent on the rows, start-up left out; neighbours on the machine disturb it less than the wall clock.
+    """
 
     rows: int
     dim: int
     gigabytes: float
     seconds: float
+    core_seconds: float
     startup_seconds: float
     copy_seconds: float
     script_seconds: float
@@ -97,11 +103,13 @@ def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: b
     space = AttributeSpace.from_prototypes({f"group {i}": rng.standard_normal(dim) for i in range(rank + 1)})
     space.save(place / "space")
     np.save(place / "basis.npy", space.basis)
-    memory = []
+    memory, cores = [], {source: [], one: []}
 
     def ours(folder: Path) -> None:
         command = [sys.executable, "-c", COMMAND, "apply", str(folder), str(place / "ours"), "--space", str(place / "space"), "--json"]
+        before = _core_seconds()
         done = subprocess.run(command, check=True, capture_output=True, text=True)
+        cores[folder].append(_core_seconds() - before)
         memory.append(int(done.stderr.split()[-1]) / 1024)
         if json.loads(done.stdout)["rows"] != (rows if folder == source else 1):
             raise InputError("the run did not write all rows; is the place full?")
@@ -124,7 +132,13 @@ def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: b
     script_seconds = interleaved({"script": naive}, 1, before=cleared)["script"] if script else float("nan")
     size = sum(path.stat().st_size for path in source.iterdir()) / 1e9
     cleared()
-    return Row(rows, dim, size, seconds["ours"], seconds["startup"], seconds["copy"], script_seconds, max(memory))
+    spent = statistics.median(cores[source]) - statistics.median(cores[one])
+    return Row(rows, dim, size, seconds["ours"], spent, seconds["startup"], seconds["copy"], script_seconds, max(memory))
+
+
+def _core_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _write_shards(rng: np.random.Generator, folder: Path, rows: int, dim: int) -> None:

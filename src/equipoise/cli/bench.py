@@ -125,10 +125,12 @@ def apply(
         lines = [asdict(row) | {"over_copy": row.over_copy, "over_script": row.over_script} for row in measured]
         typer.echo(json.dumps({"machine": machine.describe(), "rows": lines}, indent=1))
         return
-    table = Table("rows", "GB", "s", "start-up s", "cp + sync s", "script s", "time / cp + sync", "times faster than the script", "MiB")
+    table = Table(
+        "rows", "GB", "s", "core-s", "start-up s", "cp + sync s", "script s", "time / cp + sync", "times faster than the script", "MiB"
+    )
     table.title = "equipoise bench apply"
     for row in measured:
-        seconds = (f"{value:.2f}" for value in (row.seconds, row.startup_seconds, row.copy_seconds, row.script_seconds))
+        seconds = (f"{value:.2f}" for value in (row.seconds, row.core_seconds, row.startup_seconds, row.copy_seconds, row.script_seconds))
         table.add_row(
             f"{row.rows:,}", f"{row.gigabytes:.2f}", *seconds, f"{row.over_copy:.2f}", f"{row.over_script:.1f}", f"{row.mebibytes:.0f}"
         )

@@ -16,7 +16,7 @@ from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Offline, Wo
 def embed(
     source: Annotated[
         Path,
-        typer.Argument(help="A folder of pictures or .tar files, a webdataset .tar, a .txt with a text a line, a .csv or .parquet table."),
+        typer.Argument(help="Pictures in a folder or in webdataset .tar files, or a .txt, .csv or .parquet file."),
     ],
     destination: Annotated[Path, typer.Argument(help="The folder to write: .npy shards beside parquet metadata.")],
     model: Model,
