@@ -341,6 +341,8 @@ def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
     np.save(tmp_path / "e.npy", rows_of(rng, 3))
     with pytest.raises(eq.EquipoiseError, match="lies in the source"):
         eq.apply(tmp_path / "e.npy", tmp_path / "e.npy", space=space)
+    eq.apply(tmp_path / "e.npy", tmp_path / "beside", space=space)
+    assert np.load(tmp_path / "beside" / "e.npy").shape == (3, 32)
     with alone_in(tmp_path / "other"), pytest.raises(eq.EquipoiseError, match="another run is writing to"):
         eq.apply(clip_folder, tmp_path / "other", space=space)
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -67,7 +68,7 @@ def plan(source: str | os.PathLike, destination: str | os.PathLike, transform: T
     transform = replace(transform, encoder=layout.encoder)
     transform.require(layout.encoder, layout.dim, first.dtype)
     where, prefix, targets = _targets(destination, os.fspath(source), first.name)
-    _require_apart(found, where, first.name, targets)
+    _require_apart(os.fspath(source).rstrip("/"), str(found), where, first.name, targets)
     job = Job(str(found), str(where), layout.files, transform, options.keep_invalid, targets)
     run = Run(source=str(source), transform=transform.identity(first.dtype), encoder=layout.encoder, files=layout.files)
     return Plan(layout, job, where, journal_at(where, prefix), f".{prefix}{LOCK}" if prefix else LOCK, run)
@@ -95,7 +96,9 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     done = {part.piece: part for part in _started(todo, resume)}
     wanted = todo.job.pieces()
     left = [piece for piece in wanted if piece not in done]
-    missing = {i: {piece for piece in left if piece.file == i} for i in {piece.file for piece in left}}
+    missing: dict[int, set[Piece]] = {}
+    for piece in left:
+        missing.setdefault(piece.file, set()).add(piece)
     _require_space(todo, sum(todo.layout.files[i].size for i in missing))
     rows, written = sum(piece.stop - piece.start for piece in left), 0
     with progress("debiasing", rows, size=todo.layout.bytes / max(1, todo.layout.rows)) as advance:
@@ -132,14 +135,15 @@ def _started(todo: Plan, resume: bool) -> list[Done]:
 
 def _still_there(todo: Plan, done: list[Done]) -> list[Done]:
     """Those whose bytes are where the journal says; a file all of whose pieces are there gets its name."""
-    wanted = todo.job.pieces()
+    wanted = Counter(piece.file for piece in todo.job.pieces())
+    by_file: dict[int, dict[Piece, Done]] = {}
+    for part in done:
+        by_file.setdefault(part.file, {})[part.piece] = part
     kept = []
-    for i, file in enumerate(todo.layout.files):
-        here = {part.piece: part for part in done if part.file == i}
-        if not here:
-            continue
+    for i, here in by_file.items():
+        file = todo.layout.files[i]
         target = todo.job.target(file)
-        whole = all(piece in here for piece in wanted if piece.file == i)
+        whole = len(here) == wanted[i]
         size = _target_size(todo.job, file) if file.kind == "npy" else sum(part.bytes for part in here.values())
         if whole and todo.where.is_file(target) and todo.where.stamp(target)[0] == size:
             kept += here.values()
@@ -171,6 +175,8 @@ def _publish(todo: Plan, index: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -210,15 +216,16 @@ def _targets(destination: str | os.PathLike, source: str, name: str) -> tuple[Pl
     return place(destination), "", {}
 
 
-def _require_apart(source: Place, destination: Place, name: str, targets: dict[str, str]) -> None:
-    if not (isinstance(source, LocalPlace) and isinstance(destination, LocalPlace)):
-        if str(source) == str(destination) and targets.get(name, name) == name:
-            raise InputError(f"source and destination are both {destination}; the source is never changed, so pass another destination")
-        return
-    one, other = source.folder.resolve(), destination.folder.resolve()
-    inside = other == one or one in other.parents
-    if inside and not (targets and (one / name) != (other / targets[name])):
-        raise InputError(f"{destination} lies in the source; the source is never changed, so pass a destination outside of it")
+def _require_apart(given: str, folder: str, destination: Place, name: str, targets: dict[str, str]) -> None:
+    """Raise for a destination that would change the source, or become a part of it."""
+    one, other = _absolute(folder), _absolute(str(destination))
+    single = given.endswith(name)  # only that file must stay
+    if f"{one}/{name}" == f"{other}/{targets.get(name, name)}" if single else f"{other}/".startswith(f"{one}/"):
+        raise InputError(f"{destination} lies in the source, which is never changed; pass a destination outside of it")
+
+
+def _absolute(where: str) -> str:
+    return where if "://" in where else str(Path(where).resolve())
 
 
 def _holds_something(todo: Plan) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -137,6 +136,8 @@ def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: b
 
 
 def _core_seconds() -> float:
+    import resource  # not on every system
+
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -153,13 +153,12 @@ class _PartSink(_Sink):
 
     def __init__(self, name: str, descriptor: int, offset: int):
         super().__init__(name)
-        self.descriptor, self.offset = descriptor, offset
+        self.descriptor = descriptor
+        os.lseek(descriptor, offset, os.SEEK_SET)
 
     def _write(self, view: memoryview) -> None:
         while len(view):
-            count = os.pwrite(self.descriptor, view, self.offset)
-            self.offset += count
-            view = view[count:]
+            view = view[os.write(self.descriptor, view) :]
 
 
 @contextmanager
@@ -173,7 +172,7 @@ def _part_of_file(where: LocalPlace, name: str, size: int, offset: int) -> Itera
     path, shown = where.path(part_name(name)), f"{name} in {where}"
     with unwritable(shown):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY, 0o666)
+        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
         try:
             os.truncate(descriptor, size)
             yield _PartSink(shown, descriptor, offset)

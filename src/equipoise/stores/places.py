@@ -119,8 +119,8 @@ class RemotePlace(Place):
     def glob(self, pattern: str) -> list[str]:
         start = len(self.root.rstrip("/")) + 1
         self.system.invalidate_cache()
-        found = [str(path)[start:] for path in self.system.glob(self.path(pattern)) if self.system.isfile(path)]
-        return _in_order(found)
+        found = self.system.glob(self.path(pattern), detail=True)
+        return _in_order([str(path)[start:] for path, about in found.items() if about["type"] == "file"])
 
     def is_file(self, name: str) -> bool:
         return self.system.isfile(self.path(name))
