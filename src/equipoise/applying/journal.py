@@ -67,7 +67,7 @@ class Journal(ABC):
 
     def finish(self, manifest: Manifest) -> None:
         with unwritable(f"{self.where}/{self.manifest_name}"), self.where.writing(self.manifest_name) as file:
-            file.write(manifest.model_dump_json(indent=1).encode())
+            file.write(manifest.model_dump_json().encode())
         self._forget()
 
     @abstractmethod
