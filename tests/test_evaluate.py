@@ -14,8 +14,10 @@ from scripts import retrieval_by_gender
 
 import equipoise as eq
 from equipoise import cli, embedding, tasks
+from equipoise.metrics.probe import METRIC as PROBE
 from equipoise.tasks import Evaluation, Settings, paper, tables
 from equipoise.tasks.document import read, write
+from equipoise.tasks.grids import _marks, grids
 from equipoise.tasks.specs import MethodSpec, parse
 from tests import models
 from tests.conftest import ROOT, component, shared_data
@@ -84,6 +86,7 @@ def test_a_run_says_all_that_a_reader_needs(run, encoder):
     assert counts == {
         "images": 60,
         "without_embedding": 1,
+        "repeated": 0,
         "groups": {"female": 27, "male": 28},
     }  # the broken one is of a group, and not measured
     assert run["dataset"]["groups"] == {"female": 27, "male": 29} and run["dataset"]["rows"] == 61
@@ -97,19 +100,19 @@ def test_a_run_says_all_that_a_reader_needs(run, encoder):
 
 
 def test_a_run_is_the_task_on_the_rows(run, classification):
-    rows, there = classification.images
+    rows, there = classification.measured.images
     operator = eq.methods.create("none").fit(eq.FitContext(classification.attribute))
     found = tasks.classify(
         {"none": operator},
         rows,
-        classification.classes,
-        labels=classification.labels[there],
-        sensitive_features=classification.groups[there],
+        classification.asked.by_label,
+        labels=classification.measured.column("label")[there],
+        sensitive_features=classification.measured.groups[there],
         texts=classification.texts,
         resamples=40,
     )
     values = {row["metric"]: row["value"] for row in found.rows()}
-    assert values == {row["metric"]: row["value"] for row in run["rows"] if row["method"] == "none"}
+    assert values == {row["metric"]: row["value"] for row in run["rows"] if row["method"] == "none" and row["metric"] != PROBE}
 
 
 def test_the_file_of_a_run_comes_back_and_is_the_same_again(run, classification, tmp_path):
@@ -128,8 +131,9 @@ def test_tables_are_made_from_the_file_alone(run):
     for method in ("none", "closed-form", "orth-proj", "closed-form (scope=per prompt)"):
         assert f"| {method} |" in text
     lines = list(csv.DictReader(io.StringIO(tables.csv_text([loaded]))))
-    assert len(lines) == 4 * 5 and {"value", "low", "high", "n", "difference_value", "mark"} <= set(lines[0])
+    assert len(lines) == 4 * 5 + 3 and {"value", "low", "high", "n", "difference_value", "mark"} <= set(lines[0])
     latex = tables.latex([loaded])
+    assert latex.count(r"\quad difference & ") == 3
     assert latex.count(r"\\") >= 5 and r"\textbf{[" in latex and r"$\downarrow$" in latex and "EO\\_max" in latex
     assert len(tables.rich_tables([loaded])) == 1
 
@@ -140,7 +144,7 @@ def test_marks_are_the_papers(run):
         (method, "MS@10"): {"value": value, "better": "lower"}
         for method, value in (("none", 0.1), ("a", 0.3), ("b", 0.2), ("c", 0.2), ("d", 0.5))
     }
-    marks = tables._marks(rows, ("none", "a", "b", "c", "d"), ("MS@10",))
+    marks = _marks(rows, ("none", "a", "b", "c", "d"), ("MS@10",))
     assert marks == {("a", "MS@10"): "second", ("b", "MS@10"): "best", ("c", "MS@10"): "best"}
 
 
@@ -164,25 +168,25 @@ def test_the_papers_row_stands_beside_ours(run):
 
 def test_protocols_differ_in_scope_form_and_classes(dataset, encoder, classification):
     printed = Evaluation("classification", dataset, encoder, settings=Settings("paper", resamples=10))
-    printed.__dict__["images"] = classification.images  # encoded already
+    printed.measured.__dict__["images"] = classification.measured.images  # encoded already
     run = printed.run(parse(["closed-form"]))
     assert run["methods"]["closed-form"]["params"]["scope"] == "per prompt" and run["protocol"]["equal_opportunity"] == "printed"
 
 
 def test_retrieval_with_captions_and_with_queries(dataset, encoder, classification, folder):
     captions = Evaluation("retrieval", dataset, encoder, settings=QUICK)
-    captions.__dict__["images"] = classification.images
+    captions.measured.__dict__["images"] = classification.measured.images
     run = captions.run(parse(["closed-form", "orth-proj:modality=both"]))
     assert run["counts"]["queries"] == 60 and run["settings"]["m"] == 5  # a tenth of the images; the broken one's caption is out
     metrics = {row["metric"] for row in run["rows"]}
-    assert metrics == {"R@5", "R@10", "MS@5", "NDKL@5"}
+    assert metrics == {"R@5", "R@10", "MS@5", "NDKL@5", PROBE}
     skew = next(row for row in run["rows"] if row["metric"] == "MS@5")
     assert skew["floor"] > 0 and skew["permuted"]["permutations"] == 10
     text = tables.markdown([run])
-    assert "floor, exact | floor, permuted labels" in text and "Random ranking" in tables.latex([run])
+    assert "floor, exact | floor, permuted labels" in text and "floor, exact & floor, permuted" in tables.latex([run])
     queries = Evaluation("retrieval", dataset, encoder, prompts=["a photo of a doctor"], settings=QUICK)
-    queries.__dict__["images"] = classification.images
-    assert {row["metric"] for row in queries.run(parse(["closed-form"]))["rows"]} == {"MS@5", "NDKL@5"}
+    queries.measured.__dict__["images"] = classification.measured.images
+    assert {row["metric"] for row in queries.run(parse(["closed-form"]))["rows"]} == {"MS@5", "NDKL@5", PROBE}
 
 
 def test_a_store_gives_what_encoding_gives(dataset, encoder, folder, classification, run, tmp_path):
@@ -212,8 +216,58 @@ def test_a_grid_resumes(classification, tmp_path):
     again, found = tasks.compare(classification, specs, tmp_path)
     assert again == runs and found == 4
     assert sum(path.stat().st_mtime_ns == before[path] for path in files) == 4
-    (grid,) = tables.grids(runs)
+    (grid,) = grids(runs)
     assert grid.methods == tuple(spec.label for spec in specs)
+
+
+def test_a_cell_of_another_key_is_computed_again(classification, tmp_path):
+    specs = tasks.grid(None, ["closed-form"], [], "classification")
+    (_, run), _ = tasks.compare(classification, specs, tmp_path)
+    assert run["key"] == classification.key(specs[1])
+    path = next(path for path in tmp_path.iterdir() if path.name.startswith("closed-form"))
+    write(path, run | {"key": "of other settings", "rows": []})
+    (_, again), found = tasks.compare(classification, specs, tmp_path)
+    assert again == run and found == 1 and read(path) == run
+
+
+def test_none_is_ranked_once_for_a_grid(classification, monkeypatch):
+    seen = []
+    whole = tasks.evaluation.predict_labels
+    monkeypatch.setattr(
+        tasks.evaluation,
+        "predict_labels",
+        lambda operator, *rest, **options: seen.append(operator.name) or whole(operator, *rest, **options),
+    )
+    for method in ("closed-form", "orth-proj"):
+        classification.run(parse([method]))
+    assert seen.count("none") <= 1 and {"closed-form", "orth-proj"} <= set(seen)
+
+
+def test_captions_without_a_person_are_counted(dataset, encoder, classification):
+    captions = ["a photo of a doctor"] * 30 + ["a red brick wall"] * 31
+    odd = eq.datasets.Dataset("x", dataset.table.assign(caption=captions), ("gender",))
+    task = Evaluation("retrieval", odd, encoder, settings=QUICK)
+    task.measured.__dict__["images"] = classification.measured.images
+    run = task.run(parse(["closed-form"]))
+    assert run["methods"]["closed-form"]["book"]["unworded"] == 31 and run["counts"]["blank_captions"] == 0
+    assert "31 of 61 prompts speak of no person" in tables.summary(run)
+
+
+def test_what_is_left_out_is_said(dataset, encoder, classification):
+    captions = [None, " ", *dataset.table["caption"][2:]]
+    table = dataset.table.assign(caption=captions, label=[None] * 3 + list(dataset.table["label"])[3:])
+    some = eq.datasets.Dataset("x", table, ("gender",))
+    queries = Evaluation("retrieval", some, encoder, settings=QUICK)
+    classes = Evaluation("classification", some, encoder, settings=QUICK)
+    for task in (queries, classes):
+        task.measured.__dict__["images"] = classification.measured.images
+    run = queries.run(parse(["closed-form"]))
+    assert run["counts"]["blank_captions"] == 2 and run["counts"]["queries"] == 58 and "2 captions are empty" in tables.summary(run)
+    run = classes.run(parse(["closed-form"]))
+    assert run["rows"][0]["left_out"] == 8 and "8 of the images are of no known class or group" in tables.summary(run)
+    twice = eq.datasets.Dataset("x", dataset.table.loc[[*range(60), *range(60)]].reset_index(drop=True), ("gender",))
+    repeated = Evaluation("classification", twice, encoder, embeddings=np.tile(classification.measured.images[0], (2, 1)), settings=QUICK)
+    assert "60 rows repeat an image, and count again" in tables.summary(repeated.run(parse(["closed-form"])))
 
 
 def test_another_setting_is_another_cell(classification, dataset, encoder):
@@ -261,6 +315,11 @@ def test_the_command_line_from_a_csv_to_tables(folder, tmp_path, monkeypatch, ca
     assert "equipoise: 1 of 61 images could not be read" in err
     assert tables.markdown([read(tmp_path / "run.json")]) == (tmp_path / "t.md").read_text()
     assert (tmp_path / "t.tex").read_text() and (tmp_path / "t.csv").read_text()
+    book = ["--task", "retrieval", "--prompts", "occupations-gender", "--level", "0.8", "--permutations", "7", "--probe", "0", "--json"]
+    code, out, _ = equipoise(monkeypatch, capsys, "evaluate", folder / "people.csv", *options, *book)
+    found = json.loads(out)
+    assert code == 0 and found["dataset"]["prompts"] == len(eq.PromptBook.curated("occupations-gender").prompts)
+    assert {row["level"] for row in found["rows"]} == {0.8} and found["rows"][0]["permuted"]["permutations"] == 7
     grid = ["compare", tmp_path / "runs", folder / "people.csv", *options, "--method", "closed-form:kappa=1|inf", "--json"]
     code, out, _ = equipoise(monkeypatch, capsys, *grid)
     assert code == 0 and len(json.loads(out)) == 3
@@ -282,6 +341,17 @@ def test_methods_lists_what_there_is(monkeypatch, capsys):
         (["nowhere.csv", "--model", "hf:x", "--group-columns", "gender"], "nowhere.csv is not a file"),
         (["people.csv", "--model", "hf:x", "--group-columns", "sex"], "has no column sex"),
         (["people.csv", "--model", "hf:nothing", "--group-columns", "gender", "--export", "t.pdf"], "t.pdf is of an unknown kind"),
+        (["people.csv", "--model", "hf:nothing", "--group-columns", "gender", "--out", "model"], "model is a folder"),
+        (["people.csv", "--model", "hf:x", "--group-columns", "gender", "--path-column", "photo"], "has no column photo"),
+        (["people.csv", "--model", "hf:x", "--group-columns", "gender", "--level", "95"], "level=95.0 is not legal"),
+        (
+            ["people.csv", "--model", "MODEL", "--group-columns", "gender", "--label-column", "job", "--fit-dataset", "people.csv"],
+            "61 images are to be fitted on and measured",
+        ),
+        (
+            ["people.csv", "--model", "MODEL", "--group-columns", "gender", "--label-column", "job", "--fit-share", "2"],
+            "a share of 2.0 cannot be held out",
+        ),
         (["people.csv", "--group-columns", "gender", "--label-column", "job"], "pass the encoder"),
         (["celeba", "--model", "hf:x"], "celeba needs the folder"),
         (["imagenet", "--model", "hf:x"], "there is no dataset 'imagenet'"),
@@ -328,8 +398,8 @@ def test_bad_data_is_an_error_before_images_are_encoded(dataset, encoder):
         of(gender=pd.Series(["Robot", "Female"] * 31)[:61])()
     with pytest.raises(eq.EquipoiseError, match="8 and 16 wide"):
         Evaluation("classification", dataset, encoder, embeddings=np.ones((61, 8)))
-    with pytest.raises(eq.EquipoiseError, match="pass one row for each"):
-        _ = Evaluation("classification", dataset, encoder, embeddings=np.ones((5, 16))).images
+    with pytest.raises(eq.EquipoiseError, match="pass a row for each"):
+        Evaluation("classification", dataset, encoder, embeddings=np.ones((5, 16)))
 
 
 def test_a_space_a_prompt_needs_its_prompts_in_the_book(dataset, encoder):
@@ -341,7 +411,7 @@ def test_a_space_a_prompt_needs_its_prompts_in_the_book(dataset, encoder):
 def test_unreadable_images_can_be_an_error(dataset, encoder):
     strict = Evaluation("classification", dataset, encoder, on_unreadable="raise")
     with pytest.warns(UserWarning), pytest.raises(eq.EquipoiseError, match=r"1 of 61 images have no embedding, first .*broken\.png"):
-        _ = strict.images
+        _ = strict.measured.images
 
 
 @pytest.mark.parametrize("name", sorted(retrieval_by_gender.DEPTHS))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equipoise as eq
+from equipoise import search
 from equipoise.errors import InputError
 from equipoise.kernels import best
 from equipoise.search import top_k
@@ -109,6 +110,25 @@ def test_one_enormous_row_takes_nothing_from_the_others(rng):
     for row, indices, values in zip(scores, *found, strict=True):
         np.testing.assert_array_equal(indices, np.lexsort((np.arange(600), -row))[:5])
         np.testing.assert_allclose(values, row[indices], rtol=1e-6)
+
+
+@pytest.mark.parametrize("window", [1, 40_000, 1 << 28])
+@pytest.mark.parametrize("images", ["distinct", "near ties", "one and the same", "ever better"])
+def test_windows_do_not_change_the_result(rng, monkeypatch, window, images):
+    """What is held between windows is exact; within one it may be rough, and near ties are more than there is room for."""
+    rows = unit(rng.standard_normal((4000, 24)))
+    texts = unit(rng.standard_normal((5, 24))).astype(np.float32)
+    if images == "near ties":
+        rows = rows[:1] + 1e-7 * rows
+    elif images == "one and the same":
+        rows[:] = rows[0]
+    elif images == "ever better":
+        rows = rows[np.argsort(rows @ texts[0].astype(np.float64))]
+    rows = rows.astype(np.float32)
+    expected = top_k(texts, (rows[i : i + 1000] for i in range(0, 4000, 1000)), 30, transform=lambda part: part.copy())
+    monkeypatch.setattr(search, "WINDOW", window)
+    assert_same(top_k(texts, rows, 30, block=300), expected)
+    np.testing.assert_allclose(expected[1], brute_force(texts, rows, 30)[1], rtol=1e-7)
 
 
 def test_many_queries_go_in_tiles(rng, monkeypatch):

@@ -11,6 +11,7 @@ from equipoise.kernels.best import MOST_IMAGES, Best
 from equipoise.progress import progress
 
 BLOCK = 4096
+WINDOW = 1 << 28  # bytes of images that are looked at twice, where that takes no copy
 _DTYPES = ("float16", "float32", "float64")
 
 Images = np.ndarray | Iterable[np.ndarray]
@@ -33,9 +34,9 @@ def top_k(
     copy of the index; it must treat each row by itself. show_progress: None for a terminal only.
 
     A score is the inner product in float64, rounded to float32; of equal scores the lower index comes first. ``block`` changes speed and
-    memory, never the result. Held at once: block images, block scores for at most 1,024 texts a thread, and for each text 16 k bytes
-    (2 KiB where that is less). A k beyond the number of images gives all of them. Image rows that hold NaN, infinity or a number beyond
-    float32 (unreadable pictures) are never among the results.
+    memory, never the result. Held at once: block scores for at most 1,024 texts a thread, for each text 16 k bytes (2 KiB where that is
+    less), and a float32 copy of block images, unless they are contiguous float32 already. A k beyond the number of images gives all of
+    them. Image rows that hold NaN, infinity or a number beyond float32 (unreadable pictures) are never among the results.
     """
     texts = _check_texts(texts)
     for name, value in (("k", k), ("block", block)):
@@ -44,8 +45,8 @@ def top_k(
     best = Best(texts, int(k))
     total = len(images) if isinstance(images, np.ndarray) and images.ndim else None
     with progress("searching", total, show_progress) as advance:
-        for rows in _blocks(images, int(block)):
-            best.offer(_transformed(rows, transform, best.seen, texts.shape[1]))
+        for rows in _windows(images, int(block), transform is None):
+            best.offer(_transformed(rows, transform, best.seen, texts.shape[1]), int(block))
             advance(len(rows))
     if not best.usable:
         found = f"none of the {best.seen} images has a finite embedding" if best.seen else "there are no images"
@@ -66,7 +67,8 @@ def _check_texts(texts: np.ndarray) -> np.ndarray:
     return texts.astype(np.float64)
 
 
-def _blocks(images: Images, block: int) -> Iterator[np.ndarray]:
+def _windows(images: Images, block: int, as_they_are: bool) -> Iterator[np.ndarray]:
+    """Rows that are worked on together: a block where they must be converted, many blocks where they can be read as they lie."""
     if isinstance(images, np.ndarray):
         images = (images,)
     elif not isinstance(images, Iterable):
@@ -74,8 +76,10 @@ def _blocks(images: Images, block: int) -> Iterator[np.ndarray]:
         raise InputError(f"images are of type {type(images).__name__}; {advice}")
     for rows in images:
         _check_rows(rows, "images")
-        for start in range(0, len(rows), block):
-            yield rows[start : start + block]
+        plain = as_they_are and rows.flags.c_contiguous and rows.dtype == np.float32
+        size = max(1, WINDOW // max(1, 4 * rows.shape[1]) // block) * block if plain else block
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size]
 
 
 def _transformed(rows: np.ndarray, transform: Transform | None, seen: int, dim: int) -> np.ndarray:

@@ -49,7 +49,9 @@ def table(
     path_column = path_column or next((name for name in PATH_COLUMNS if name in given.columns), None)
     wanted = {"path": path_column, "label": label_column, "caption": caption_column} | {name: name for name in group_columns}
     if path_column is None:
-        raise InputError(f"{source} has no column named {', '.join(PATH_COLUMNS)}; name it with path_column=. It has {list(given.columns)}")
+        raise InputError(
+            f"{source} has no column named {', '.join(PATH_COLUMNS)}; name it (path_column=, --path-column). It has {list(given.columns)}"
+        )
     if missing := [name for name in wanted.values() if name is not None and name not in given.columns]:
         raise InputError(f"{source} has no column {', '.join(missing)}; it has {', '.join(map(str, given.columns))}")
     if clash := {"path", "label", "caption"} & set(group_columns) - {label_column, caption_column}:

@@ -1,4 +1,4 @@
-"""The compiled half of ``best``: find the rough scores that may matter, score those pairs exactly, keep the best."""
+"""The compiled half of ``best``: hold the pairs whose rough scores may matter, and score exactly what is left of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from numba.extending import intrinsic
 
 from equipoise.kernels._numba import FAST, compiler
 
-NEAR = 512  # images that stay in the second-level cache while all queries look at them
 STEP = 128  # rough scores that are compared before any of them is looked at alone
 
 _jit = compiler(nogil=True, fastmath=FAST)
@@ -45,12 +44,19 @@ def _key(score, image):
 
 
 @_jit
+def _score(key):
+    ordered = key >> np.uint64(32)
+    return _from_bits(np.uint32(ordered ^ np.uint64(0x80000000 if ordered >> np.uint64(31) else 0xFFFFFFFF)))
+
+
+@_jit
+def _image(key):
+    return np.int64(np.uint64(0xFFFFFFFF) - (key & np.uint64(0xFFFFFFFF)))
+
+
+@_jit
 def _bound(floor, margin):
-    if floor == 0:
-        return np.float32(-math.inf)
-    ordered = floor >> np.uint64(32)
-    bits = ordered ^ np.uint64(0x80000000 if ordered >> np.uint64(31) else 0xFFFFFFFF)
-    return np.float32(_from_bits(np.uint32(bits)) - margin)
+    return np.float32(-math.inf) if floor == 0 else np.float32(_score(floor) - margin)
 
 
 @_jit
@@ -71,12 +77,12 @@ def _find(rough, bound, offset, found, hits):
 
 
 @_jit
-def _exact(texts, q, images, places, at, scores):
+def _exact(text, images, places, scores):
     """Scores of four places; always four together, so that every pair is summed in one order."""
-    a, b, c, d = places[at], places[at + 1], places[at + 2], places[at + 3]
+    a, b, c, d = places[0], places[1], places[2], places[3]
     score_a = score_b = score_c = score_d = 0.0
-    for i in range(texts.shape[1]):
-        t = texts[q, i]
+    for i in range(text.size):
+        t = text[i]
         score_a += t * np.float64(images[a, i])
         score_b += t * np.float64(images[b, i])
         score_c += t * np.float64(images[c, i])
@@ -85,34 +91,85 @@ def _exact(texts, q, images, places, at, scores):
 
 
 @_jit
-def offer(rough, texts, images, usable, first, k, margins, held, counts, floors):
-    """As ``best.offer``."""
+def _settle(text, images, first, held):
+    """Exact scores for the candidates of this window."""
+    places, which, scores = np.empty(4, np.int64), np.empty(4, np.int64), np.empty(4)
+    waiting = 0
+    for h in range(held.size + 1):
+        if h < held.size:
+            if _image(held[h]) < first:
+                continue
+            places[waiting], which[waiting] = _image(held[h]) - first, h
+            waiting += 1
+        if waiting == 4 or (h == held.size and waiting):
+            places[waiting:] = places[0]
+            _exact(text, images, places, scores)
+            for i in range(waiting):
+                held[which[i]] = _key(scores[i], first + places[i])
+            waiting = 0
+
+
+@_jit
+def _best(held, k):
+    """The k best, in no order but that the worst is first."""
+    return np.partition(held, held.size - k)[held.size - k :]
+
+
+@_jit
+def _sift(text, images, first, k, margin, held):
+    """Drop, of more than k candidates, those that cannot be among the k best; returns how many are left, and the floor."""
+    if math.isfinite(margin):
+        kth = np.float64(_score(_best(held, k)[0]))
+        left = 0
+        for h in range(held.size):
+            if _score(held[h]) >= kth - 2 * margin:
+                held[left] = held[h]
+                left += 1
+        if left <= (held.size + k) // 2:
+            return left, _key(kth - margin, 0xFFFFFFFF)
+        held = held[:left]
+    _settle(text, images, first, held)
+    held[:k] = _best(held, k)
+    return k, held[0]
+
+
+@_jit
+def look(rough, at, texts, images, usable, first, k, margins, held, counts, floors):
+    """As ``best.look``, but candidates keep their rough scores."""
     room = held.shape[1]
-    found, scores = np.empty(NEAR + 4, np.int64), np.empty(4)
-    for near in range(0, rough.shape[1], NEAR):
-        far = min(near + NEAR, rough.shape[1])
-        for q in range(len(rough)):
-            n, floor = counts[q], floors[q]
-            bound = _bound(floor, margins[q])
-            hits = 0
-            for offset in range(near, far, STEP):
-                part = rough[q, offset : min(offset + STEP, far)]
-                if not _none_above(part, bound):
-                    hits = _find(part, bound, offset, found, hits)
-            if hits:
-                found[hits : hits + 3] = found[hits - 1]
-            for h in range(hits):
-                if h % 4 == 0:
-                    _exact(texts, q, images, found, h, scores)
-                j = found[h]
-                if not usable[j]:
-                    continue
-                key = _key(scores[h % 4], first + j)
-                if key > floor and n == room:
-                    best = np.partition(held[q], room - k)[room - k :]
-                    held[q, :k] = best
-                    n, floor = k, best[0]
-                if key > floor:
-                    held[q, n] = key
-                    n += 1
-            counts[q], floors[q] = n, floor
+    found = np.empty(rough.shape[1] + 1, np.int64)
+    for q in range(len(rough)):
+        n, floor, margin = counts[q], floors[q], margins[q]
+        bound = _bound(floor, margin)
+        hits = 0
+        for offset in range(0, rough.shape[1], STEP):
+            part = rough[q, offset : min(offset + STEP, rough.shape[1])]
+            if not _none_above(part, bound):
+                hits = _find(part, bound, offset, found, hits)
+        for h in range(hits):
+            score, j = rough[q, found[h]], at + found[h]
+            if score < bound or not usable[j]:
+                continue
+            if n == room:
+                n, sifted = _sift(texts[q], images, first, k, margin, held[q])
+                floor = max(floor, sifted)
+                bound = _bound(floor, margin)
+            held[q, n] = _key(np.float32(math.inf) if math.isnan(score) else score, first + j)
+            n += 1
+        counts[q], floors[q] = n, floor
+
+
+@_jit
+def settle(texts, images, usable, first, k, margins, held, counts, floors):
+    """As ``best.settle``: what cannot be among the k best goes first, then the exact scores of the others."""
+    for q in range(len(texts)):
+        n = counts[q]
+        if n > k:
+            n, _ = _sift(texts[q], images, first, k, margins[q], held[q, :n])
+        _settle(texts[q], images, first, held[q, :n])
+        if n > k:
+            held[q, :k] = _best(held[q, :n], k)
+            n = k
+        if n == k:
+            floors[q] = max(floors[q], held[q, :n].min())
+        counts[q] = n

@@ -1,8 +1,9 @@
-"""The k best images of each query, from blocks of images that are seen once, in order.
+"""The k best images of each query, from windows of images that are seen once, in order.
 
-A float32 product of all queries with a block gives rough scores. Its rounding has a bound, so a pair whose rough score is further than
-that below the k-th best so far is out. The few others are scored again one by one in float64, always in the same order of summation,
-and rounded to float32. So neither the size of the blocks nor the library behind the product has a say in the result.
+A float32 product of some queries with a block of a window gives rough scores. Its rounding has a bound, so a pair whose rough score is
+further than that below the k-th best so far is out. The few others are held. What is still held at the end of its window, while its row
+is at hand, is scored again in float64, always in the same order of summation, and rounded to float32. So neither the size of the blocks
+nor the library behind the product has a say in the result.
 
 A candidate is one unsigned number: its score's bits, made to sort like the score, above its image's index counted down. The larger
 number is the better candidate, and of equal scores the lower index wins. 0 is no candidate.
@@ -24,7 +25,7 @@ _HALF = np.uint64(32)
 
 
 class Best:
-    """texts (queries, d) float64, finite in float32. ``offer`` blocks in order, then read ``result``."""
+    """texts (queries, d) float64, finite in float32. ``offer`` windows in order, then read ``result``."""
 
     def __init__(self, texts: np.ndarray, k: int):
         self.texts, self.k = _fixed(texts), k
@@ -32,14 +33,14 @@ class Best:
         self.lengths = np.linalg.norm(texts, axis=1)
         self.held = np.zeros((len(texts), 0), np.uint64)
         self.counts = np.zeros(len(texts), np.int64)
-        self.floors = np.zeros(len(texts), np.uint64)  # k candidates or more are above: the k-th best when last looked at
+        self.floors = np.zeros(len(texts), np.uint64)  # k candidates or more are above, or are this one
         self.scratch: dict[int, np.ndarray] = {}
         self.seen = self.usable = 0
-        # Each thread runs a product of its own: the BLAS's threads spin for a while after theirs, and would take the time of ours.
+        # Each thread runs products of its own: the BLAS's threads spin for a while after theirs, and would take the time of ours.
         self.blas = ThreadpoolController()
 
-    def offer(self, images: np.ndarray) -> None:
-        """The next block (n, d). Rows that are not finite in float32 are passed over."""
+    def offer(self, images: np.ndarray, block: int) -> None:
+        """The next window (n, d), multiplied block by block. Rows that are not finite in float32 are passed over."""
         with np.errstate(over="ignore"):
             rough_images = np.ascontiguousarray(images, np.float32)
         exact_images = _fixed(np.ascontiguousarray(images) if images.dtype == np.float64 else rough_images)
@@ -47,18 +48,20 @@ class Best:
         usable = np.isfinite(lengths)
         margins = _margins(self.lengths * lengths[usable].max(initial=0), images.shape[1])
         self._make_room(len(images))
-        kernel = _kernel()
+        look, settle = _kernels()
 
         def work(start: int, stop: int) -> None:
             for first in range(start, stop, TILE):
                 tile = slice(first, min(first + TILE, stop))
-                rough = self._scratch(start, tile.stop - first, len(images))
-                with np.errstate(over="ignore", invalid="ignore"):
-                    np.matmul(self.rough_texts[tile], rough_images.T, out=rough)
-                    if self.seen == 0 and len(images) > self.k:
-                        self.floors[tile] = _first_floors(rough, usable, margins[tile], self.k)
-                    state = margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
-                    kernel(rough, self.texts[tile], exact_images, usable, self.seen, self.k, *state)
+                window = self.texts[tile], exact_images, usable, self.seen, self.k
+                state = margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
+                for at in range(0, len(images), block):
+                    columns = rough_images[at : at + block]
+                    rough = self._scratch(start, tile.stop - first, len(columns))
+                    with np.errstate(over="ignore", invalid="ignore"):
+                        np.matmul(self.rough_texts[tile], columns.T, out=rough)
+                        look(rough, at, *window, *state)
+                settle(*window, *state)
 
         with self.blas.limit(limits=1, user_api="blas"):
             host.spread(work, len(self.texts), 4 * len(self.texts) * len(images), pieces=1)
@@ -90,13 +93,19 @@ class Best:
             self.held = grown
 
 
-def offer(rough, texts, images, usable, first, k, margins, held, counts, floors) -> None:
-    """Look through the rough scores (queries, n); changes ``held``, ``counts`` and ``floors``. Without a compiler."""
-    room = held.shape[1]
+def look(rough, at, texts, images, usable, first, k, margins, held, counts, floors) -> None:
+    """Look through rough scores (queries, n) of the window's images from ``at`` on; changes ``held``, ``counts`` and ``floors``.
+
+    first: the index of the window's first image. Without a compiler, where candidates are scored exactly at once.
+    """
+    room, near = held.shape[1], usable[at : at + rough.shape[1]]
     for q in range(len(rough)):
         bound = -np.inf if floors[q] == 0 else np.float32(_scores(floors[q : q + 1])[0] - margins[q])
-        places = np.flatnonzero(~(rough[q] < bound) & usable)
-        keys = _keys(np.vecdot(images[places].astype(np.float64), texts[q]), first + places)
+        places = np.flatnonzero(~(rough[q] < bound) & near)
+        if len(places) > k and np.isfinite(margins[q]):
+            scores = rough[q, places]
+            places = places[scores >= np.partition(scores, len(scores) - k)[len(scores) - k] - 2 * margins[q]]
+        keys = _keys(np.vecdot(images[at + places].astype(np.float64), texts[q]), first + at + places)
         pool = np.concatenate([held[q, : counts[q]], keys[keys > floors[q]]])
         if len(pool) > room:
             pool = np.partition(pool, len(pool) - k)[len(pool) - k :]
@@ -105,19 +114,16 @@ def offer(rough, texts, images, usable, first, k, margins, held, counts, floors)
         counts[q] = len(pool)
 
 
-def _first_floors(rough: np.ndarray, usable: np.ndarray, margins: np.ndarray, k: int) -> np.ndarray:
-    """Below the k-th best rough score, by as much as it may be off: what the first block is measured against."""
-    at = rough.shape[1] - k
-    kth = np.partition(np.where(usable, rough, -np.inf), at, axis=1)[:, at]
-    return np.where(np.isfinite(margins), _keys(kth - margins, np.full(len(kth), MOST_IMAGES - 1)), 0)
+def settle(texts, images, usable, first, k, margins, held, counts, floors) -> None:
+    """Score exactly what the window left with rough scores: nothing, here."""
 
 
-def _kernel():
+def _kernels():
     if host.kernel_name("float32") == "numpy":
-        return offer
+        return look, settle
     from equipoise.kernels import _numba_best
 
-    return _numba_best.offer
+    return _numba_best.look, _numba_best.settle
 
 
 def _margins(reach: np.ndarray, dim: int) -> np.ndarray:

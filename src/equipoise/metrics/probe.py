@@ -109,14 +109,16 @@ def _contests(x: np.ndarray, codes: np.ndarray, folds: int, strength: float, see
     from sklearn.model_selection import StratifiedKFold
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
+    from threadpoolctl import threadpool_limits
 
     size = int(codes.max()) + 1
     scores = np.empty((len(x), 1 if size == 2 else size))
     fold = np.empty(len(x), int)
-    for i, (train, test) in enumerate(StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, codes)):
-        model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=2000)).fit(x[train], codes[train])
-        scores[test] = model.decision_function(x[test]).reshape(len(test), -1)
-        fold[test] = i
+    with threadpool_limits(1, user_api="blas"):  # many small products: threads would wait for each other longer than they work
+        for i, (train, test) in enumerate(StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, codes)):
+            model = make_pipeline(StandardScaler(), LogisticRegression(C=strength, max_iter=2000)).fit(x[train], codes[train])
+            scores[test] = model.decision_function(x[test]).reshape(len(test), -1)
+            fold[test] = i
     names = [1] if size == 2 else range(size)
     return [_Contest.of(column, codes == name, fold) for column, name in zip(scores.T, names, strict=True)]
 

@@ -127,7 +127,10 @@ class Attribute:
         if isinstance(label, str) and (found := [group for group in self.groups if group.lower() == label.strip().lower()]):
             return found[0]
         known = ", ".join(map(str, (*self.groups, *self.labels)))
-        raise InputError(f"{label!r} is no label of {self.name!r} (known: {known}); pass labels={{{label!r}: one of the groups}}")
+        raise InputError(
+            f"{label!r} is no label of {self.name!r} (known: {known}); pass labels={{{label!r}: one of the groups}}, "
+            "or write that in a .toml file of your own"
+        )
 
     def to_json(self) -> list[dict[str, Any]]:
         """The parts' names and groups, for a file; wordings and labels stay behind, as nothing fitted needs them."""

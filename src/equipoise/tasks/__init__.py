@@ -2,15 +2,18 @@
 
 from equipoise.tasks.classification import classify, predict
 from equipoise.tasks.comparison import compare, grid, presets
-from equipoise.tasks.evaluation import Evaluation, Settings
+from equipoise.tasks.evaluation import Evaluation
+from equipoise.tasks.fitted import FitOn
 from equipoise.tasks.measured import Measured
 from equipoise.tasks.protocol import PROTOCOLS, Protocol, class_prompts
 from equipoise.tasks.retrieval import rank, retrieve
+from equipoise.tasks.settings import Settings
 from equipoise.tasks.specs import MethodSpec, parse
 
 __all__ = [
     "PROTOCOLS",
     "Evaluation",
+    "FitOn",
     "Measured",
     "MethodSpec",
     "Protocol",

@@ -42,6 +42,12 @@ def whole(book: PromptBook, attribute: Attribute) -> PromptBook:
     return book.subset(complete, attribute.groups)
 
 
+def unworded(book: PromptBook, prompts: Sequence[str], attribute: Attribute) -> int:
+    """How many of the prompts no group could be put into, so that the book is without them."""
+    without = {missing.prompt for missing in book.missing(list(dict.fromkeys(prompts)), attribute)}
+    return sum(prompt in without for prompt in prompts)
+
+
 def require(book: PromptBook, prompts: Sequence[str], attribute: Attribute, label: str) -> None:
     """Raise unless every prompt is there, for a method with a space a prompt."""
     if missing := book.missing(list(dict.fromkeys(prompts)), attribute):

@@ -45,14 +45,33 @@ def classify(
     and equal opportunity of that class alone, as on CelebA.
     """
     check_operators(operators)
-    form = Protocol.named(protocol).equal_opportunity
     check_classes(labels, class_prompts, positive)
     prompts = list(class_prompts.values())
     rows = encoded_texts(prompts, encoder, texts)
-    names = np.empty(len(prompts), dtype=object)
+    options = {"labels": labels, "sensitive_features": sensitive_features, "protocol": protocol, "positive": positive}
+    predictions = {name: predict_labels(operator, images, rows, class_prompts, gate=gate) for name, operator in operators.items()}
+    return measure_predictions(predictions, **options, resamples=resamples, seed=seed)
+
+
+def predict_labels(operator: Any, images: Any, texts: np.ndarray, class_prompts: Mapping[Any, str], *, gate: Any = None) -> np.ndarray:
+    """(n,): the class of each image."""
+    names = np.empty(len(class_prompts), dtype=object)
     names[:] = list(class_prompts)
-    predictions = {name: names[predict(operator, images, rows, prompts, gate=gate)] for name, operator in operators.items()}
-    functions, better = _metrics(form, positive)
+    return names[predict(operator, images, texts, list(class_prompts.values()), gate=gate)]
+
+
+def measure_predictions(
+    predictions: Mapping[str, Any],
+    *,
+    labels: Any,
+    sensitive_features: Any,
+    protocol: str = "released",
+    positive: Hashable | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Measured:
+    """What ``classify`` measures, of predictions (method -> (n,)) that are there already."""
+    functions, better = _metrics(Protocol.named(protocol).equal_opportunity, positive)
     bootstrap = metrics.bootstrap_classification(
         labels, predictions, sensitive_features=sensitive_features, metrics=functions, resamples=resamples, seed=seed
     )

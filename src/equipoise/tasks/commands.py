@@ -8,14 +8,43 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from equipoise.datasets import Dataset
 from equipoise.errors import InputError
 from equipoise.fitting import text_encoder
 from equipoise.methods import find, names
 from equipoise.prompts.attribute import Attribute
+from equipoise.prompts.book import PromptBook
 from equipoise.prompts.writing import read_prompts
 from equipoise.stores import Store
-from equipoise.tasks.evaluation import Evaluation, Settings
+from equipoise.tasks.evaluation import Evaluation
+from equipoise.tasks.fitted import FitOn
+from equipoise.tasks.settings import Settings
 from equipoise.tasks.sources import open_embeddings, read_dataset
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where labelled images come from, as typed; all None for nowhere."""
+
+    dataset: str | None = None
+    root: Path | None = None
+    images: Path | None = None
+    embeddings: Path | None = None
+    path_column: str | None = None
+    label_column: str | None = None
+    group_columns: Sequence[str] = ()
+    caption_column: str | None = None
+    on_missing: str = "raise"
+    one_person: Path | None = None
+
+    def read(self) -> tuple[Dataset, Any]:
+        """The dataset, and stored embeddings or None."""
+        stored = None if self.embeddings is None else open_embeddings(self.embeddings)
+        names = ("path_column", "label_column", "group_columns", "caption_column")
+        columns: dict[str, Any] = {name: getattr(self, name) for name in names}
+        where: dict[str, Any] = {"images": self.images, "embeddings": self.embeddings if isinstance(stored, Store) else None}
+        keep = {"on_missing": "keep" if stored is not None else self.on_missing, "one_person": self.one_person}
+        return read_dataset(self.dataset, self.root, **where, **columns, **keep), stored
 
 
 @dataclass(frozen=True)
@@ -23,45 +52,39 @@ class Request:
     """What to evaluate, as typed; see ``equipoise evaluate --help``."""
 
     task: str
-    dataset: str | None = None
-    root: Path | None = None
-    images: Path | None = None
-    label_column: str | None = None
-    group_columns: Sequence[str] = ()
-    caption_column: str | None = None
-    one_person: Path | None = None
-    on_missing: str = "raise"
+    measured: Source
+    fitting: Source
+    fit_share: float | None = None
     on_unreadable: str = "skip"
     model: str | None = None
     vectors: Path | None = None
-    embeddings: Path | None = None
     attribute: str | None = None
     book: str | None = None
-    prompts: Path | None = None
+    prompts: str | None = None
     template: str | None = None
     positive: str | None = None
 
-    def evaluation(self, settings: Settings, **encoder_options: Any) -> Evaluation:
-        """Dataset and embeddings first, the model last, because it takes longest to load."""
-        stored = None if self.embeddings is None else open_embeddings(self.embeddings)
-        columns = {"label_column": self.label_column, "group_columns": self.group_columns, "caption_column": self.caption_column}
-        where: dict[str, Any] = {"images": self.images, "embeddings": self.embeddings if isinstance(stored, Store) else None}
-        keep = {"on_missing": "keep" if stored is not None else self.on_missing, "one_person": self.one_person}
-        dataset = read_dataset(self.dataset, self.root, **where, **columns, **keep)
+    def evaluation(self, settings: Settings, workdir: Path | None = None, **encoder_options: Any) -> Evaluation:
+        """Datasets and embeddings first, the model last, because it takes longest to load."""
+        dataset, stored = self.measured.read()
+        elsewhere = self.fitting.dataset is not None or self.fitting.embeddings is not None
+        fit_on = FitOn(self.fit_share, *(self.fitting.read() if elsewhere else ()))
         attribute = None if self.attribute is None else Attribute.load(self.attribute)
-        encoder = self._encoder(encoder_options)
+        prompts = None if self.prompts is None else _prompts(self.prompts, self.task)
         return Evaluation(
             self.task,
             dataset,
-            encoder,
+            self._encoder(encoder_options),
             attribute=attribute,
             book=self.book,
             embeddings=stored,
-            prompts=None if self.prompts is None else _prompts(self.prompts, self.task),
+            prompts=prompts,
             template=self.template,
             positive=self.positive,
             on_unreadable=self.on_unreadable,
             settings=settings,
+            fit_on=fit_on,
+            workdir=workdir,
         )
 
     def _encoder(self, options: dict[str, Any]) -> Any:
@@ -74,10 +97,12 @@ class Request:
         return load_encoder(self.model, cache=True, **options)
 
 
-def _prompts(path: Path, task: str) -> Any:
-    """label -> prompt from a JSON object; queries from a text file, one a line."""
+def _prompts(name: str, task: str) -> Any:
+    """label -> prompt from a JSON object; queries from a text file, one a line, or from a book."""
+    path = Path(name)
     if task == "retrieval":
-        return read_prompts(path)
+        is_book = name in PromptBook.curated_names() or path.suffix == ".json"
+        return list(PromptBook.load(name).prompts) if is_book else read_prompts(path)
     try:
         prompts = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from equipoise import methods, published
+from equipoise.artefact import require_writable
 from equipoise.errors import InputError
 from equipoise.tasks.document import read, write
 from equipoise.tasks.evaluation import Evaluation
@@ -34,15 +35,15 @@ def presets() -> dict[str, Preset]:
     }
 
 
-def grid(preset: str | None, given: Sequence[str], books: Sequence[str], task: str) -> list[MethodSpec]:
-    """The methods of a preset and those that were typed, ``none`` first."""
+def grid(preset: str | None, given: Sequence[str], books: Sequence[str], task: str, labelled: bool = False) -> list[MethodSpec]:
+    """The methods of a preset and those that were typed, ``none`` first. labelled: a preset's methods that learn from labels too."""
     typed = list(given)
     if preset is not None:
         if preset not in presets():
             raise InputError(f"there is no preset {preset!r}; there are {', '.join(presets())}")
         if task not in presets()[preset].task:
             raise InputError(f"{preset} is a table of {presets()[preset].task}, and the task is {task}; pass --task, or another preset")
-        typed = [*presets()[preset].methods, *typed]
+        typed = [*(name for name in presets()[preset].methods if labelled or not parse([name])[0].needs_labels), *typed]
     if not typed:
         raise InputError(f"no method was given; pass --method, or --preset with one of {', '.join(presets())}")
     specs = parse(typed, books)
@@ -56,15 +57,17 @@ def compare(
 
     progress(done, all, label) is told of each.
     """
+    require_writable(folder / "run.json")
     evaluation.check(specs)
     runs, found = [], 0
     for done, spec in enumerate(specs, 1):
         key = evaluation.key(spec)
         path = folder / f"{_slug(spec.label)}-{key[:12]}.json"
-        if path.is_file():
-            run, found = read(path), found + 1
+        run = read(path) if path.is_file() else {}
+        if run.get("key") == key:
+            found += 1
         else:
-            run = evaluation.run([spec])
+            run = evaluation.run([spec]) | {"key": key}
             write(path, run)
         runs.append(run)
         if progress is not None:

@@ -87,12 +87,35 @@ def retrieve(
     """
     check_operators(operators)
     queries = list(queries)
-    groups = check_groups(sensitive_features)
-    known, size = int(groups.known.sum()), len(groups.codes)
     rows = encoded_texts(queries, encoder, texts)
-    ks = [] if targets is None else list(ks)
-    depth = min(size, 64 + 2 * max([*ks, m * size // known]))  # a resample leaves images out, and so do unknown labels
+    options: dict[str, Any] = {"sensitive_features": sensitive_features, "m": m, "ks": [] if targets is None else list(ks)}
+    depth = depth_of(**options)
     top = {name: rank(operator, images, rows, queries, depth, gate=gate) for name, operator in operators.items()}
+    return measure_lists(top, **options, targets=targets, over=over, resamples=resamples, permutations=permutations, seed=seed)
+
+
+def depth_of(*, sensitive_features: Any, m: int, ks: Sequence[int]) -> int:
+    """Places that must be known of each list: a resample leaves images out, and so do unknown labels."""
+    groups = check_groups(sensitive_features)
+    size = len(groups.codes)
+    return min(size, 64 + 2 * max([*ks, m * size // int(groups.known.sum())]))
+
+
+def measure_lists(
+    top: Mapping[str, np.ndarray],
+    *,
+    sensitive_features: Any,
+    targets: Any = None,
+    m: int = 1000,
+    ks: Sequence[int] = (),
+    over: str = "images",
+    resamples: int = 1000,
+    permutations: int = 200,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Measured:
+    """What ``retrieve`` measures, of lists (method -> (queries, depth)) that are there already. level: of the permuted labels' range."""
+    size = len(check_groups(sensitive_features).codes)
     if (found := max(int(lists.max()) for lists in top.values())) >= size:
         raise InputError(f"there are {size} labels, and more than {found} images; pass one label for each image")
     skew, divergence = f"MS@{m}", f"NDKL@{m}"
@@ -101,10 +124,8 @@ def retrieve(
     bootstrap = metrics.bootstrap_retrieval(
         sensitive_features=sensitive_features, top=top, target=targets, metrics=functions, over=over, resamples=resamples, seed=seed
     )
-    shuffled = {
-        (name, skew): metrics.permuted_max_skew(lists, sensitive_features=sensitive_features, m=m, permutations=permutations, seed=seed)
-        for name, lists in top.items()
-    }
+    options: dict[str, Any] = {"sensitive_features": sensitive_features, "m": m, "permutations": permutations, "level": level, "seed": seed}
+    shuffled = {(name, skew): metrics.permuted_max_skew(lists, **options) for name, lists in top.items()}
     better = {name: "higher" if name.startswith("R@") else "lower" for name in functions}
     return Measured(bootstrap, better, {skew: metrics.max_skew_floor(sensitive_features=sensitive_features, m=m)}, shuffled)
 

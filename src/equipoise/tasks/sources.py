@@ -32,6 +32,7 @@ def read_dataset(
     *,
     images: Path | None = None,
     embeddings: Path | None = None,
+    path_column: str | None = None,
     label_column: str | None = None,
     group_columns: Sequence[str] = (),
     caption_column: str | None = None,
@@ -65,7 +66,7 @@ def read_dataset(
         return replace(datasets.folder(path), groups=("label",))
     if path.suffix not in TABLES:
         raise InputError(f"there is no dataset {name!r}; pass one of {', '.join(KNOWN)}, or a .csv, .tsv or .parquet table")
-    columns = {"label_column": label_column, "group_columns": group_columns, "caption_column": caption_column}
+    columns = {"path_column": path_column, "label_column": label_column, "group_columns": group_columns, "caption_column": caption_column}
     return datasets.table(path, images=images, on_missing=on_missing, **columns)
 
 
@@ -104,12 +105,8 @@ def open_embeddings(path: Path) -> Any:
 def rows_of(embeddings: Any, paths: list[str]) -> tuple[Any, np.ndarray]:
     """The rows of these images, and which of the images have one; a store is matched by path, then by file name, an array by position."""
     if not isinstance(embeddings, Store):
-        rows = np.asarray(embeddings)
-        if rows.ndim != 2 or len(rows) != len(paths):
-            raise InputError(
-                f"the embeddings have shape {rows.shape} and there are {len(paths)} images; pass one row for each, in their order"
-            )
-        return rows, np.ones(len(paths), bool)
+        check_array(embeddings, len(paths))
+        return np.asarray(embeddings), np.ones(len(paths), bool)
     places = _places(embeddings, paths)
     there = places >= 0
     if not there.any():
@@ -117,6 +114,15 @@ def rows_of(embeddings: Any, paths: list[str]) -> tuple[Any, np.ndarray]:
     if len(places) == len(embeddings) and (places == np.arange(len(places))).all():
         return embeddings, there
     return embeddings.load()[places[there]], there
+
+
+def check_array(embeddings: Any, images: int) -> None:
+    """Raise unless there is a row for each image."""
+    rows = np.asarray(embeddings)
+    if rows.ndim != 2 or rows.dtype.kind != "f" or len(rows) != images:
+        raise InputError(
+            f"the embeddings are {rows.dtype} of shape {rows.shape} and there are {images} images; pass a row for each, in order"
+        )
 
 
 def _places(store: Store, paths: list[str]) -> np.ndarray:

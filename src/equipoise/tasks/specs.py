@@ -37,9 +37,15 @@ class MethodSpec:
     def is_file(self) -> bool:
         return self.name.endswith(SAVED)
 
+    def takes_images(self, labelled: bool) -> bool:
+        """Whether it is fitted on images. labelled: there are some of which all is known, for methods that can do without."""
+        needs = () if self.is_file else methods.find(self.name).needs
+        return "images" in needs or (labelled and any("images" in need for need in needs))
+
     @property
-    def needs_images(self) -> bool:
-        return not self.is_file and "images" in methods.find(self.name).needs
+    def needs_labels(self) -> bool:
+        """Whether it learns from what is known of images, and so must not be measured on them."""
+        return not self.is_file and not {"sensitive_features", "labels", "captions"}.isdisjoint(methods.find(self.name).needs)
 
     def resolved(self, scope: str) -> dict[str, Any]:
         """The parameters, with the protocol's scope where the method has one and none was given."""
