@@ -180,6 +180,15 @@ def test_parquet_keeps_everything_else(tmp_path_factory, about):
         assert codecs[0] == codecs[1]
 
 
+def test_a_file_without_rows_among_others(tmp_path, rng, space):
+    """A list column without rows does not say how wide it would be, and need not."""
+    (tmp_path / "in").mkdir()
+    for i, rows in enumerate(([], list(rows_of(rng, 5)))):
+        pq.write_table(pa.table({"v": pa.array(rows, pa.list_(pa.float32()))}), tmp_path / "in" / f"{i}.parquet")
+    assert eq.apply(tmp_path / "in", tmp_path / "out", space=space).rows == 5
+    assert pq.read_metadata(tmp_path / "out" / "0.parquet").num_rows == 0
+
+
 def test_a_store_of_embed_stays_one(tmp_path, rng):
     encoder = Encoder(Averages())
     (tmp_path / "t.txt").write_text("a\nb\nc\n")

@@ -43,9 +43,9 @@ def estimate(source: str | os.PathLike, destination: str | os.PathLike, transfor
         started = time.monotonic()
         sampled = sum(part.stop - part.start for part in threads.run(job, sample))
         seconds = time.monotonic() - started
-    layout, first = todo.layout, todo.layout.files[0]
+    layout, first = todo.layout, todo.layout.first
     rate = sampled / seconds if sampled else 1.0
-    return Estimate(len(layout.files), layout.rows, layout.dim, first.dtype, layout.bytes, len(pieces), sampled, layout.rows / rate)
+    return Estimate(len(layout.files), layout.rows, first.dim, first.dtype, layout.bytes, len(pieces), sampled, layout.rows / rate)
 
 
 def _sample(todo: Plan, pieces: list[Piece]) -> list[Piece]:

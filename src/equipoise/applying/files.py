@@ -64,9 +64,9 @@ class Plan:
 def plan(source: str | os.PathLike, destination: str | os.PathLike, transform: Transform, options: Options) -> Plan:
     """Look at every file of the source, and raise for whatever cannot be done."""
     found, layout = look_at(source, rows=options.rows, metadata=options.metadata, column=options.column, modality=options.modality)
-    first = layout.files[0]
+    first = layout.first
     transform = replace(transform, encoder=layout.encoder)
-    transform.require(layout.encoder, layout.dim, first.dtype)
+    transform.require(layout.encoder, first.dim, first.dtype)
     where, prefix, targets = _targets(destination, os.fspath(source), first.name)
     _require_apart(os.fspath(source).rstrip("/"), str(found), where, first.name, targets)
     job = Job(str(found), str(where), layout.files, transform, options.keep_invalid, targets)
@@ -99,7 +99,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     missing: dict[int, set[Piece]] = {}
     for piece in left:
         missing.setdefault(piece.file, set()).add(piece)
-    _require_space(todo, sum(todo.layout.files[i].size for i in missing))
+    _require_space(todo, sum(_bytes_of(todo.layout.files[piece.file], piece) for piece in left))
     rows, written = sum(piece.stop - piece.start for piece in left), 0
     with progress("debiasing", rows, size=todo.layout.bytes / max(1, todo.layout.rows)) as advance:
         for part in engine(todo.job, left):
@@ -246,6 +246,10 @@ def _remove_left_overs(todo: Plan) -> None:
             ours = not todo.job.targets or any(path.name.startswith(f".{name}.") for name in todo.job.targets.values())
             if ours and path.relative_to(todo.where.folder).as_posix() not in gathered:
                 path.unlink()
+
+
+def _bytes_of(file: SourceFile, piece: Piece) -> int:
+    return file.size * (piece.stop - piece.start) // file.rows if file.rows else file.size
 
 
 def _require_space(todo: Plan, size: int) -> None:

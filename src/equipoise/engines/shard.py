@@ -217,7 +217,7 @@ def _parquet(job: Job, file: SourceFile, piece: Piece, source: Place, destinatio
         return out
 
     with source.open(file.name) as rows, _whole_file(destination, job.target(file)) as sink:
-        parquet.rewrite(rows, sink, f"{file.name} in {source}", file.column, file.dim, change)
+        parquet.rewrite(rows, sink, f"{file.name} in {source}", file.column, transform.in_dim, change)
     return sink.done(piece, meter.totals())
 
 

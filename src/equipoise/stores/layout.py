@@ -48,8 +48,9 @@ class Layout(BaseModel):
         return sum(file.size for file in self.files)
 
     @property
-    def dim(self) -> int:
-        return self.files[0].dim
+    def first(self) -> SourceFile:
+        """The first file that holds rows, or the first of none: all others are like it."""
+        return next((file for file in self.files if file.rows), self.files[0])
 
 
 def look_at(
