@@ -39,7 +39,7 @@ def patiently(start):
     for _ in range(5):
         try:
             return start()
-        except (subprocess.SubprocessError, RuntimeError, TimeoutError):
+        except (subprocess.SubprocessError, RuntimeError, OSError):
             time.sleep(1)
     return start()
 
