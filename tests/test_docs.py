@@ -54,3 +54,40 @@ def test_the_page_on_methods_names_every_one():
 
     page = (ROOT / "docs" / "methods.md").read_text()
     assert [name for name in eq.methods.names() if f"| **{name}** |" not in page] == ["none"]
+
+
+def test_the_function_for_spark_on_the_page_on_applying(tmp_path, monkeypatch, rng):
+    """Spark hands over record batches of a list column; so does this test."""
+    import numpy as np
+    import pyarrow as pa
+
+    import equipoise as eq
+    from tests.conftest import make_space, unit
+
+    space = make_space(rng, 16)
+    space.save(tmp_path / "gender.safetensors")
+    monkeypatch.chdir(tmp_path)
+    (block,) = [b for b in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "apply.md").read_text(), re.S) if "mapInArrow" in b]
+    names: dict = {}
+    exec(compile(block.rsplit("\n\n", 1)[0], "apply.md", "exec"), names)
+    e = unit(rng.standard_normal((9, 16))).astype(np.float32)
+    batch = pa.record_batch({"id": range(9), "embedding": pa.array(list(e))})
+    (changed,) = names["debias"](iter([batch]))
+    assert changed.schema == batch.schema and changed.column("id").equals(batch.column("id"))
+    np.testing.assert_array_equal(np.stack(changed.column("embedding").to_numpy(zero_copy_only=False)), eq.debias(e, space))
+
+
+def test_the_loop_for_faiss_on_the_page_on_applying(rng):
+    import numpy as np
+
+    import equipoise as eq
+    from tests.conftest import component, make_space, unit
+
+    faiss = component("faiss")
+    (block,) = [b for b in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "apply.md").read_text(), re.S) if "faiss." in b]
+    e, space = unit(rng.standard_normal((50, 16))).astype(np.float32), make_space(rng, 16)
+    index = faiss.IndexFlatIP(16)
+    index.add(e)
+    names = {"faiss": faiss, "eq": eq, "space": space, "index": index}
+    exec(compile(block, "apply.md", "exec"), names)
+    np.testing.assert_array_equal(names["fair"].reconstruct_n(0, 50), eq.debias(e, space))

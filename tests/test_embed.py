@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 
 import numpy as np
@@ -17,6 +19,7 @@ from PIL import Image
 import equipoise as eq
 from equipoise import embedding
 from equipoise.encoders import Encoder
+from equipoise.stores.lock import alone_in
 from tests import models
 from tests.conftest import component
 from tests.test_encoders import Averages
@@ -79,6 +82,37 @@ def test_tables_carry_their_other_columns(photos, model, tmp_path, suffix):
     store = embedding.embed(source, tmp_path / "store", eq.load_encoder(model), dtype="float16")
     pd.testing.assert_frame_equal(store.metadata(), table[table.path != "a/005.jpg"].reset_index(drop=True))
     assert store.load().dtype == np.float16
+
+
+def test_webdataset_tars(photos, tmp_path):
+    """Pictures by key with what is said of them; broken ones listed; the rows are those of the same files in a folder."""
+    names = sorted(str(path.relative_to(photos)) for path in photos.glob("*/*.jpg"))
+    (tmp_path / "tars").mkdir()
+    for t, part in enumerate((names[:40], names[40:])):
+        with tarfile.open(tmp_path / "tars" / f"{t:05d}.tar", "w") as tar:
+            for name in part:
+                tar.add(photos / name, name)
+                _add(tar, name.replace(".jpg", ".txt"), f"caption of {name}")
+                _add(tar, name.replace(".jpg", ".json"), '{"n": 1}')
+    source = embedding.read_source(tmp_path / "tars")
+    store = embedding.embed(source, tmp_path / "store", Encoder(Averages(), workers=0), shard_items=25)
+    folder = embedding.embed(embedding.read_source(photos), tmp_path / "folder", Encoder(Averages(), workers=0))
+    np.testing.assert_array_equal(store.load(), folder.load())
+    lines = store.metadata()
+    assert [path.split("/", 1)[1] for path in lines["path"]] == folder.metadata()["path"].tolist()
+    assert (lines["caption"] == ["caption of " + path.split("/", 1)[1] for path in lines["path"]]).all()
+    assert set(lines["json"]) == {'{"n": 1}'}
+    assert [item.name.split("/", 1)[1] for item in store.skipped] == ["a/005.jpg", "b/010.jpg", "b/058.jpg"]
+    broken = tmp_path / "tars" / "00001.tar"
+    broken.write_bytes(broken.read_bytes()[:1300])
+    with pytest.raises(eq.EquipoiseError, match=r"00001.tar is (not a tar file, or )?a? ?truncated"):
+        embedding.read_source(broken)
+
+
+def _add(tar, name, text):
+    info = tarfile.TarInfo(name)
+    info.size = len(text)
+    tar.addfile(info, io.BytesIO(text.encode()))
 
 
 def test_texts(model, tmp_path):
@@ -158,7 +192,7 @@ def test_an_unfinished_store_says_so(photos, tmp_path):
 
 
 def test_one_run_at_a_time_in_a_folder(photos, tmp_path):
-    with embedding._alone_in(tmp_path / "store"), pytest.raises(eq.EquipoiseError, match="another run is writing to"):
+    with alone_in(tmp_path / "store"), pytest.raises(eq.EquipoiseError, match="another run is writing to"):
         embedding.embed(embedding.read_source(photos), tmp_path / "store", Encoder(Averages()))
 
 
@@ -208,7 +242,7 @@ def test_a_space_refuses_a_store_of_another_encoder(photos, tmp_path, rng):
     [
         (lambda folder: folder / "nowhere", "there is no file or folder"),
         (lambda folder: folder, "holds no pictures"),
-        (lambda folder: _write(folder / "a.doc", "x"), "neither a folder nor a .txt, .csv or .parquet file"),
+        (lambda folder: _write(folder / "a.doc", "x"), "neither a folder nor a .tar, .txt, .csv or .parquet file"),
         (lambda folder: _write(folder / "a.csv", "x,y\n1,2\n"), "no column of .* is called path or image_path"),
         (lambda folder: _write(folder / "a.csv", "path,y\n,2\n"), "line 0 of .* has no path"),
         (lambda folder: _write(folder / "a.parquet", "x"), "cannot be read as .parquet"),

@@ -32,6 +32,11 @@ HEAVY = {
     "faiss",
     "jinja2",
     "plotly",
+    "fsspec",
+    "ray",
+    "psycopg",
+    "lance",
+    "lancedb",
 }
 
 # Lower may not import higher. Rooms of one floor do not import each other unless listed.
@@ -55,10 +60,12 @@ FLOORS = {
     "methods": 5,
     "encoders": 6,
     "stores": 6,
+    "engines": 7,
     "embedding": 7,
     "fitting": 7,
     "doctor": 7,
     "tasks": 8,
+    "applying": 8,
     "audit": 9,
     "report": 10,
     "bench": 11,

@@ -12,6 +12,7 @@ from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
     from equipoise import audit, datasets, methods, metrics, published, report, tasks
+    from equipoise.applying import apply
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
     from equipoise.prompts.attribute import Attribute
@@ -26,6 +27,7 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "FitContext": "equipoise.methods",
     "PromptBook": "equipoise.prompts.book",
     "SpaceSet": "equipoise.spaceset",
+    "apply": "equipoise.applying",
     "audit": "equipoise.audit",
     "datasets": "equipoise.datasets",
     "explicit_groups": "equipoise.prompts.marks",
@@ -51,6 +53,7 @@ __all__ = [
     "PromptBook",
     "SpaceSet",
     "__version__",
+    "apply",
     "audit",
     "certify",
     "cross_bound",

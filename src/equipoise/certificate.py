@@ -16,7 +16,7 @@ from equipoise._version import __version__
 from equipoise.debiasing import check_arguments, debias
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
-from equipoise.kernels.measure import to_numpy
+from equipoise.kernels.measure import Columns, to_numpy
 from equipoise.kernels.recipe import Preference
 from equipoise.space import AttributeSpace, EncoderRef
 
@@ -38,8 +38,10 @@ class Tally:
     def of(cls, values: Float64) -> Tally:
         if values.size == 0:
             return cls()
-        bins, counts = np.unique(np.searchsorted(EDGES, values, side="left"), return_counts=True)
-        return cls(float(values.sum()), float(values.max()), dict(zip(bins.tolist(), counts.tolist(), strict=True)))
+        below = np.searchsorted(np.sort(values, axis=None), EDGES, side="right")  # quicker than looking each value up
+        counts = np.diff(below, prepend=0, append=values.size)
+        bins = np.flatnonzero(counts)
+        return cls(float(values.sum()), float(values.max()), dict(zip(bins.tolist(), counts[bins].tolist(), strict=True)))
 
     def __add__(self, other: Tally) -> Tally:
         counts = {b: self.counts.get(b, 0) + other.counts.get(b, 0) for b in sorted(self.counts.keys() | other.counts.keys())}
@@ -188,21 +190,32 @@ def certify(
         raise InputError(f"u is of type {type(u).__name__} and the embeddings are of type {type(e).__name__}; they must match")
     elif tuple(u.shape) != tuple(e.shape):
         raise InputError(f"u has shape {tuple(u.shape)} and the embeddings {tuple(e.shape)}; they must be the same rows")
-    shape = tuple(e.shape[:-1])
-    p, o, leakage, chord, before, after = kernels.measure(e, u, space.low_rank)
-    unit_error, keep_error = np.abs(after - 1), np.abs(after / before - 1)
-    length_error = np.where(unit_error <= ALMOST_UNIT, unit_error, keep_error)
-    expected_leakage, expected_loss = _expected(p, o, wanted, shape, geometry.limits(dtype).pure)
-    loss = chord * chord / 2
-    facts = {
+    facts = facts_of(space, wanted, kernels.dtype_name(u), kernel, made_by)
+    return certificate_of(kernels.measure(e, u, space.low_rank), space, wanted, dtype, facts, tuple(e.shape[:-1]))
+
+
+def facts_of(space: AttributeSpace, wanted: Preference, dtype: str, kernel: str, made_by: EncoderRef) -> dict[str, str]:
+    """What a certificate says beside its numbers."""
+    return {
         "kappa": _describe(wanted),
-        "dtype": kernels.dtype_name(u),
+        "dtype": dtype,
         "kernel": kernel,
         "space": space.fingerprint,
         "space_encoder": str(space.encoder) if any(space.encoder) else "unknown: the space does not say",
         "embeddings_encoder": str(made_by) if any(made_by) else BARE,
         "version": __version__,
     }
+
+
+def certificate_of(
+    columns: Columns, space: AttributeSpace, wanted: Preference, dtype: str, facts: dict[str, str], shape: tuple[int, ...]
+) -> Certificate:
+    """From what ``kernels.measure`` gives for embeddings of this dtype and leading shape."""
+    p, o, leakage, chord, before, after = columns
+    unit_error, keep_error = np.abs(after - 1), np.abs(after / before - 1)
+    length_error = np.where(unit_error <= ALMOST_UNIT, unit_error, keep_error)
+    expected_leakage, expected_loss = _expected(p, o, wanted, shape, geometry.limits(dtype).pure)
+    loss = chord * chord / 2
     good = np.isfinite(p) & np.isfinite(leakage)  # a row that u lost counts as invalid too
     totals = Totals(
         n=int(good.sum()),

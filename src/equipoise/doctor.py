@@ -25,6 +25,9 @@ EXTRAS = {
     "diffusers": ("torch", "transformers", "diffusers"),
     "openai": ("openai",),
     "ray": ("ray",),
+    "fsspec": ("fsspec",),
+    "postgres": ("psycopg", "pgvector"),
+    "lancedb": ("lancedb", "pylance"),
     "annotate": ("starlette", "uvicorn"),
     "hub": ("huggingface_hub",),
 }

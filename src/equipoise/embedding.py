@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,14 +14,15 @@ from typing import Any, Literal
 import numpy as np
 
 from equipoise.encoders import Unreadable
+from equipoise.encoders.images import name_of
 from equipoise.encoders.towers import Modality
 from equipoise.errors import InputError
 from equipoise.space import EncoderRef
-from equipoise.stores import Store, StoreWriter, open_store
+from equipoise.stores import Store, StoreWriter, open_store, tar
 from equipoise.stores.folder import MANIFEST, Manifest, Skipped
+from equipoise.stores.lock import LOCK, alone_in
 
 SHARD_ITEMS = 10_000
-LOCK = ".lock"
 BLOCK = 4096  # items at a time for encoders that do not stream
 COLUMNS: dict[Modality, tuple[str, ...]] = {
     "image": ("path", "image_path", "image", "file", "filename"),
@@ -39,9 +39,12 @@ class Source:
     column: str
     modality: Modality
     root: Path
+    members: tuple[tar.Member, ...] = ()  # where pictures are that lie in tar files
 
-    def items(self, start: int) -> list[Any]:
-        """Paths or texts from line ``start`` on."""
+    def items(self, start: int) -> Any:
+        """Paths, bytes or texts from line ``start`` on."""
+        if self.members:
+            return tar.read_members(self.members[start:])
         values = self.table[self.column].tolist()[start:]
         return [self.root / value for value in values] if self.modality == "image" else values
 
@@ -53,32 +56,45 @@ class Source:
 
 
 def read_source(path: str | os.PathLike, modality: Modality | None = None, column: str | None = None) -> Source:
-    """A folder of pictures, a .txt file with a text a line, or a .csv or .parquet table with a column of paths or texts."""
+    """A folder of pictures or of .tar files, a .tar file as webdataset lays it out, a .txt file with a text a line, or a .csv or .parquet
+    table with a column of paths or texts."""
     import pandas as pd
 
     path = Path(path)
     if path.is_dir():
         if modality == "text":
             raise InputError(f"{path} is a folder, and texts were asked for; pass a .txt, .csv or .parquet file")
+        if tars := sorted(path.glob("*.tar")):
+            return _read_tars(path, tars)
         names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in _suffixes() and file.is_file())
         if garbled := [name for name in names if not _is_text(name)]:
             raise InputError(f"{len(garbled)} file names are not UTF-8, first {garbled[0]!r}; rename them (convmv does it)")
         return _checked(Source(str(path), pd.DataFrame({"path": names}), "path", "image", path))
     if not path.is_file():
-        raise InputError(f"there is no file or folder {path}; pass a folder of pictures, or a .txt, .csv or .parquet file")
+        raise InputError(f"there is no file or folder {path}; pass a folder of pictures, or a .tar, .txt, .csv or .parquet file")
     suffix = path.suffix.lower()
+    if suffix == ".tar":
+        return _read_tars(path, [path])
     if suffix == ".txt":
         lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
         return _checked(Source(str(path), pd.DataFrame({"text": lines}), "text", "text", path.parent))
     readers = {".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig"), ".parquet": pd.read_parquet}
     if suffix not in readers:
-        raise InputError(f"{path} is neither a folder nor a .txt, .csv or .parquet file")
+        raise InputError(f"{path} is neither a folder nor a .tar, .txt, .csv or .parquet file")
     try:
         table = readers[suffix](path)
     except (ValueError, OSError) as error:  # pandas' and pyarrow's own derive from these
         raise InputError(f"{path} cannot be read as {suffix} ({error})") from None
     modality, column = _pick_column(path, list(table.columns), modality, column)
     return _checked(Source(str(path), table, column, modality, path.parent))
+
+
+def _read_tars(path: Path, tars: list[Path]) -> Source:
+    import pandas as pd
+
+    lines, members = tar.read_index(tars, _suffixes())
+    table = pd.DataFrame(lines, columns=None if lines else ["path"])
+    return _checked(Source(str(path), table, "path", "image", path, tuple(members)))
 
 
 def embed(
@@ -92,7 +108,7 @@ def embed(
 ) -> Store:
     """Encode every item of ``source`` into the folder ``destination``. What cannot be read is left out and listed."""
     folder = Path(destination)
-    with _alone_in(folder):
+    with alone_in(folder):
         return _embed(source, folder, encoder, dtype, shard_items, resume)
 
 
@@ -126,26 +142,6 @@ def _embed(source: Source, folder: Path, encoder: Any, dtype: Any, shard_items: 
     return store
 
 
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """One run at a time in a folder. The lock goes with the process, however that ends."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("w")
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written to ({error.strerror}); pass another folder") from None
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such locks on this system
-            pass
-        except OSError:
-            raise InputError(f"another run is writing to {folder}; wait for it, or pass another folder") from None
-        yield
-
-
 def _rows(encoder: Any, source: Source, start: int) -> Iterable[Any]:
     items = source.items(start)
     if source.modality == "image" and hasattr(encoder, "iter_images"):
@@ -154,10 +150,11 @@ def _rows(encoder: Any, source: Source, start: int) -> Iterable[Any]:
     return _in_blocks(encode, items)
 
 
-def _in_blocks(encode: Callable[[list[Any]], np.ndarray], items: list[Any]) -> Iterator[np.ndarray | Unreadable]:
-    for start in range(0, len(items), BLOCK):
-        for i, row in enumerate(encode(items[start : start + BLOCK]), start):
-            yield row if np.isfinite(row).all() else Unreadable(i, str(items[i]), "the encoder gave no row for it")
+def _in_blocks(encode: Callable[[list[Any]], np.ndarray], items: Iterable[Any]) -> Iterator[np.ndarray | Unreadable]:
+    items = iter(items)
+    while block := list(islice(items, BLOCK)):
+        for i, row in enumerate(encode(block)):
+            yield row if np.isfinite(row).all() else Unreadable(i, name_of(block[i], i), "the encoder gave no row for it")
 
 
 def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:

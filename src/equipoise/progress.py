@@ -11,8 +11,8 @@ DELAY = 2.0
 
 
 @contextmanager
-def progress(label: str, total: int | None = None, show: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """Gives a function to call with the number of items just done. show: None for a terminal only."""
+def progress(label: str, total: int | None = None, show: bool | None = None, size: float = 0) -> Iterator[Callable[[int], None]]:
+    """Gives a function to call with the number of items just done. show: None for a terminal only. size: bytes of an item."""
     done = 0
 
     def advance(count: int) -> None:
@@ -20,12 +20,12 @@ def progress(label: str, total: int | None = None, show: bool | None = None) -> 
         done += count
         report(done, total)
 
-    with reporting(label, show) as report:
+    with reporting(label, show, size) as report:
         yield advance
 
 
 @contextmanager
-def reporting(label: str, show: bool | None = None) -> Iterator[Callable[[int, int | None], None]]:
+def reporting(label: str, show: bool | None = None, size: float = 0) -> Iterator[Callable[[int, int | None], None]]:
     """Gives a function to call with (items done, items in all)."""
     if not (sys.stderr.isatty() if show is None else show):
         yield lambda done, total: None
@@ -38,7 +38,9 @@ def reporting(label: str, show: bool | None = None) -> Iterator[Callable[[int, i
             bar = _bar(label, show)
             bar.start()
         if bar is not None:
-            bar.update(bar.task_ids[0], completed=done, total=total, rate=f"{done / (time.monotonic() - started):,.0f}/s")
+            rate = done / (time.monotonic() - started)
+            shown = f"{rate:,.0f}/s" + (f", {rate * size / 1e6:,.0f} MB/s" if size else "")
+            bar.update(bar.task_ids[0], completed=done, total=total, rate=shown)
 
     try:
         yield report

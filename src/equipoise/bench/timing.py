@@ -16,15 +16,18 @@ def interleaved(
     sync: Sync = lambda: None,
     calls: int = 1,
     clock: Clock = time.perf_counter,
+    before: Sync = lambda: None,
 ) -> dict[str, float]:
     """Median seconds of one call of each contender over ``rounds`` rounds, after one that is not counted.
 
     calls: how many calls a round times together. Several, on an accelerator, so that launching one overlaps with running the last.
     clock: time.process_time counts the processor's seconds of all threads, which neighbours on the machine disturb less.
+    before: what each call needs first, and is not timed.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_ in range(rounds + 1):
         for name, run in contenders.items():
+            before()
             sync()
             start = clock()
             for _ in range(calls):

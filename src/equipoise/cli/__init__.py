@@ -10,6 +10,7 @@ import typer
 
 from equipoise._version import __version__
 from equipoise.cli import bench, cache, prompts
+from equipoise.cli.apply import apply
 from equipoise.cli.audit import audit
 from equipoise.cli.compare import compare
 from equipoise.cli.doctor import doctor
@@ -26,6 +27,7 @@ app.command()(report)
 app.add_typer(prompts.app, name="prompts")
 app.command()(fit)
 app.command()(embed)
+app.command()(apply)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(methods)

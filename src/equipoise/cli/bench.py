@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from equipoise.bench import apply as apply_bench
 from equipoise.bench import bootstrap as bootstrap_bench
 from equipoise.bench import kernel as kernel_bench
 from equipoise.bench import machine
@@ -101,6 +103,37 @@ def bootstrap(
     sizes = (f"{n:,}" for n in (row.samples, row.groups, row.resamples))
     ends = (f"[{low:.4f}, {high:.4f}]" for low, high in (row.interval, row.scipy_interval))
     table.add_row(*sizes, f"{row.seconds * 1e3:.2f}", f"{row.scipy_seconds * 1e3:.0f}", f"{row.over_scipy:.0f}", *ends)
+    console.print(table)
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+
+
+@app.command()
+def apply(
+    rows: Annotated[list[int] | None, typer.Option(help="Rows of the store; repeat for several, to see how time grows.")] = None,
+    dim: Annotated[int, typer.Option(help="Width of the embeddings.")] = apply_bench.DIM,
+    rank: Annotated[int, typer.Option(help="Rank of the attribute space.")] = 1,
+    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 5,
+    folder: Annotated[Path | None, typer.Option(help="Where to write; the system's place for temporary files by default.")] = None,
+    script: Annotated[bool, typer.Option("--script/--no-script", help="Also a numpy script such as a user would write.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Streaming apply of float16 .npy shards, as ratios to cp and sync of the same files and to a numpy script."""
+    console = Console()
+    with console.status("measuring"):
+        measured = list(apply_bench.run(rows or [apply_bench.ROWS], dim, rank, rounds, folder, script))
+    if as_json:
+        lines = [asdict(row) | {"over_copy": row.over_copy, "over_script": row.over_script} for row in measured]
+        typer.echo(json.dumps({"machine": machine.describe(), "rows": lines}, indent=1))
+        return
+    table = Table(
+        "rows", "GB", "s", "core-s", "start-up s", "cp + sync s", "script s", "time / cp + sync", "times faster than the script", "MiB"
+    )
+    table.title = "equipoise bench apply"
+    for row in measured:
+        seconds = (f"{value:.2f}" for value in (row.seconds, row.core_seconds, row.startup_seconds, row.copy_seconds, row.script_seconds))
+        table.add_row(
+            f"{row.rows:,}", f"{row.gigabytes:.2f}", *seconds, f"{row.over_copy:.2f}", f"{row.over_script:.1f}", f"{row.mebibytes:.0f}"
+        )
     console.print(table)
     console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
 

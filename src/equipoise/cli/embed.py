@@ -14,7 +14,10 @@ from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Offline, Wo
 
 
 def embed(
-    source: Annotated[Path, typer.Argument(help="A folder of pictures, a .txt file with a text a line, or a .csv or .parquet table.")],
+    source: Annotated[
+        Path,
+        typer.Argument(help="Pictures in a folder or in webdataset .tar files, or a .txt, .csv or .parquet file."),
+    ],
     destination: Annotated[Path, typer.Argument(help="The folder to write: .npy shards beside parquet metadata.")],
     model: Model,
     column: Annotated[str | None, typer.Option(help="The table's column of paths or texts.")] = None,

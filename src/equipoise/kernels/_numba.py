@@ -311,9 +311,7 @@ def measure_rows(e, u, start, stop, basis, _left, _bias, small, large, up, out):
                 n2 = _rescale(rows, b, scale[b])
             n[b] = math.sqrt(n2) if 0 < n2 < math.inf else math.nan
         _dots(rows, basis, c)
-        taken[:] = 0
-        for j in range(0, basis.shape[0], 4):
-            _combine(c, basis, taken, j)
+        split = False
         for b in range(0, 2 * count, 2):
             i = first + b // 2
             inside, left = 0.0, 0.0
@@ -321,8 +319,19 @@ def measure_rows(e, u, start, stop, basis, _left, _bias, small, large, up, out):
                 inside += c[b, j] * c[b, j]
                 left += c[b + 1, j] * c[b + 1, j]
             out[0, i] = math.sqrt(inside) / n[b]
-            out[1, i] = math.sqrt(_rest2(rows, taken, b)) / n[b]
             out[2, i] = math.sqrt(left) / n[b + 1]
             out[3, i] = math.sqrt(_gap2(rows, b, 1 / n[b], b + 1, 1 / n[b + 1]))
             out[4, i] = n[b] / scale[b]
             out[5, i] = n[b + 1] / scale[b + 1]
+            share = inside / (n[b] * n[b])
+            if share <= 0.75:  # Pythagoras, which loses nothing here
+                out[1, i] = math.sqrt(1 - share)
+            else:
+                split = True
+        if split:
+            taken[:] = 0
+            for j in range(0, basis.shape[0], 4):
+                _combine(c, basis, taken, j)
+            for b in range(0, 2 * count, 2):
+                if not (c[b] * c[b]).sum() <= 0.75 * n[b] * n[b]:
+                    out[1, first + b // 2] = math.sqrt(_rest2(rows, taken, b)) / n[b]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache, lru_cache
 
 import numpy as np
@@ -128,9 +130,22 @@ def _readable(x: np.ndarray, dtype: str) -> np.ndarray:
     return view
 
 
+_here = threading.local()
+
+
+@contextmanager
+def on_one_thread() -> Iterator[None]:
+    """Kernels that this thread calls stay on it, for who spreads larger pieces by himself."""
+    _here.alone = True
+    try:
+        yield
+    finally:
+        _here.alone = False
+
+
 def spread(work: Callable[[int, int], None], rows: int, size: int, pieces: int = 4) -> None:
     """``work(start, stop)`` over all rows, on as many threads as the size is worth, in so many pieces a thread."""
-    workers = 1 if size < SERIAL_BYTES else threads()
+    workers = 1 if size < SERIAL_BYTES or getattr(_here, "alone", False) else threads()
     if workers == 1:
         work(0, rows)
     else:
@@ -145,14 +160,14 @@ def can_measure(*arrays: np.ndarray) -> bool:
     )
 
 
-def measure(e: np.ndarray, u: np.ndarray, low_rank: LowRank) -> np.ndarray:
-    """(6, n): see ``measure.measure``."""
+def measure(e: np.ndarray, u: np.ndarray, low_rank: LowRank, dtype: str | None = None) -> np.ndarray:
+    """(6, n): see ``measure.measure``. ``dtype`` names what the bits of both mean, where their own dtypes do not."""
     from equipoise.kernels import _numba
 
     factors = low_rank.cached(("numba", "float64"), lambda: _factors(low_rank, "float64"))
     wide = geometry.limits("float64")
     out = np.empty((6, len(e)))
-    before, after = _readable(e, e.dtype.name), _readable(u, u.dtype.name)
+    before, after = _readable(e, dtype or e.dtype.name), _readable(u, dtype or u.dtype.name)
 
     def work(start: int, stop: int) -> None:
         _numba.measure_rows(before, after, start, stop, *factors, wide.small, wide.large, wide.up, out)  # pyright: ignore[reportCallIssue]

@@ -44,7 +44,7 @@ class Shard(BaseModel):
 
 
 class Manifest(BaseModel):
-    """equipoise.json."""
+    """equipoise.json. debiased: what ``equipoise apply`` did to the rows, where it did."""
 
     format: int = FORMAT
     version: str = __version__
@@ -56,6 +56,7 @@ class Manifest(BaseModel):
     source_sha256: str
     items: int
     shard_items: int
+    debiased: str = ""
     shards: list[Shard] = []
 
     @property
@@ -168,8 +169,13 @@ def open_store(folder: str | os.PathLike) -> Store:
 
 def read_manifest(path: Path) -> Manifest:
     """The manifest, checked."""
+    return parse_manifest(path.read_bytes(), path)
+
+
+def parse_manifest(data: bytes, path: str | Path) -> Manifest:
+    """From the bytes of a file."""
     try:
-        manifest = Manifest.model_validate_json(path.read_bytes())
+        manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
         raise ArtefactError(f"{path} is not a store's manifest ({error.errors()[0]['msg']}); the file is damaged") from None
     require_format(path, manifest.format, FORMAT)

@@ -1,0 +1,260 @@
+"""``apply_files``: a source of files into a destination of files, piece by piece."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from equipoise.applying.journal import Journal, Manifest, Run, journal_at, require_same
+from equipoise.applying.report import Report, certificate, merged
+from equipoise.certificate import Totals
+from equipoise.engines import threads
+from equipoise.engines.shard import Done, Job, Piece, part_name, target_header
+from equipoise.engines.transform import Transform
+from equipoise.errors import ArtefactError, InputError
+from equipoise.progress import progress
+from equipoise.stores.folder import MANIFEST as STORE_MANIFEST
+from equipoise.stores.folder import shard_path
+from equipoise.stores.layout import Layout, SourceFile, look_at
+from equipoise.stores.lock import LOCK, alone_in
+from equipoise.stores.places import PART, LocalPlace, Place, place, split, unwritable
+
+Engine = Callable[[Job, list[Piece]], Iterator[Done]]
+OURS = (LOCK, PART)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How files are found and what becomes of rows without a direction."""
+
+    rows: str | None = None
+    metadata: str | None = None
+    column: str | None = None
+    modality: Literal["image", "text"] | None = None
+    keep_invalid: bool = False
+
+
+DEFAULT = Options()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do, all of it checked."""
+
+    layout: Layout
+    job: Job
+    where: Place
+    journal: Journal
+    lock: str
+    run: Run
+
+    @property
+    def certify_theory(self) -> bool:
+        return all(self.job.transform.for_modality(file.modality).operator is None for file in self.layout.files if file.kind != "copy")
+
+
+def plan(source: str | os.PathLike, destination: str | os.PathLike, transform: Transform, options: Options) -> Plan:
+    """Look at every file of the source, and raise for whatever cannot be done."""
+    found, layout = look_at(source, rows=options.rows, metadata=options.metadata, column=options.column, modality=options.modality)
+    first = layout.first
+    transform = replace(transform, encoder=layout.encoder)
+    transform.require(layout.encoder, first.dim, first.dtype)
+    where, prefix, targets = _targets(destination, os.fspath(source), first.name)
+    _require_apart(os.fspath(source).rstrip("/"), str(found), where, first.name, targets)
+    job = Job(str(found), str(where), layout.files, transform, options.keep_invalid, targets)
+    run = Run(source=str(source), transform=transform.identity(first.dtype), encoder=layout.encoder, files=layout.files)
+    return Plan(layout, job, where, journal_at(where, prefix), f".{prefix}{LOCK}" if prefix else LOCK, run)
+
+
+def apply_files(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    transform: Transform,
+    options: Options = DEFAULT,
+    *,
+    engine: Engine = threads.run,
+    resume: bool = False,
+) -> Report:
+    """Debias every row of ``source`` into ``destination``, which gets the same files. The source is never changed."""
+    todo = plan(source, destination, transform, options)
+    with ExitStack() as stack:
+        if isinstance(todo.where, LocalPlace):
+            stack.enter_context(alone_in(todo.where.folder, todo.lock))
+        return _apply(todo, engine, resume)
+
+
+def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
+    started = time.monotonic()
+    done = {part.piece: part for part in _started(todo, resume)}
+    wanted = todo.job.pieces()
+    left = [piece for piece in wanted if piece not in done]
+    missing: dict[int, set[Piece]] = {}
+    for piece in left:
+        missing.setdefault(piece.file, set()).add(piece)
+    _require_space(todo, sum(_bytes_of(todo.layout.files[piece.file], piece) for piece in left))
+    rows, written = sum(piece.stop - piece.start for piece in left), 0
+    with progress("debiasing", rows, size=todo.layout.bytes / max(1, todo.layout.rows)) as advance:
+        for part in engine(todo.job, left):
+            todo.journal.add(part)
+            done[part.piece] = part
+            written += part.bytes
+            missing[part.file].discard(part.piece)
+            if not missing[part.file]:
+                _publish(todo, part.file)
+            if todo.layout.files[part.file].kind != "copy":
+                advance(part.stop - part.start)
+    parts = [done[piece] for piece in wanted]
+    merged_certificate = _certificate(todo, parts)
+    _finish_store(todo)
+    todo.journal.finish(Manifest(**dict(todo.run), shards=parts, certificate=merged_certificate))
+    return Report(str(todo.where), rows, written, len(left), time.monotonic() - started, merged_certificate)
+
+
+def _started(todo: Plan, resume: bool) -> list[Done]:
+    """The pieces that need not be done again."""
+    if (finished := todo.journal.manifest()) is not None:
+        require_same(finished, todo.run, todo.where, True, resume)
+    found = todo.journal.read()
+    if found is None:
+        if _holds_something(todo):
+            raise InputError(f"{todo.where} exists and holds something else; pass a new destination")
+        todo.journal.begin(todo.run)
+        return []
+    require_same(found[0], todo.run, todo.where, False, resume)
+    _remove_left_overs(todo)
+    return _still_there(todo, found[1])
+
+
+def _still_there(todo: Plan, done: list[Done]) -> list[Done]:
+    """Those whose bytes are where the journal says; a file all of whose pieces are there gets its name."""
+    wanted = Counter(piece.file for piece in todo.job.pieces())
+    by_file: dict[int, dict[Piece, Done]] = {}
+    for part in done:
+        by_file.setdefault(part.file, {})[part.piece] = part
+    kept = []
+    for i, here in by_file.items():
+        file = todo.layout.files[i]
+        target = todo.job.target(file)
+        whole = len(here) == wanted[i]
+        size = _target_size(todo.job, file) if file.kind == "npy" else sum(part.bytes for part in here.values())
+        if whole and todo.where.is_file(target) and todo.where.stamp(target)[0] == size:
+            kept += here.values()
+        elif file.kind == "npy" and isinstance(todo.where, LocalPlace) and _size(todo.where, part_name(target)) == size:
+            kept += here.values()
+            if whole:
+                _publish(todo, i)
+    return kept
+
+
+def _size(where: LocalPlace, name: str) -> int:
+    return where.stamp(name)[0] if where.is_file(name) else -1
+
+
+def _target_size(job: Job, file: SourceFile) -> int:
+    header = target_header(job, file)
+    return len(header.raw) + header.rows * header.row_bytes
+
+
+def _publish(todo: Plan, index: int) -> None:
+    """All pieces of a .npy file are on the disk: it gets its name."""
+    file = todo.layout.files[index]
+    if file.kind != "npy" or not isinstance(todo.where, LocalPlace):
+        return
+    path = todo.where.path(todo.job.target(file))
+    with unwritable(str(path)):
+        os.replace(todo.where.path(part_name(todo.job.target(file))), path)
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _certificate(todo: Plan, parts: list[Done]) -> dict[str, Any]:
+    rows = (part for part in parts if part.totals is not None)
+    totals = merged((todo.layout.files[part.file].modality, Totals.from_json(part.totals or {})) for part in rows)
+    return certificate(totals, todo.certify_theory, todo.job.transform.certifies or todo.certify_theory)
+
+
+def _finish_store(todo: Plan) -> None:
+    """A store that ``equipoise embed`` wrote stays one."""
+    if todo.layout.store is None or not isinstance(todo.where, LocalPlace):
+        return
+    store = todo.layout.store.model_copy(deep=True)
+    for i, shard in enumerate(store.shards):
+        shard.sha256 = _digest(shard_path(todo.where.folder, store.modality, i))
+    store.dim, store.debiased = todo.job.transform.out_dim, str(todo.run.transform)
+    with unwritable(str(todo.where)), todo.where.writing(STORE_MANIFEST) as file:
+        file.write(store.model_dump_json(indent=1).encode())
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _targets(destination: str | os.PathLike, source: str, name: str) -> tuple[Place, str, dict[str, str]]:
+    """The folder to write to; for a single file to a single file, its new name too."""
+    suffix = Path(name).suffix
+    if os.fspath(destination).endswith(suffix) and source.endswith(suffix):
+        where, target = split(destination)
+        return where, target, {name: target}
+    return place(destination), "", {}
+
+
+def _require_apart(given: str, folder: str, destination: Place, name: str, targets: dict[str, str]) -> None:
+    """Raise for a destination that would change the source, or become a part of it."""
+    one, other = _absolute(folder), _absolute(str(destination))
+    single = given.endswith(name)  # only that file must stay
+    if f"{one}/{name}" == f"{other}/{targets.get(name, name)}" if single else f"{other}/".startswith(f"{one}/"):
+        raise InputError(f"{destination} lies in the source, which is never changed; pass a destination outside of it")
+
+
+def _absolute(where: str) -> str:
+    return where if "://" in where else str(Path(where).resolve())
+
+
+def _holds_something(todo: Plan) -> bool:
+    if todo.job.targets:
+        return any(todo.where.is_file(name) for name in todo.job.targets.values())
+    if isinstance(todo.where, LocalPlace):
+        return any(not entry.name.endswith(OURS) for entry in todo.where.folder.iterdir())
+    return bool(todo.where.glob("**/*"))
+
+
+def _remove_left_overs(todo: Plan) -> None:
+    """Temporary files of a killed run, but those that pieces are gathered in."""
+    if not isinstance(todo.where, LocalPlace):
+        return
+    gathered = {part_name(todo.job.target(file)) for file in todo.layout.files if file.kind == "npy"}
+    for folder in {todo.where.path(todo.job.target(file)).parent for file in todo.layout.files}:
+        for path in folder.glob(f".*{PART}") if folder.is_dir() else ():
+            ours = not todo.job.targets or any(path.name.startswith(f".{name}.") for name in todo.job.targets.values())
+            if ours and path.relative_to(todo.where.folder).as_posix() not in gathered:
+                path.unlink()
+
+
+def _bytes_of(file: SourceFile, piece: Piece) -> int:
+    return file.size * (piece.stop - piece.start) // file.rows if file.rows else file.size
+
+
+def _require_space(todo: Plan, size: int) -> None:
+    if not isinstance(todo.where, LocalPlace):
+        return
+    free = shutil.disk_usage(todo.where.folder).free
+    if size > free:
+        raise ArtefactError(f"{todo.where} has room for {free / 1e9:,.1f} GB, and {size / 1e9:,.1f} GB are left to write; free some")

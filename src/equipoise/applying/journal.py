@@ -1,0 +1,168 @@
+"""The journal of a run: who it is, then a line a finished piece, so that a run killed at any moment goes on where it was.
+
+It becomes the manifest when all is done. On this machine it is one file that lines are added to; elsewhere, where files cannot be added
+to, a small file a line.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from equipoise._version import __version__
+from equipoise.artefact import require_format
+from equipoise.engines.shard import Done
+from equipoise.errors import ArtefactError, InputError
+from equipoise.space import EncoderRef
+from equipoise.stores.layout import SourceFile
+from equipoise.stores.places import LocalPlace, Place, unwritable
+
+FORMAT = 1
+MANIFEST = "equipoise-apply.json"
+
+
+class Run(BaseModel):
+    """What a run does: the same run gives the same bytes."""
+
+    format: int = FORMAT
+    version: str = __version__
+    source: str
+    transform: dict[str, Any]
+    encoder: EncoderRef
+    files: list[SourceFile]
+
+    def differs_from(self, other: Run) -> list[str]:
+        """In words; a source may lie elsewhere by now."""
+        return [name for name in Run.model_fields if name != "source" and getattr(self, name) != getattr(other, name)]
+
+
+class Manifest(Run):
+    """equipoise-apply.json, written when all pieces are done: rows, checksums, certificate histograms and the merged certificate."""
+
+    shards: list[Done]
+    certificate: dict[str, Any]
+
+
+class Journal(ABC):
+    """Where a run stands. ``prefix`` tells files of one folder apart, where the destination is a single file."""
+
+    def __init__(self, where: Place, prefix: str = ""):
+        self.where = where
+        self.manifest_name = f"{prefix}.{MANIFEST}" if prefix else MANIFEST
+        self.name = self.manifest_name.replace(".json", ".journal")
+
+    def manifest(self) -> Manifest | None:
+        """Of a run that has come to its end."""
+        if not self.where.is_file(self.manifest_name):
+            return None
+        try:
+            found = Manifest.model_validate_json(self.where.read(self.manifest_name))
+        except ValidationError as error:
+            raise ArtefactError(f"{self.where}/{self.manifest_name} is damaged ({error.errors()[0]['msg']}); pass another folder") from None
+        require_format(f"{self.where}/{self.manifest_name}", found.format, FORMAT)
+        return found
+
+    def finish(self, manifest: Manifest) -> None:
+        with unwritable(f"{self.where}/{self.manifest_name}"), self.where.writing(self.manifest_name) as file:
+            file.write(manifest.model_dump_json().encode())
+        self._forget()
+
+    @abstractmethod
+    def begin(self, run: Run) -> None:
+        """Say whose the place is, before anything is written to it."""
+
+    @abstractmethod
+    def read(self) -> tuple[Run, list[Done]] | None:
+        """What was begun, and what was done; None where nothing was begun."""
+
+    @abstractmethod
+    def add(self, done: Done) -> None:
+        """A piece is on the disk."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """The manifest says it all."""
+
+    def _run(self, data: bytes) -> Run:
+        try:
+            run = Run.model_validate_json(data)
+        except ValidationError as error:
+            raise ArtefactError(f"{self.where}/{self.name} is damaged ({error.errors()[0]['msg']}); pass another folder") from None
+        require_format(f"{self.where}/{self.name}", run.format, FORMAT)
+        return run
+
+
+class LocalJournal(Journal):
+    """One file; a kill can leave its last line torn, which is cut off."""
+
+    where: LocalPlace
+
+    def begin(self, run: Run) -> None:
+        with unwritable(f"{self.where}/{self.name}"), self.where.writing(self.name) as file:
+            file.write(run.model_dump_json().encode() + b"\n")
+
+    def read(self) -> tuple[Run, list[Done]] | None:
+        if not self.where.is_file(self.name):
+            return None
+        head, *lines = self.where.read(self.name).split(b"\n")
+        done, end = [], len(head) + 1
+        for line in lines[:-1]:  # what follows the last line break is torn, or empty
+            try:
+                done.append(Done.model_validate_json(line))
+            except ValidationError:
+                break
+            end += len(line) + 1
+        os.truncate(self.where.path(self.name), end)
+        return self._run(head), done
+
+    def add(self, done: Done) -> None:
+        with unwritable(f"{self.where}/{self.name}"), self.where.path(self.name).open("ab") as file:
+            file.write(done.model_dump_json().encode() + b"\n")
+
+    def _forget(self) -> None:
+        self.where.remove(self.name)
+
+
+class RemoteJournal(Journal):
+    """A file for the run and one for each line."""
+
+    def begin(self, run: Run) -> None:
+        self._put(f"{self.name}/run.json", run)
+
+    def read(self) -> tuple[Run, list[Done]] | None:
+        if not self.where.is_file(f"{self.name}/run.json"):
+            return None
+        names = [name for name in self.where.glob(f"{self.name}/*.json") if not name.endswith("/run.json")]
+        return self._run(self.where.read(f"{self.name}/run.json")), [Done.model_validate_json(self.where.read(name)) for name in names]
+
+    def add(self, done: Done) -> None:
+        self._put(f"{self.name}/{done.file}-{done.start}.json", done)
+
+    def _put(self, name: str, document: BaseModel) -> None:
+        with unwritable(f"{self.where}/{name}"), self.where.writing(name) as file:
+            file.write(document.model_dump_json().encode())
+
+    def _forget(self) -> None:
+        for name in self.where.glob(f"{self.name}/*.json"):
+            self.where.remove(name)
+
+
+def journal_at(where: Place, prefix: str = "") -> Journal:
+    """The journal of a destination."""
+    return LocalJournal(where, prefix) if isinstance(where, LocalPlace) else RemoteJournal(where, prefix)
+
+
+def require_same(found: Run, wanted: Run, where: Place, finished: bool, resume: bool) -> None:
+    """Raise unless a destination holds this very run, and it may go on."""
+    if different := found.differs_from(wanted):
+        raise InputError(
+            f"{where} holds another run (its {', '.join(different)} differ); pass another destination, or what that run was given"
+        )
+    if finished or not resume:
+        state = (
+            "this run already, and it is finished; pass --verify to check it" if finished else "a part of this run; pass --resume to go on"
+        )
+        raise InputError(f"{where} holds {state}, or pass another destination")

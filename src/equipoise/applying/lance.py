@@ -1,0 +1,157 @@
+"""``apply_lance``: a column of a Lance table (LanceDB's own) into a new one, a fragment at a time; the table changes once, at the end."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from equipoise.applying.report import Report, certificate, merged
+from equipoise.certificate import Totals
+from equipoise.engines.transform import Meter, Modality, Transform
+from equipoise.errors import InputError, InvalidRowsError, MissingExtraError
+from equipoise.progress import progress
+from equipoise.space import EncoderRef
+from equipoise.stores.lock import alone_in
+from equipoise.stores.parquet import FLOATS, array_like, rows_of
+
+
+def apply_lance(
+    source: str, name: str, transform: Transform, *, modality: Modality = "image", keep_invalid: bool = False, resume: bool = False
+) -> Report:
+    """``photos.lance#column`` into a new column ``name``. Data files that are there stay as they are; a stopped run goes on by fragment."""
+    lance, pa = _lance()
+    started = time.monotonic()
+    path, _, column = source.rpartition("#")
+    if not Path(path).is_dir():
+        raise InputError(f"there is no table {path}; pass the folder that ends in .lance, in LanceDB's own folder, and #column")
+    table = lance.dataset(path)
+    dim, dtype = _column(table, path, column)
+    if name in table.schema.names:
+        raise InputError(f"{path} has a column {name!r} already; write to another, or drop it first")
+    transform = transform.for_modality(modality)
+    transform.require(EncoderRef(), dim, dtype)
+    folder, last = Path(path).parent, Path(path).name
+    journal = _Journal(folder / f".{last}.{name}.equipoise-apply.journal")
+    with alone_in(folder, f".{last}.{name}.lock"):
+        identity = {**transform.identity(dtype), "column": column, "modality": modality, "version": table.version}
+        done = journal.begin(identity, resume)
+        fragments = table.get_fragments()
+        left = [fragment for fragment in fragments if str(fragment.fragment_id) not in done]
+        rows = sum(fragment.count_rows() for fragment in left)
+        field = pa.field(name, pa.list_(table.schema.field(column).type.value_field, transform.out_dim))
+        schema = None
+        with progress("debiasing", rows, size=dim * np.dtype(dtype).itemsize) as advance:
+            for fragment in left:
+                where = f"fragment {fragment.fragment_id} of {path}"
+                change = _Change(transform, modality, keep_invalid, where, column, name, dtype)
+                changed, schema = _merge(fragment, change, field)
+                done[str(fragment.fragment_id)] = journal.add(fragment.fragment_id, changed.to_json(), change.meter.totals())
+                advance(fragment.count_rows())
+        if schema is None:  # all was done, and only the commit was not
+            schema = table.schema.append(field)
+        parts = [done[str(fragment.fragment_id)] for fragment in fragments]
+        metadata = [lance.fragment.FragmentMetadata.from_json(json.dumps(part["fragment"])) for part in parts]
+        lance.LanceDataset.commit(path, lance.LanceOperation.Merge(metadata, schema), read_version=table.version)
+        journal.path.unlink()
+    found = certificate(
+        merged((modality, Totals.from_json(part["totals"])) for part in parts), transform.operator is None, transform.certifies
+    )
+    return Report(f"{path}#{name}", rows, rows * transform.out_dim * np.dtype(dtype).itemsize, len(left), time.monotonic() - started, found)
+
+
+class _Journal:
+    """A line for the run and one for each fragment that is written and waits for the commit."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def begin(self, identity: dict[str, Any], resume: bool) -> dict[str, Any]:
+        head = json.dumps(identity, sort_keys=True)
+        if not self.path.is_file():
+            self.path.write_text(head + "\n")
+            return {}
+        found, *lines = self.path.read_text().split("\n")
+        if found != head:
+            raise InputError(
+                f"another run to this column was begun, or the table changed since; delete {self.path}, or write to another column"
+            )
+        if not resume:
+            raise InputError(f"a part of this run is done; pass --resume to go on, or delete {self.path}")
+        return {str(part["id"]): part for part in map(json.loads, lines[:-1])}  # what follows the last line break is torn, or empty
+
+    def add(self, identifier: int, fragment: Any, totals: Totals) -> dict[str, Any]:
+        part = {"id": identifier, "fragment": fragment, "totals": totals.to_json()}
+        with self.path.open("a") as file:
+            file.write(json.dumps(part) + "\n")
+        return part
+
+
+class _Change:
+    """Batches of a fragment, in order. Lance wraps what is raised in here, so it is kept."""
+
+    def __init__(self, transform: Transform, modality: Modality, keep_invalid: bool, where: str, column: str, name: str, dtype: str):
+        self.transform, self.keep_invalid = transform, keep_invalid
+        self.modality: Modality = modality
+        self.where, self.column, self.name = where, column, name
+        self.meter, self.seen, self.error = Meter(transform, dtype), 0, None
+
+    def __call__(self, batch: Any) -> Any:
+        try:
+            return self._changed(batch)
+        except Exception as error:
+            self.error = error
+            raise
+
+    def _changed(self, batch: Any) -> Any:
+        import pyarrow as pa
+
+        chunk = batch.column(self.column)
+        e = np.ascontiguousarray(rows_of(chunk, self.transform.in_dim, self.where, self.seen))
+        u = np.empty((len(e), self.transform.out_dim), e.dtype)
+        bad, columns = self.transform.run(e, u, e.dtype.name, self.modality)
+        if bad.any() and not self.keep_invalid:
+            rows = tuple(self.seen + int(i) for i in np.flatnonzero(bad)[:5])
+            raise InvalidRowsError(
+                f"row {rows[0]:,} of {self.where} has no direction: it is zero, NaN or infinite. Mend it, or pass --on-invalid keep",
+                rows,
+                int(bad.sum()),
+            )
+        self.meter.add(columns, len(e))
+        self.seen += len(e)
+        return pa.record_batch([array_like(chunk, u)], [self.name])
+
+
+def _merge(fragment: Any, change: _Change, field: Any) -> tuple[Any, Any]:
+    """The fragment with one more column, written beside the others, and the schema that it then has."""
+    import pyarrow as pa
+    from lance.udf import BatchUDF
+
+    try:
+        return fragment.merge_columns(BatchUDF(change, output_schema=pa.schema([field])), columns=[change.column])
+    except (ValueError, OSError):
+        if change.error is not None:
+            raise change.error from None
+        raise
+
+
+def _column(table: Any, path: str, column: str) -> tuple[int, str]:
+    found = {field.name: field.type for field in table.schema}
+    kind = found.get(column)
+    if not hasattr(kind, "list_size") or str(kind.value_type) not in FLOATS:  # pyright: ignore
+        listed = ", ".join(f"{name} ({about})" for name, about in found.items())
+        raise InputError(f"{path} has no column {column!r} of float16, float32 or float64 vectors; it has {listed}")
+    return kind.list_size, FLOATS[str(kind.value_type)]  # pyright: ignore
+
+
+def _lance() -> tuple[Any, Any]:
+    import pyarrow as pa
+
+    try:
+        import lance
+    except ImportError:
+        raise MissingExtraError("a Lance table", "pylance with lancedb", "lancedb") from None
+    return lance, pa

@@ -1,0 +1,43 @@
+"""What a run did, in a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from equipoise.certificate import Totals
+
+
+@dataclass(frozen=True)
+class Report:
+    """rows and bytes written by this call (all of the run where it was not resumed), and the certificate of all rows, a modality."""
+
+    destination: str
+    rows: int
+    bytes: int
+    shards: int
+    seconds: float
+    certificate: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def merged(parts: Iterable[tuple[str, Totals]]) -> dict[str, Totals]:
+    """(modality, totals of a piece), in the order of rows: the totals of each modality."""
+    totals: dict[str, Totals] = {}
+    for modality, part in parts:
+        totals[modality] = totals[modality] + part if modality in totals else part
+    return totals
+
+
+def certificate(totals: dict[str, Totals], theory: bool, space: bool) -> dict[str, Any]:
+    """Summaries; without the distance from the theory for methods that have another, or none; only counts where no space was given."""
+    summaries = {}
+    for modality, part in totals.items():
+        summary = part.summary()
+        if not theory:
+            summary.pop("differs_from_theory_by")
+        summaries[modality] = summary if space else {"n": part.n, "invalid": part.invalid}
+    return summaries

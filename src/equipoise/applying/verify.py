@@ -1,0 +1,57 @@
+"""``verify``: every file of a destination read again, and compared with the manifest."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+from equipoise.applying.files import DEFAULT, Options, Plan, plan
+from equipoise.applying.journal import Manifest
+from equipoise.engines.shard import Done, target_header
+from equipoise.engines.transform import Transform
+from equipoise.errors import ArtefactError, InputError
+from equipoise.kernels.host import threads
+from equipoise.progress import progress
+
+BLOCK = 1 << 20
+
+
+def is_finished(source: str | os.PathLike, destination: str | os.PathLike, transform: Transform, options: Options = DEFAULT) -> bool:
+    """Whether the destination holds a run that has come to its end."""
+    return plan(source, destination, transform, options).journal.manifest() is not None
+
+
+def verify(source: str | os.PathLike, destination: str | os.PathLike, transform: Transform, options: Options = DEFAULT) -> Manifest:
+    """The manifest, if the destination is this run's, finished, and every byte is what was written."""
+    todo = plan(source, destination, transform, options)
+    manifest = todo.journal.manifest()
+    if manifest is None:
+        state = "is unfinished; go on with --resume" if todo.journal.read() else "holds no run; leave --verify away to begin one"
+        raise InputError(f"{todo.where} {state}")
+    if different := manifest.differs_from(todo.run):
+        raise InputError(f"{todo.where} holds another run (its {', '.join(different)} differ)")
+    rows = sum(part.stop - part.start for part in manifest.shards)
+    with ThreadPoolExecutor(threads()) as pool, progress("verifying", rows) as advance:
+        for part in pool.map(lambda part: _check(todo, part), manifest.shards):
+            advance(part.stop - part.start)
+    return manifest
+
+
+def _check(todo: Plan, part: Done) -> Done:
+    file = todo.layout.files[part.file]
+    target = todo.job.target(file)
+    rows = f" rows {part.start:,} to {part.stop:,}" if file.kind == "npy" else ""
+    if not todo.where.is_file(target):
+        raise ArtefactError(f"{target} is not in {todo.where} any more; apply again to another destination")
+    checksum, left = 0, part.bytes
+    with todo.where.open(target) as data:
+        if part.start:
+            header = target_header(todo.job, file)
+            data.seek(len(header.raw) + part.start * header.row_bytes)
+        while left and (block := data.read(min(BLOCK, left))):
+            checksum = zlib.crc32(block, checksum)
+            left -= len(block)
+    if left or f"{checksum:08x}" != part.crc32:
+        raise ArtefactError(f"{target} in {todo.where} is not what was written:{rows} differ; apply again to another destination")
+    return part

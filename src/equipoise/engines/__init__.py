@@ -1,0 +1,1 @@
+"""Engines: one shard function, run by threads here or by Ray Data on a cluster."""

@@ -1,0 +1,241 @@
+"""The shard function: one piece of a source read, debiased, measured and written. Every engine runs this, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel
+
+from equipoise.certificate import Totals
+from equipoise.engines.transform import Meter, Transform
+from equipoise.errors import InvalidRowsError
+from equipoise.kernels.host import on_one_thread
+from equipoise.stores import npy, parquet
+from equipoise.stores.layout import SourceFile
+from equipoise.stores.places import PART, LocalPlace, Place, place, unwritable
+
+PIECE_BYTES = 1 << 27  # what a kill can cost, a worker
+PIECE_ROWS = 1 << 19
+COPY_BYTES = 1 << 22
+
+
+class Piece(NamedTuple):
+    """Rows start to stop of a file; a file that cannot be written in parts is one piece."""
+
+    file: int
+    start: int
+    stop: int
+
+
+class Done(BaseModel):
+    """A piece that is on the disk: a line of the journal. crc32 is of the bytes that it wrote; a first piece writes the header too."""
+
+    file: int
+    start: int
+    stop: int
+    bytes: int
+    crc32: str
+    totals: dict[str, Any] | None = None
+
+    @property
+    def piece(self) -> Piece:
+        return Piece(self.file, self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a worker needs, here or on another machine. ``targets`` has the names of files that get another one."""
+
+    source: str
+    destination: str
+    files: list[SourceFile]
+    transform: Transform
+    keep_invalid: bool = False
+    targets: dict[str, str] = field(default_factory=dict)
+
+    def target(self, file: SourceFile) -> str:
+        return self.targets.get(file.name, file.name)
+
+    def pieces(self) -> list[Piece]:
+        """All pieces, in the order of rows."""
+        local = isinstance(place(self.destination), LocalPlace)
+        return [piece for i, file in enumerate(self.files) for piece in _cut(i, file, local)]
+
+
+def _cut(index: int, file: SourceFile, local: bool) -> Iterator[Piece]:
+    if file.kind != "npy" or not local or not file.rows:
+        yield Piece(index, 0, file.rows)
+        return
+    step = max(1, min(PIECE_ROWS, PIECE_BYTES // (file.size // file.rows)))
+    for start in range(0, file.rows, step):
+        yield Piece(index, start, min(start + step, file.rows))
+
+
+def run_piece(job: Job, piece: Piece) -> Done:
+    """Read, debias, measure, write, flush to the disk. Run twice, it writes the same bytes twice: no harm where a node was lost."""
+    file = job.files[piece.file]
+    run = {"npy": _npy, "parquet": _parquet, "copy": _copy}[file.kind]
+    with on_one_thread():  # engines spread pieces, not rows
+        return run(job, file, piece, place(job.source), place(job.destination))
+
+
+def part_name(target: str) -> str:
+    """Where pieces of a .npy file are gathered until all are there."""
+    folder, slash, name = target.rpartition("/")
+    return f"{folder}{slash}.{name}{PART}"
+
+
+def target_header(job: Job, file: SourceFile) -> npy.NpyHeader:
+    """Of the file to write."""
+    return npy.read_header(place(job.source), file.name).resized(job.transform.out_dim)
+
+
+class _Sink:
+    """Counts what is written and takes its checksum; a full disk is an error in words."""
+
+    def __init__(self, name: str):
+        self.name, self.bytes, self.crc = name, 0, 0
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        with unwritable(self.name):
+            self._write(view)
+        self.crc = zlib.crc32(view, self.crc)
+        self.bytes += len(view)
+        return len(view)
+
+    def _write(self, view: memoryview) -> None:
+        raise NotImplementedError
+
+    def done(self, piece: Piece, totals: Totals | None) -> Done:
+        return Done(**piece._asdict(), bytes=self.bytes, crc32=f"{self.crc:08x}", totals=totals.to_json() if totals else None)
+
+
+class _FileSink(_Sink):
+    """A file that is written from start to end."""
+
+    closed = False
+
+    def __init__(self, name: str, file: BinaryIO):
+        super().__init__(name)
+        self.file = file
+
+    def _write(self, view: memoryview) -> None:
+        self.file.write(view)
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class _PartSink(_Sink):
+    """A range of bytes in a file that other pieces are written to as well."""
+
+    def __init__(self, name: str, descriptor: int, offset: int):
+        super().__init__(name)
+        self.descriptor = descriptor
+        os.lseek(descriptor, offset, os.SEEK_SET)
+
+    def _write(self, view: memoryview) -> None:
+        while len(view):
+            view = view[os.write(self.descriptor, view) :]
+
+
+@contextmanager
+def _whole_file(where: Place, name: str) -> Iterator[_FileSink]:
+    with unwritable(f"{name} in {where}"), where.writing(name) as file:
+        yield _FileSink(f"{name} in {where}", file)
+
+
+@contextmanager
+def _part_of_file(where: LocalPlace, name: str, size: int, offset: int) -> Iterator[_PartSink]:
+    path, shown = where.path(part_name(name)), f"{name} in {where}"
+    with unwritable(shown):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            os.truncate(descriptor, size)
+            yield _PartSink(shown, descriptor, offset)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _npy(job: Job, file: SourceFile, piece: Piece, source: Place, destination: Place) -> Done:
+    before = npy.read_header(source, file.name)
+    after = before.resized(job.transform.out_dim)
+    first = piece.start == 0
+    offset = 0 if first else len(after.raw) + piece.start * after.row_bytes
+    size = len(after.raw) + after.rows * after.row_bytes
+    target = job.target(file)
+    opened = _part_of_file(destination, target, size, offset) if isinstance(destination, LocalPlace) else _whole_file(destination, target)
+    transform = job.transform.for_modality(file.modality)
+    meter = Meter(transform, file.dtype)
+    with source.open(file.name) as rows, opened as sink:
+        if first:
+            sink.write(after.raw)
+        rows.seek(len(before.raw) + piece.start * before.row_bytes)
+        step = transform.block_rows(before.row_bytes)
+        e, u = (np.empty((min(step, piece.stop - piece.start), header.dim), header.numpy_dtype) for header in (before, after))
+        for start in range(piece.start, piece.stop, step):
+            count = min(step, piece.stop - start)
+            block = npy.read_block(rows, e[:count], f"{file.name} in {source}")
+            _block(job, transform, file, block, u[:count], start, meter)
+            sink.write(u[:count].reshape(-1).view(np.uint8))
+    return sink.done(piece, meter.totals())
+
+
+def _parquet(job: Job, file: SourceFile, piece: Piece, source: Place, destination: Place) -> Done:
+    transform = job.transform.for_modality(file.modality)
+    meter = Meter(transform, file.dtype)
+
+    def change(rows: np.ndarray, first: int) -> np.ndarray:
+        out = np.empty((len(rows), transform.out_dim), rows.dtype)
+        step = transform.block_rows(rows.itemsize * rows.shape[1])
+        for start in range(0, len(rows), step):
+            _block(job, transform, file, rows[start : start + step], out[start : start + step], first + start, meter)
+        return out
+
+    with source.open(file.name) as rows, _whole_file(destination, job.target(file)) as sink:
+        parquet.rewrite(rows, sink, f"{file.name} in {source}", file.column, transform.in_dim, change)
+    return sink.done(piece, meter.totals())
+
+
+def _copy(job: Job, file: SourceFile, piece: Piece, source: Place, destination: Place) -> Done:
+    with source.open(file.name) as data, _whole_file(destination, job.target(file)) as sink:
+        while block := data.read(COPY_BYTES):
+            sink.write(block)
+    return sink.done(piece, None)
+
+
+def _block(job: Job, transform: Transform, file: SourceFile, e: np.ndarray, u: np.ndarray, start: int, meter: Meter) -> None:
+    bad, columns = transform.run(e, u, file.dtype, file.modality)
+    if not job.keep_invalid and bad.any():
+        rows = tuple(start + int(i) for i in np.flatnonzero(bad)[:5])
+        raise InvalidRowsError(
+            f"row {rows[0]:,} of {file.name} in {job.source} (counting from 0) has no direction: it is zero, or holds NaN or infinity. "
+            "Mend it, or pass --on-invalid keep to let such rows through unchanged and count them",
+            rows,
+            int(bad.sum()),
+        )
+    meter.add(columns, len(e))

@@ -1,0 +1,35 @@
+"""The engine on this machine: as many pieces at once as keep the cores busy while others wait for the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from equipoise.engines.shard import Done, Job, Piece, run_piece
+from equipoise.kernels.host import threads
+
+WAITING_FOR_THE_DISK = 2
+MEMORY = 1 << 29  # for row groups of parquet files, which are held whole
+COPIES_OF_A_GROUP = 4  # as stored, decoded, debiased, encoded
+
+
+def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[Done]:
+    """Each piece as it is done, in any order. After an error, what was begun is still finished and given before it is raised."""
+    largest = max((job.files[piece.file].group_bytes for piece in pieces), default=0)
+    workers = workers or threads() + WAITING_FOR_THE_DISK
+    workers = max(1, min(workers, MEMORY // (COPIES_OF_A_GROUP * largest))) if largest else workers
+    left, running, error = iter(pieces), set[Future[Done]](), None
+    with ThreadPoolExecutor(workers, thread_name_prefix="equipoise-apply") as pool:
+        while True:
+            while error is None and len(running) < workers and (piece := next(left, None)) is not None:
+                running.add(pool.submit(run_piece, job, piece))
+            if not running:
+                break
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                if (failed := future.exception()) is None:
+                    yield future.result()
+                else:
+                    error = error or failed
+    if error is not None:
+        raise error

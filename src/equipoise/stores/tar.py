@@ -1,0 +1,65 @@
+"""Tar files as webdataset lays them out: the pictures, and the caption and JSON that share a picture's key."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from equipoise.errors import InputError
+
+
+class Member(NamedTuple):
+    """Where the bytes of a picture are."""
+
+    tar: Path
+    offset: int
+    size: int
+
+
+def read_index(tars: Sequence[Path], suffixes: set[str]) -> tuple[list[dict[str, Any]], list[Member]]:
+    """A line for each picture (path, and caption and json where there are any), and where it is; only headers and texts are read."""
+    lines, members = [], []
+    for path in tars:
+        said: dict[str, dict[str, Any]] = {}
+        found: list[tuple[str, tarfile.TarInfo]] = []
+        try:
+            with tarfile.open(path, "r:") as tar:
+                for info in tar:
+                    folder, _, last = info.name.rpartition("/")
+                    key, _, suffix = last.partition(".")
+                    key = f"{folder}/{key}"
+                    if not info.isfile():
+                        continue
+                    if f".{suffix.lower()}" in suffixes:
+                        found.append((key, info))
+                    elif suffix.lower() in ("txt", "json") and (file := tar.extractfile(info)):
+                        name = "caption" if suffix.lower() == "txt" else "json"
+                        said.setdefault(key, {})[name] = file.read().decode("utf-8", "replace")
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise InputError(f"{path} is not a tar file, or a truncated one ({error}); copy it again, or unpack a compressed one") from None
+        size = path.stat().st_size
+        for key, info in found:
+            if info.offset_data + info.size > size:
+                raise InputError(f"{path} is truncated: {info.name} ends after the file does; copy it again")
+            lines.append({"path": f"{path.name}/{info.name}", **said.get(key, {})})
+            members.append(Member(path, info.offset_data, info.size))
+    return lines, members
+
+
+def read_members(members: Sequence[Member]) -> Iterator[bytes]:
+    """The bytes of each, when it is asked for."""
+    file, opened = None, None
+    try:
+        for member in members:
+            if opened != member.tar:
+                if file is not None:
+                    file.close()
+                file, opened = member.tar.open("rb"), member.tar
+            if file is not None:
+                file.seek(member.offset)
+                yield file.read(member.size)
+    finally:
+        if file is not None:
+            file.close()

@@ -1,0 +1,529 @@
+"""``equipoise apply``: every store and dtype round trip, kills, and input that is not what it should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import ml_dtypes
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import equipoise as eq
+from equipoise import applying, embedding
+from equipoise.applying.apply import read_transform
+from equipoise.encoders import Encoder
+from equipoise.engines import shard
+from equipoise.stores.lock import alone_in
+from tests.conftest import component, make_space, unit
+from tests.test_encoders import Averages
+
+DTYPES = ("float16", "float32", "float64", "bfloat16")
+
+
+@pytest.fixture
+def space(rng):
+    return make_space(rng, 32)
+
+
+def rows_of(rng, n, dtype="float32", dim=32):
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    return unit(rng.standard_normal((n, dim))).astype(kind)
+
+
+def tree(folder):
+    """Every file of a folder, but locks."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and not p.name.endswith(".lock")}
+
+
+@pytest.fixture
+def clip_folder(tmp_path, rng):
+    """As clip-retrieval writes it: both modalities, metadata, numbers that are not padded."""
+    folder = tmp_path / "clip"
+    for kind in ("img_emb", "text_emb", "metadata"):
+        (folder / kind).mkdir(parents=True)
+    for i, n in enumerate((5, 0, 70, *[3] * 9)):
+        for kind in ("img_emb", "text_emb"):
+            np.save(folder / kind / f"{kind}_{i}.npy", rows_of(rng, n, "float16"))
+        pq.write_table(pa.table({"url": [f"{i}/{j}" for j in range(n)]}), folder / "metadata" / f"metadata_{i}.parquet")
+    return folder
+
+
+def test_a_clip_retrieval_folder(clip_folder, tmp_path, space):
+    before = tree(clip_folder)
+    report = eq.apply(clip_folder, tmp_path / "out", space=space)
+    assert tree(clip_folder) == before
+    after = tree(tmp_path / "out")
+    assert set(after) == {*before, "equipoise-apply.json"}
+    for name in before:
+        if name.endswith(".npy"):
+            e, u = np.load(clip_folder / name), np.load(tmp_path / "out" / name)
+            assert u.dtype == e.dtype
+            np.testing.assert_array_equal(u, eq.debias(e, space))
+        else:
+            assert after[name] == before[name]
+    manifest = json.loads(after["equipoise-apply.json"])
+    assert report.rows == sum(part["stop"] - part["start"] for part in manifest["shards"] if part["totals"]) == 2 * 102
+    rows = np.concatenate([np.load(clip_folder / name) for name in before if name.startswith("img_emb")])
+    want, found = eq.certify(rows, space).totals.summary(), report.certificate["image"]
+    assert found["n"] == want["n"] == 102
+    for name in ("leakage_before", "leakage", "self_loss"):
+        assert found[name]["max"] == want[name]["max"]
+        assert found[name]["mean"] == pytest.approx(want[name]["mean"], rel=1e-12)  # summed in another order
+    assert found["kernel"] == eq.kernels.which(rows)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_of_npy(tmp_path, rng, space, dtype):
+    e = rows_of(rng, 301, dtype)
+    np.save(tmp_path / "e.npy", e)
+    eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", space=space, kappa=2.0)
+    u = np.load(tmp_path / "u.npy").view(e.dtype)
+    np.testing.assert_array_equal(u, eq.debias(e, space, kappa=2.0))
+    eq.apply(tmp_path / "e.npy", tmp_path / "same.npy", space=space, kappa=0, norm="keep")
+    assert (tmp_path / "same.npy").read_bytes() == (tmp_path / "e.npy").read_bytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_way_through_a_device(tmp_path, rng, space, dtype):
+    """torch's own name for the CPU takes the way that a GPU's rows take."""
+    component("torch")
+    e = rows_of(rng, 301, dtype)
+    np.save(tmp_path / "e.npy", e)
+    report = eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", space=space, device="cpu:0")
+    u, want = np.load(tmp_path / "u.npy").view(e.dtype).astype(np.float64), eq.debias(e.astype(np.float64), space)
+    eps = 2.0 ** -{"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7}[dtype]
+    np.testing.assert_allclose(u, want, rtol=0, atol=eps)  # of unit rows
+    assert report.certificate["image"]["n"] == 301
+
+
+def test_big_endian_rows(tmp_path, rng, space):
+    e = rows_of(rng, 9).astype(">f4")
+    np.save(tmp_path / "e.npy", e)
+    eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", space=space)
+    u = np.load(tmp_path / "u.npy")
+    assert u.dtype == e.dtype
+    np.testing.assert_array_equal(u, eq.debias(e, space))
+
+
+def test_a_file_of_many_pieces_is_that_of_one(tmp_path, rng, space, monkeypatch):
+    e = rows_of(rng, 1000, "float16")
+    np.save(tmp_path / "e.npy", e)
+    eq.apply(tmp_path / "e.npy", tmp_path / "one.npy", space=space)
+    monkeypatch.setattr(shard, "PIECE_ROWS", 37)
+    report = eq.apply(tmp_path / "e.npy", tmp_path / "many.npy", space=space)
+    assert report.shards == 28
+    assert (tmp_path / "one.npy").read_bytes() == (tmp_path / "many.npy").read_bytes()
+    applying.verify(tmp_path / "e.npy", tmp_path / "many.npy", read_transform(space, None))
+
+
+tables = st.fixed_dictionaries(
+    {
+        "groups": st.lists(st.integers(0, 20), max_size=4),
+        "kind": st.sampled_from(["fixed", "list", "large"]),
+        "dtype": st.sampled_from(["float16", "float32", "float64"]),
+        "codec": st.sampled_from(["NONE", "snappy", "zstd"]),
+        "position": st.integers(0, 3),
+        "metadata": st.dictionaries(st.sampled_from("abc"), st.text(max_size=5)),
+        "seed": st.integers(0, 99),
+    }
+)
+
+
+@given(tables)
+@settings(max_examples=40)
+def test_parquet_keeps_everything_else(tmp_path_factory, about):
+    folder, rng = tmp_path_factory.mktemp("parquet"), np.random.default_rng(about["seed"])
+    space = make_space(np.random.default_rng(0), 32)
+    n = sum(about["groups"])
+    e = rows_of(rng, n, about["dtype"])
+    value = pa.from_numpy_dtype(e.dtype)
+    kind = {"fixed": pa.list_(value, 32), "list": pa.list_(value), "large": pa.large_list(value)}[about["kind"]]
+    words = ["naïve", "", None, "x" * 30]
+    columns = {
+        "id": pa.array(rng.integers(0, 1 << 60, n)),
+        "word": pa.array([words[i] for i in rng.integers(0, 4, n)], pa.dictionary(pa.int8(), pa.string())),
+        "when": pa.array(rng.integers(0, 1 << 60, n), pa.timestamp("ns", "UTC")),
+    }
+    names = list(columns)
+    names.insert(about["position"], "vector")
+    columns["vector"] = pa.array(list(e), kind)
+    table = pa.table({name: columns[name] for name in names}).replace_schema_metadata(about["metadata"] or None)
+    with pq.ParquetWriter(folder / "e.parquet", table.schema, compression=about["codec"]) as writer:
+        start = 0
+        for size in about["groups"]:
+            writer.write_table(table.slice(start, size), row_group_size=max(1, size))
+            start += size
+    if not n and about["kind"] != "fixed":
+        return  # no row says how wide it would be
+    eq.apply(folder / "e.parquet", folder / "u.parquet", space=space)
+    before, after = pq.ParquetFile(folder / "e.parquet"), pq.ParquetFile(folder / "u.parquet")
+    found = after.read()
+    assert found.schema.equals(before.read().schema, check_metadata=True)
+    assert found.drop_columns("vector").equals(table.drop_columns("vector"))
+    if n:
+        u = np.concatenate([chunk.flatten().to_numpy() for chunk in found.column("vector").chunks]).reshape(-1, 32)
+        np.testing.assert_array_equal(u, eq.debias(e, space))
+    groups = [[file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] for file in (before, after)]
+    assert groups[0] == groups[1]
+    if n:
+        codecs = [[file.metadata.row_group(0).column(i).compression for i in range(4)] for file in (before, after)]
+        assert codecs[0] == codecs[1]
+
+
+def test_a_file_without_rows_among_others(tmp_path, rng, space):
+    """A list column without rows does not say how wide it would be, and need not."""
+    (tmp_path / "in").mkdir()
+    for i, rows in enumerate(([], list(rows_of(rng, 5)))):
+        pq.write_table(pa.table({"v": pa.array(rows, pa.list_(pa.float32()))}), tmp_path / "in" / f"{i}.parquet")
+    assert eq.apply(tmp_path / "in", tmp_path / "out", space=space).rows == 5
+    assert pq.read_metadata(tmp_path / "out" / "0.parquet").num_rows == 0
+
+
+def test_a_store_of_embed_stays_one(tmp_path, rng):
+    encoder = Encoder(Averages())
+    (tmp_path / "t.txt").write_text("a\nb\nc\n")
+    embedding.embed(embedding.read_source(tmp_path / "t.txt"), tmp_path / "store", encoder, shard_items=2, dtype="float16")
+    space = make_space(rng, encoder.dim, encoder=encoder)
+    report = eq.apply(tmp_path / "store", tmp_path / "out", space=space)
+    before, after = eq.open_store(tmp_path / "store"), eq.open_store(tmp_path / "out")
+    np.testing.assert_array_equal(after.load(), eq.debias(before.load(), space))
+    assert after.encoder == before.encoder and after.damaged() is None
+    assert after.metadata().equals(before.metadata())
+    assert report.certificate["text"]["embeddings_encoder"] == str(before.encoder)
+    other = make_space(rng, encoder.dim, encoder="another")
+    with pytest.raises(eq.errors.EncoderMismatchError, match="fitted with another"):
+        eq.apply(tmp_path / "store", tmp_path / "out2", space=other)
+    assert not (tmp_path / "out2").exists()
+
+
+def test_any_pair_of_globs(tmp_path, rng, space):
+    for i in range(3):
+        (tmp_path / "in" / f"v{i}").mkdir(parents=True)
+        np.save(tmp_path / "in" / f"v{i}" / "feats.npy", rows_of(rng, 4))
+        pq.write_table(pa.table({"x": range(4)}), tmp_path / "in" / f"v{i}" / "info.parquet")
+    with pytest.raises(eq.EquipoiseError, match="say which hold rows"):
+        eq.apply(tmp_path / "in", tmp_path / "out", space=space)
+    eq.apply(tmp_path / "in", tmp_path / "out", space=space, rows="*/feats.npy", metadata="v*/info.parquet")
+    assert set(tree(tmp_path / "out")) == {*tree(tmp_path / "in"), "equipoise-apply.json"}
+    with pytest.raises(eq.EquipoiseError, match=r"3 files match .* and 1 match"):
+        eq.apply(tmp_path / "in", tmp_path / "out2", space=space, rows="*/feats.npy", metadata="v1/info.parquet")
+
+
+def test_places_behind_a_url(clip_folder, tmp_path, space):
+    import fsspec
+
+    memory = fsspec.filesystem("memory")
+    memory.put(str(clip_folder), "/clip", recursive=True)
+    eq.apply("memory://clip", "memory://out", space=space)
+    memory.get("/out/", str(tmp_path / "fetched"), recursive=True)
+    eq.apply(f"file://{clip_folder}", tmp_path / "here", space=space)
+    there, here = tree(tmp_path / "fetched"), tree(tmp_path / "here")
+    assert set(there) == set(here)
+    assert all(there[name] == here[name] for name in here if name != "equipoise-apply.json")
+    applying.verify("memory://clip", "memory://out", read_transform(space, None))
+    with pytest.raises(eq.EquipoiseError, match="this run already, and it is finished"):
+        eq.apply("memory://clip", "memory://out", space=space, resume=True)
+    memory.rm("/clip", recursive=True)
+    memory.rm("/out", recursive=True)
+
+
+def test_a_method(tmp_path, rng):
+    """What a method gives is stored; the certificate is of the space that is given beside it."""
+    context = _context(rng)
+    operator, space = eq.methods.create("orth-proj").fit(context), eq.AttributeSpace.from_prototypes(context.prototypes)
+    np.save(tmp_path / "e.npy", rows_of(rng, 50))
+    operator.save(tmp_path / "op.safetensors")
+    eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", method=tmp_path / "op.safetensors", modality="text")
+    np.testing.assert_allclose(np.load(tmp_path / "u.npy"), operator.text(np.load(tmp_path / "e.npy")), atol=1e-7)
+    certified = eq.apply(tmp_path / "e.npy", tmp_path / "c.npy", method=operator, space=space, modality="text").certificate["text"]
+    assert certified["leakage"]["mean"] < certified["leakage_before"]["mean"]
+    with pytest.raises(eq.EquipoiseError, match="kappa belongs to a space"):
+        eq.apply(tmp_path / "e.npy", tmp_path / "d.npy", method=operator, kappa=1)
+    with pytest.raises(eq.EquipoiseError, match="nothing to apply"):
+        eq.apply(tmp_path / "e.npy", tmp_path / "d.npy")
+
+
+def _context(rng):
+    attribute = eq.Attribute("gender", ("male", "female"))
+    return eq.FitContext(attribute, prototypes={"male": rng.standard_normal(32), "female": rng.standard_normal(32)})
+
+
+def _npy(folder, rows, name="e.npy"):
+    np.save(folder / name, rows)
+    return folder / name
+
+
+def _cut(path, count):
+    path.write_bytes(path.read_bytes()[:count])
+    return path
+
+
+def _parquet(folder, values, kind=None):
+    pq.write_table(pa.table({"v": pa.array(values, kind or pa.list_(pa.float32()))}), folder / "e.parquet")
+    return folder / "e.parquet"
+
+
+def _with_nan(rows, i):
+    rows[i, 3] = np.nan
+    return rows
+
+
+ONES = np.ones((6, 32), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda f: f / "nowhere", "nothing to read at"),
+        (lambda f: _cut(_npy(f, ONES), 300), r"e.npy in .* is truncated: its header says 6 rows, 896 bytes, and it has 300"),
+        (lambda f: _cut(_npy(f, ONES), 40), "is not a .npy file, or a truncated one"),
+        (lambda f: _npy(f, ONES.astype(int)), "holds int64; embeddings are float16"),
+        (lambda f: _npy(f, ONES[0]), r"has shape \(32,\)"),
+        (lambda f: _npy(f, np.asfortranarray(ONES)), "saved column by column"),
+        (lambda f: _npy(f, np.array([{}] * 3)), "holds object"),
+        (lambda f: _npy(f, ONES[:, :31]), "rows are 31 wide and the attribute space is 32 wide"),
+        (lambda f: _npy(f, _with_nan(ONES.copy(), 4)), r"row 4 of e.npy in .* has no direction"),
+        (lambda f: [_npy(f, ONES), _npy(f, ONES[:, :8], "f.npy")] and f, "f.npy in .* is 8 wide and e.npy 32"),
+        (lambda f: [_npy(f, ONES), _npy(f, ONES.astype("f8"), "f.npy")] and f, "f.npy in .* holds float64 and e.npy float32"),
+        (lambda f: _parquet(f, [[1.0] * 32, None]), "row 1 of e.parquet in .* is null"),
+        (lambda f: _parquet(f, [[1.0] * 32, [1.0] * 31]), "row 1 of e.parquet in .* is 31 wide and the first row 32"),
+        (lambda f: _parquet(f, [[1.0] * 32, [1.0] * 31 + [None]]), "row 1 of e.parquet in .* holds a null at 31"),
+        (lambda f: _parquet(f, [[1.0] * 32] * 5 + [[float("nan")] * 32]), "row 5 of e.parquet in .* has no direction"),
+        (lambda f: _parquet(f, [1, 2], pa.int64()), "has no columns of embeddings"),
+        (lambda f: _cut(_parquet(f, [[1.0] * 32]), 200), "is not a parquet file, or a truncated one"),
+    ],
+)
+def test_bad_input_is_named_and_loses_nothing(tmp_path, space, make, message):
+    (tmp_path / "in").mkdir()
+    source = make(tmp_path / "in")
+    before = tree(tmp_path / "in")
+    with pytest.raises(eq.EquipoiseError, match=message):
+        eq.apply(source, tmp_path / "out", space=space)
+    assert tree(tmp_path / "in") == before
+    assert not [name for name in (tree(tmp_path / "out") if (tmp_path / "out").exists() else {}) if name.endswith((".npy", ".parquet"))]
+
+
+def test_a_bad_row_far_inside_and_then_kept(tmp_path, rng, space, monkeypatch):
+    """The row is named as its file counts it; what was done before the error is not done again."""
+    monkeypatch.setattr(shard, "PIECE_ROWS", 100)
+    for i in range(3):
+        _npy(tmp_path, rows_of(rng, 250), f"e{i}.npy")
+    (tmp_path / "in").mkdir()
+    for i in range(3):
+        os.rename(tmp_path / f"e{i}.npy", tmp_path / "in" / f"e{i}.npy")
+    bad = np.load(tmp_path / "in" / "e1.npy", mmap_mode="r+")
+    bad[217, 5] = np.inf
+    bad.flush()
+    with pytest.raises(eq.errors.InvalidRowsError, match=r"row 217 of e1.npy") as caught:
+        eq.apply(tmp_path / "in", tmp_path / "out", space=space)
+    assert caught.value.rows == (217,)
+    assert not (tmp_path / "out" / "e1.npy").exists()
+    report = eq.apply(tmp_path / "in", tmp_path / "out", space=space, on_invalid="keep", resume=True)
+    assert 1 <= report.shards < 9
+    assert report.certificate["image"]["invalid"] == 1 and report.certificate["image"]["n"] == 749
+    u = np.load(tmp_path / "out" / "e1.npy")
+    np.testing.assert_array_equal(u[217], bad[217])
+
+
+def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
+    eq.apply(clip_folder, tmp_path / "out", space=space)
+    with pytest.raises(eq.EquipoiseError, match=r"holds another run \(its transform differ\)"):
+        eq.apply(clip_folder, tmp_path / "out", space=space, kappa=3, resume=True)
+    with pytest.raises(eq.EquipoiseError, match="finished; pass --verify"):
+        eq.apply(clip_folder, tmp_path / "out", space=space)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.doc").write_text("x")
+    with pytest.raises(eq.EquipoiseError, match="holds something else"):
+        eq.apply(clip_folder, tmp_path / "mine", space=space)
+    with pytest.raises(eq.EquipoiseError, match="lies in the source"):
+        eq.apply(clip_folder, clip_folder / "out", space=space)
+    np.save(tmp_path / "e.npy", rows_of(rng, 3))
+    with pytest.raises(eq.EquipoiseError, match="lies in the source"):
+        eq.apply(tmp_path / "e.npy", tmp_path / "e.npy", space=space)
+    eq.apply(tmp_path / "e.npy", tmp_path / "beside", space=space)
+    assert np.load(tmp_path / "beside" / "e.npy").shape == (3, 32)
+    with alone_in(tmp_path / "other"), pytest.raises(eq.EquipoiseError, match="another run is writing to"):
+        eq.apply(clip_folder, tmp_path / "other", space=space)
+
+
+def test_a_source_that_changed_meanwhile(clip_folder, tmp_path, space, rng):
+    _stop_after(clip_folder, tmp_path / "out", space, 2)
+    np.save(clip_folder / "img_emb" / "img_emb_2.npy", rows_of(rng, 70, "float16"))
+    with pytest.raises(eq.EquipoiseError, match=r"holds another run \(its files differ\)"):
+        eq.apply(clip_folder, tmp_path / "out", space=space, resume=True)
+
+
+def _stop_after(source, destination, space, count):
+    def stops(job, pieces):
+        yield from (shard.run_piece(job, piece) for piece in pieces[:count])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        eq.apply(source, destination, space=space, engine=stops)
+
+
+def test_resume_does_nothing_twice_and_mends_what_is_gone(clip_folder, tmp_path, space, monkeypatch):
+    monkeypatch.setattr(shard, "PIECE_ROWS", 20)
+    eq.apply(clip_folder, tmp_path / "whole", space=space)
+    _stop_after(clip_folder, tmp_path / "out", space, 7)
+    with pytest.raises(eq.EquipoiseError, match="a part of this run; pass --resume"):
+        eq.apply(clip_folder, tmp_path / "out", space=space)
+    (tmp_path / "out" / "img_emb" / "img_emb_0.npy").unlink()
+    with (tmp_path / "out" / "equipoise-apply.journal").open("ab") as file:
+        file.write(b'{"file": 3, "sta')  # a line that a kill tore
+    pieces = sum(1 for _ in json.loads((tmp_path / "whole" / "equipoise-apply.json").read_bytes())["shards"])
+    assert eq.apply(clip_folder, tmp_path / "out", space=space, resume=True).shards == pieces - 6
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+def test_verify_finds_a_byte(clip_folder, tmp_path, space):
+    transform = read_transform(space, None)
+    with pytest.raises(eq.EquipoiseError, match="holds no run"):
+        applying.verify(clip_folder, tmp_path / "out", transform)
+    _stop_after(clip_folder, tmp_path / "half", space, 2)
+    with pytest.raises(eq.EquipoiseError, match="is unfinished; go on with --resume"):
+        applying.verify(clip_folder, tmp_path / "half", transform)
+    eq.apply(clip_folder, tmp_path / "out", space=space)
+    applying.verify(clip_folder, tmp_path / "out", transform)
+    path = tmp_path / "out" / "img_emb" / "img_emb_2.npy"
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(eq.EquipoiseError, match=r"img_emb_2.npy in .* is not what was written: rows 0 to 70 differ"):
+        applying.verify(clip_folder, tmp_path / "out", transform)
+
+
+def equipoise(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "equipoise", *map(str, arguments)], capture_output=True, text=True, check=False, **options)
+
+
+def test_the_command(clip_folder, tmp_path, space):
+    space.save(tmp_path / "space")
+    dry = equipoise("apply", clip_folder, tmp_path / "out", "--space", tmp_path / "space", "--dry-run", "--json")
+    assert dry.returncode == 0, dry.stderr
+    stated = json.loads(dry.stdout)
+    assert stated["rows"] == 204 and stated["bytes"] == sum(map(len, tree(clip_folder).values())) and stated["seconds"] > 0
+    assert not (tmp_path / "out").exists()
+    done = equipoise("apply", clip_folder, tmp_path / "out", "--space", tmp_path / "space", "--json", "--verify")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verified"] == 36
+    again = equipoise("apply", clip_folder, tmp_path / "out", "--space", tmp_path / "space", "--verify")
+    assert again.returncode == 0 and "36" in again.stdout
+    wrong = equipoise("apply", clip_folder, tmp_path / "out", "--space", tmp_path / "nowhere")
+    assert wrong.returncode == 2 and "there is no file" in wrong.stderr and "Traceback" not in wrong.stderr
+    spoken = equipoise("apply", clip_folder, tmp_path / "out2", "--space", tmp_path / "space")
+    assert "certificate" in spoken.stdout
+
+
+def test_a_full_disk(tmp_path, rng, space):
+    """A file system with too little room: an error in words, no final name, and resume once there is room."""
+    np.save(tmp_path / "e.npy", rows_of(rng, 8000, "float32"))
+    space.save(tmp_path / "space")
+    limited = """
+import resource, signal, sys
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+from equipoise.cli import main
+main()
+"""
+    command = [sys.executable, "-c", limited, "apply", tmp_path / "e.npy", tmp_path / "out" / "u.npy", "--space", tmp_path / "space"]
+    full = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert full.returncode == 2, full.stderr
+    assert "u.npy in" in full.stderr and "cannot be written" in full.stderr and "--resume" in full.stderr
+    assert not (tmp_path / "out" / "u.npy").exists()
+    eq.apply(tmp_path / "e.npy", tmp_path / "out" / "u.npy", space=space, resume=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "u.npy"), eq.debias(np.load(tmp_path / "e.npy"), space))
+
+
+SLOWLY = """
+import sys, time
+from equipoise.engines import shard
+from equipoise.cli import main
+shard.PIECE_ROWS = 50
+write = shard._Sink.write
+def slowly(self, data):
+    time.sleep(0.01)
+    return write(self, data)
+shard._Sink.write = slowly
+main()
+"""
+
+
+def killed(source, destination, space, kills):
+    """The folder after so many kills at random moments of one run."""
+    command = [sys.executable, "-c", SLOWLY, "apply", source, destination, "--space", space, "--resume"]
+    moments = random.Random(0)
+    stood = []
+    for _ in range(kills):
+        run = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL)
+        begun = time.monotonic()
+        journal = destination / "equipoise-apply.journal"
+        size = journal.stat().st_size if journal.exists() else 0
+        while run.poll() is None and time.monotonic() - begun < 60 and (journal.stat().st_size if journal.exists() else 0) == size:
+            time.sleep(0.005)  # until it has done something
+        time.sleep(moments.uniform(0, 0.05))
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        stood.append(len(journal.read_bytes().splitlines()) if journal.exists() else -1)
+    return command, stood
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_and_resumed_gives_the_same_bytes(tmp_path, rng, space, kills):
+    (tmp_path / "in" / "img_emb").mkdir(parents=True)
+    (tmp_path / "in" / "metadata").mkdir()
+    for i in range(6):
+        np.save(tmp_path / "in" / "img_emb" / f"img_emb_{i}.npy", rows_of(rng, 900, "float16"))
+        pq.write_table(pa.table({"n": range(900)}), tmp_path / "in" / "metadata" / f"metadata_{i}.parquet")
+    space.save(tmp_path / "space")
+    command, stood = killed(tmp_path / "in", tmp_path / "out", tmp_path / "space", kills)
+    assert 0 < stood[0] < 115 and stood == sorted(stood)
+    for path in (tmp_path / "out").rglob("*.npy"):
+        assert np.load(path).shape == (900, 32)  # whole under its final name
+    if "equipoise-apply.json" not in os.listdir(tmp_path / "out"):
+        last = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+        assert last.returncode == 0, last.stderr
+    whole = [sys.executable, "-c", SLOWLY, "apply", tmp_path / "in", tmp_path / "whole", "--space", tmp_path / "space"]
+    subprocess.run([*map(str, whole)], check=True, capture_output=True)
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+    for path in (tmp_path / "in" / "img_emb").iterdir():
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / "img_emb" / path.name), eq.debias(np.load(path), space))
+
+
+MEMORY = """
+import sys
+from equipoise.cli import main
+try:
+    main()
+finally:  # not getrusage, whose maximum is inherited from the parent
+    print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")), file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_two_gibibytes_in_half_of_one(tmp_path, rng, space):
+    """One .npy file, far larger than what may be held."""
+    rows, block = np.lib.format.open_memmap(tmp_path / "e.npy", "w+", np.float16, (1 << 25, 32)), rows_of(rng, 1 << 16, "float16")
+    for start in range(0, len(rows), len(block)):
+        rows[start : start + len(block)] = block
+    rows.flush()
+    del rows
+    space.save(tmp_path / "space")
+    command = [sys.executable, "-c", MEMORY, "apply", tmp_path / "e.npy", tmp_path / "u.npy", "--space", tmp_path / "space", "--json"]
+    run = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
+    assert int(run.stderr.split()[-1]) < 512 << 10
+    assert json.loads(run.stdout)["rows"] == 1 << 25
+    u = np.load(tmp_path / "u.npy", mmap_mode="r")
+    np.testing.assert_array_equal(u[-len(block) :], eq.debias(block, space))
+    for name in ("e.npy", "u.npy"):
+        (tmp_path / name).unlink()
