@@ -35,8 +35,8 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
 
-$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e ".[numba]"
+$(VENV)/.core: pyproject.toml mini/pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) -e ".[numba]" -e ./mini
 	touch $@
 
 $(VENV)/.test: $(VENV)/.core

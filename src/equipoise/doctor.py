@@ -21,6 +21,7 @@ EXTRAS = {
     "open-clip": ("torch", "open_clip_torch"),
     "sentence-transformers": ("torch", "sentence-transformers"),
     "onnx": ("onnxruntime", "tokenizers"),
+    "mini": ("equipoise-mini",),
     "export": ("torch", "transformers", "onnxruntime", "onnx", "onnxscript"),
     "diffusers": ("torch", "transformers", "diffusers"),
     "openai": ("openai",),
@@ -57,6 +58,15 @@ def versions() -> dict[str, str | None]:
 def extras() -> dict[str, str | None]:
     """Each extra: None where it is whole, else the pip line that completes it."""
     return {extra: None if all(map(_version, needed)) else f'pip install "equipoise[{extra}]"' for extra, needed in EXTRAS.items()}
+
+
+def about_mini() -> dict[str, str] | None:
+    """What the embedded model knows and may be used for; None where it is not installed."""
+    try:
+        import equipoise_mini
+    except ImportError:
+        return None
+    return {"knows": equipoise_mini.KNOWS, "notice": equipoise_mini.NOTICE}
 
 
 def devices() -> list[str]:

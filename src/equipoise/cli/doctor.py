@@ -24,10 +24,11 @@ def doctor(
     from equipoise import doctor as examination
 
     versions, extras, devices = examination.versions(), examination.extras(), examination.devices()
+    mini = examination.about_mini()
     options = {"device": device, "dtype": dtype, "offline": offline}
     if as_json:
         trial = examination.try_encoder(model, **options) if model else None
-        document = {"versions": versions, "extras": extras, "devices": devices, "encoder": trial._asdict() if trial else None}
+        document = {"versions": versions, "extras": extras, "devices": devices, "mini": mini, "encoder": trial._asdict() if trial else None}
         typer.echo(json.dumps(document, indent=1))
         return
     console = Console()
@@ -37,6 +38,8 @@ def doctor(
     for extra, line in extras.items():
         table.add_row(extra, "here" if line is None else line.replace("[", r"\["), style="" if line is None else "dim")
     console.print(table)
+    if mini:
+        console.print(f"mini: {mini['knows']} [dim]{mini['notice']}[/dim]")
     if model is None:
         console.print("no encoder was tried; name one with --model")
         return

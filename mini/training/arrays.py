@@ -1,0 +1,47 @@
+"""What prepare.py leaves in WORK, read back: photographs as bytes, labels, captions, tokens."""
+
+from __future__ import annotations
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from safetensors.numpy import load_file
+
+from training.labels import BITS
+
+SOURCES = ("fairface", "celeba", "idenprof", "flickr8k")
+TRAIN, VALIDATION, TEST = 0, 1, 2
+TOKENS = 32
+
+
+def photographs(work: Path) -> np.ndarray:
+    """Bytes (n, 72, 72, 3)."""
+    pictures: list[bytes] = []
+    for i in range(len(list(work.glob("photographs_*.safetensors")))):
+        shard = load_file(work / f"photographs_{i}.safetensors")
+        jpeg, ends = shard["jpeg"].tobytes(), shard["ends"].tolist()
+        pictures += [jpeg[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    with ThreadPoolExecutor() as pool:
+        return np.stack(list(pool.map(decode, pictures, chunksize=256)))
+
+
+def decode(picture: bytes) -> np.ndarray:
+    """One JPEG."""
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
+
+
+def with_bits(path: Path) -> dict[str, np.ndarray]:
+    """labels.safetensors or captions.safetensors, the bits unpacked."""
+    arrays = load_file(path)
+    return arrays | {"bits": np.unpackbits(arrays["bits"], axis=1, count=len(BITS))}
+
+
+def tokenize(tokenizer, texts: list[str]) -> np.ndarray:
+    """Word pieces, padded with 0 to 32."""
+    out = np.zeros((len(texts), TOKENS), np.int16)
+    for row, encoding in zip(out, tokenizer.encode_batch(texts), strict=True):
+        row[: min(len(encoding.ids), TOKENS)] = encoding.ids[:TOKENS]
+    return out

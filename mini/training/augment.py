@@ -1,0 +1,59 @@
+"""Random views of photographs, made on the device from bytes: 64 x 64 floats in [-1, 1] out of 72 x 72 bytes."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+SIDE = 64
+
+
+def centre(pictures: torch.Tensor) -> torch.Tensor:
+    """The middle 64 x 64 of bytes (n, height, width, 3), as floats (n, 3, 64, 64): what the shipped model sees."""
+    top, left = (pictures.shape[1] - SIDE) // 2, (pictures.shape[2] - SIDE) // 2
+    return (pictures[:, top : top + SIDE, left : left + SIDE].permute(0, 3, 1, 2).float() / 127.5 - 1).contiguous(
+        memory_format=torch.channels_last
+    )
+
+
+def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
+    """Crop, turn, flip, colour, blur, erase."""
+    x = pictures.permute(0, 3, 1, 2).float() / 127.5 - 1
+    n, device = len(x), x.device
+
+    def uniform(low: float, high: float, *shape: int) -> torch.Tensor:
+        return torch.empty(n, *shape, device=device).uniform_(low, high)
+
+    def chance(share: float) -> torch.Tensor:
+        return torch.rand(n, device=device) < share
+
+    side = uniform(smallest, 1.02)
+    stretch = uniform(-0.12, 0.12).exp()
+    angle = uniform(-0.2, 0.2) * chance(0.6)
+    flip = 1 - 2 * chance(0.5).float()
+    width, height = side * stretch, side / stretch
+    shift_x, shift_y = uniform(-1, 1) * (1 - width).clamp(min=0), uniform(-1, 1) * (1 - height).clamp(min=0)
+    matrix = torch.stack(
+        [
+            torch.stack([angle.cos() * width * flip, -angle.sin() * height, shift_x], 1),
+            torch.stack([angle.sin() * width * flip, angle.cos() * height, shift_y], 1),
+        ],
+        1,
+    )
+    x = F.grid_sample(x, F.affine_grid(matrix, [n, 3, SIDE, SIDE], align_corners=False), padding_mode="reflection", align_corners=False)
+
+    mean = x.mean((1, 2, 3), keepdim=True)
+    x = (x - mean) * uniform(0.65, 1.35, 1, 1, 1) + mean + uniform(-0.35, 0.35, 1, 1, 1) * 0.7
+    grey = x.mean(1, keepdim=True)
+    saturation = uniform(0.5, 1.5) * (~chance(0.08))
+    x = grey + (x - grey) * saturation[:, None, None, None]
+    x = x * uniform(0.92, 1.08, 3, 1, 1)
+    soft = F.interpolate(F.avg_pool2d(x, 2), scale_factor=2, mode="bilinear", align_corners=False)
+    x = torch.where(chance(0.12)[:, None, None, None], soft, x)
+
+    rows = torch.arange(SIDE, device=device)
+    size, top, left = uniform(8, 26), uniform(0, SIDE), uniform(0, SIDE)
+    inside_y = ((rows - top[:, None]).abs() < size[:, None] / 2)[:, None, :, None]
+    inside_x = ((rows - left[:, None]).abs() < size[:, None] / 2)[:, None, None, :]
+    erased = inside_y & inside_x & chance(0.3)[:, None, None, None]
+    return torch.where(erased, uniform(-1, 1, 3, 1, 1), x).clamp(-1, 1).contiguous(memory_format=torch.channels_last)

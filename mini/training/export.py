@@ -1,0 +1,184 @@
+"""Stage 4: the shipped folder. One file of weights, matrices as bytes with a scale a row, which torch and both ONNX graphs read.
+
+python -m training.export --work WORK --out NAME --version 1.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto, helper
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from equipoise.encoders import onnx as onnx_adapter
+from equipoise.encoders.onnx import SETTINGS, ImageGraph, Settings, TextGraph, seal, sha256
+from equipoise.encoders.preprocess import Preprocess
+from equipoise_mini.module import DIM, PIXELS, SCALE, TOKENS, WEIGHTS, Mini, weights
+from training.arrays import tokenize
+from training.joint import Pair, image_tower
+
+FOLDER = Path(__file__).parents[1] / "src" / "equipoise_mini" / "model"
+OPSET = 20
+TYPES = {"I8": TensorProto.INT8, "F16": TensorProto.FLOAT16, "F32": TensorProto.FLOAT}
+PREPROCESS = Preprocess(size=(PIXELS, PIXELS), resize=72, scale=1 / 127.5, mean=(1.0, 1.0, 1.0))
+
+
+def main() -> None:
+    """Read WORK/NAME.safetensors, write the model folder of the package."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", default="joint")
+    parser.add_argument("--version", required=True)
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="How far the text tower goes from stage 2 to stage 3; less keeps more of the teacher."
+    )
+    args = parser.parse_args()
+    pair = Pair(image_tower("conv"))
+    pair.load_state_dict(load_file(args.work / f"{args.out}.safetensors"))
+    taught = {name: tensor.float() for name, tensor in load_file(args.work / "text.safetensors").items()}
+    pair.text.load_state_dict({name: taught[name].lerp(tensor, args.share) for name, tensor in pair.text.state_dict().items()})
+    model = Mini().eval()
+    stored = quantised(folded(pair.eval()))
+    model.load_state_dict(weights(stored))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    save_file(stored, FOLDER / WEIGHTS)
+    write_graph(model, "encode_image", (torch.zeros(2, PIXELS, PIXELS, 3, dtype=torch.uint8),), ["pixels"], "image.onnx")
+    tokens, mask = torch.arange(14).view(2, 7), torch.ones(2, 7, dtype=torch.int64)
+    write_graph(model, "encode_text", (tokens, mask), ["input_ids", "attention_mask"], "text.onnx")
+    shutil.copy(args.work / "tokenizer.json", FOLDER / "tokenizer.json")
+    files = ("image.onnx", "text.onnx", "tokenizer.json", WEIGHTS)
+    settings = Settings(
+        id="mini",
+        revision=args.version,
+        dim=DIM,
+        text=TextGraph(max_tokens=TOKENS),
+        image=ImageGraph(preprocess=PREPROCESS.to_json()),
+        sha256={file: sha256(FOLDER / file) for file in files},
+    )
+    settings = settings.model_copy(update={"seal": seal(settings)})
+    (FOLDER / SETTINGS).write_text(settings.model_dump_json(indent=1))
+    check(model)
+
+
+def check(model: Mini) -> None:
+    """Raise unless the graphs give what torch gives."""
+    towers = onnx_adapter.load(str(FOLDER))
+    pixels = np.random.default_rng(0).integers(0, 256, (4, PIXELS, PIXELS, 3), dtype=np.uint8)
+    texts = ["a man", "a photo of a doctor who smiles", "a dog"]
+    tokens = torch.from_numpy(tokenize(Tokenizer.from_file(str(FOLDER / "tokenizer.json")), texts)).long()
+    with torch.inference_mode():
+        pairs = [(towers.image_features(pixels), model.encode_image(torch.from_numpy(pixels)))]
+        pairs += [(towers.text_features(texts), model.encode_text(tokens, tokens != 0))]
+    for ours, theirs in pairs:
+        np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5)
+
+
+def folded(pair: Pair) -> dict[str, torch.Tensor]:
+    """What is shipped of both towers, batch norms folded into the convolutions."""
+    found = {f"text.{name}": tensor for name, tensor in pair.text.tower.state_dict().items()}
+    for name, part in pair.image.named_modules():
+        if isinstance(part, nn.Sequential) and isinstance(part[-1], nn.BatchNorm2d):
+            conv = fuse_conv_bn_eval(part[0], part[1])
+            found |= {f"image.{name}.0.weight": conv.weight, f"image.{name}.0.bias": conv.bias}
+    return found | {f"image.{name}": tensor for name, tensor in pair.image.state_dict().items() if name.startswith(("norm.", "head."))}
+
+
+def quantised(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Matrices and filters as whole numbers up to 127 times a scale for each output; the rest in half precision."""
+    out = {}
+    for name, given in tensors.items():
+        tensor = given.detach().float()
+        if tensor.ndim == 1:
+            out[name] = tensor.half()
+            continue
+        scale = (tensor.flatten(1).abs().amax(1) / 127).clamp(min=1e-8).view(-1, *[1] * (tensor.ndim - 1))
+        out |= {name: (tensor / scale).round().to(torch.int8), f"{name}{SCALE}": scale}
+    return out
+
+
+def write_graph(model: Mini, method: str, inputs: tuple[torch.Tensor, ...], names: list[str], file: str) -> None:
+    """A graph whose weights lie in the safetensors file; each is read as half precision and cast when a session starts."""
+
+    class Graph(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *values: torch.Tensor) -> torch.Tensor:
+            return getattr(self.model, method)(*values)
+
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=TOKENS)
+    axes = [{0: batch} if len(inputs) == 1 else {0: batch, 1: length} for _ in inputs]
+    program = torch.onnx.export(
+        Graph().eval(), inputs, input_names=names, output_names=["unit_row"], dynamic_shapes={"values": tuple(axes)},
+        opset_version=OPSET, dynamo=True, optimize=False, verbose=False,
+    )  # fmt: skip
+    graph = program.model_proto
+    refer_to_weights(graph, {f"model.{name}": where for name, where in places(FOLDER / WEIGHTS).items()})
+    onnx.save(graph, FOLDER / file)
+
+
+class Place(NamedTuple):
+    """Where a tensor lies in a file."""
+
+    dtype: str
+    shape: list[int]
+    offset: int
+    length: int
+
+
+def places(path: Path) -> dict[str, Place]:
+    """Of every tensor of a safetensors file."""
+    with path.open("rb") as file:
+        (size,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(size))
+    found = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            start, end = entry["data_offsets"]
+            found[name] = Place(entry["dtype"], entry["shape"], 8 + size + start, end - start)
+    return found
+
+
+def refer_to_weights(graph: onnx.ModelProto, where: dict[str, Place]) -> None:
+    """Replace each stored weight by a reference into the file, and what makes float32 of it; onnxruntime does that once, when a session starts."""
+    kept, added, nodes = [], [], []
+    for tensor in graph.graph.initializer:
+        name = tensor.name
+        if name not in where:
+            kept.append(tensor)
+            continue
+        scaled = f"{name}{SCALE}" in where
+        added.append(external(f"{name}.stored", where[name]))
+        nodes.append(helper.make_node("Cast", [f"{name}.stored"], [f"{name}.float" if scaled else name], to=TensorProto.FLOAT))
+        if scaled:
+            added.append(external(f"{name}{SCALE}", where[f"{name}{SCALE}"]))
+            nodes.append(helper.make_node("Mul", [f"{name}.float", f"{name}{SCALE}"], [name]))
+    nodes += graph.graph.node
+    for field, values in ((graph.graph.initializer, [*kept, *added]), (graph.graph.node, nodes), (graph.graph.value_info, [])):
+        copies = [type(value).FromString(value.SerializeToString()) for value in values]  # what is deleted below would take them along
+        del field[:]
+        field.extend(copies)
+
+
+def external(name: str, place: Place) -> TensorProto:
+    """A tensor that lies in the weights' file."""
+    tensor = TensorProto(name=name, data_type=TYPES[place.dtype], dims=place.shape, data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", WEIGHTS), ("offset", place.offset), ("length", place.length)):
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
+
+
+if __name__ == "__main__":
+    main()
