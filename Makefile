@@ -9,6 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/first.py
+	$(BIN)/equipoise audit --out build/demo --force
 
 test: $(VENV)/.test
 	$(PYTEST) -n 2 -m "not slow and not open_clip"
