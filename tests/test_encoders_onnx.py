@@ -243,12 +243,6 @@ def test_an_artefact_refuses_another_encoder(clip, space, tmp_path):
     assert "bare array" in eq.certify(other.encode_text(TEXTS), space).summary()["embeddings_encoder"]
 
 
-def test_mini_is_an_onnx_folder_of_another_package(exported, tmp_path, monkeypatch):
-    (tmp_path / "equipoise_mini.py").write_text(f"FOLDER = {str(exported)!r}\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert eq.load_encoder("mini").encode_text(["a"]).shape == (1, 16)
-
-
 def test_normalise_is_what_the_graph_does(clip, exported, rng):
     raw = rng.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     preprocess = Preprocess.from_json(json.loads((exported / "encoder.json").read_text())["image"]["preprocess"])

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from equipoise.cli.options import Batch, Device, Dtype, Json, Offline, Workers
 
@@ -82,7 +83,8 @@ def audit(
     else:
         console = Console()
         for folder, results in found:
-            console.print(summary(results, folder / "report.html"))
+            console.print(summary(results))
+            console.print(f"Report: [bold]{escape(str(folder / 'report.html'))}[/bold]", soft_wrap=True, highlight=False)
     if fail_above is not None and (above := [v for _, results in found if (v := _first(results)) > fail_above]):
         typer.secho(f"equipoise: {max(above):.4f} is above {fail_above:g}", err=True, fg=typer.colors.RED)
         raise typer.Exit(FAILED)

@@ -1,8 +1,7 @@
-"""The summary on a terminal: the verdict, the three worst prompts before and after, the cost, where the report is."""
+"""The summary on a terminal: the verdict, the three worst prompts before and after, the cost."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group
@@ -12,13 +11,13 @@ from rich.text import Text
 from equipoise.report import numbers, words
 
 
-def summary(results: dict[str, Any], report: Path) -> Group:
+def summary(results: dict[str, Any]) -> Group:
     """What rich prints."""
     lines: list[Any] = [Text(""), Text(words.headline(results), style="bold"), Text("")]
     lines += [Text(numbers.fill(sentence, results)) for sentence in words.sentences(results)]
     if results["subject"]["groups_from"] == "zero-shot":
         lines.append(Text("Groups are perceived by the model itself (zero-shot), not labels.", style="yellow"))
-    return Group(*lines, Text(""), _worst(results), Text(""), *_notes(results), Text.assemble("Report: ", (str(report), "bold")))
+    return Group(*lines, Text(""), _worst(results), Text(""), *_notes(results))
 
 
 def _worst(results: dict[str, Any]) -> Table:
