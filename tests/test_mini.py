@@ -125,7 +125,14 @@ def test_the_closed_form_makes_its_searches_even(mini, faces):
     images = mini.encode_images(pictures)
     attribute = eq.Attribute.load("gender")
     space = eq.AttributeSpace.from_prompts(mini, eq.PromptBook.curated("occupations-gender"), attribute)
-    prompts = ["a photo of a nurse", "a photo of a mechanic", "a photo of a ballet dancer", "a photo of a carpenter", "a photo of a florist", "a photo of a soldier"]
+    prompts = [
+        "a photo of a nurse",
+        "a photo of a mechanic",
+        "a photo of a ballet dancer",
+        "a photo of a carpenter",
+        "a photo of a florist",
+        "a photo of a soldier",
+    ]
     texts = mini.encode_text(prompts)
     skew = eq.metrics.max_skew
     before = skew(texts @ images.T, sensitive_features=gender, m=50)
