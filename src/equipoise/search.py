@@ -10,7 +10,7 @@ from equipoise.errors import InputError
 from equipoise.kernels.best import MOST_IMAGES, Best
 from equipoise.progress import progress
 
-BLOCK = 4096
+BLOCK = 16_384
 WINDOW = 1 << 28  # bytes of images that are looked at twice, where that takes no copy
 _DTYPES = ("float16", "float32", "float64")
 
