@@ -52,7 +52,7 @@ def main() -> None:
 def from_photographs(encoder: Any, data: Path) -> dict[str, Any]:
     """Zero-shot figures on the test parts."""
     table = photographs(data)
-    table = table[table["part"] == TEST].reset_index(drop=True)
+    table = table.loc[table["part"] == TEST].reset_index(drop=True)
     began = time.perf_counter()
     images = encoder.encode_images([Image.open(io.BytesIO(picture)).convert("RGB") for picture in table["image"]])
     out: dict[str, Any] = {"images_per_second": round(len(images) / (time.perf_counter() - began))}
@@ -151,7 +151,7 @@ def interval(statistic: Callable, n: int, resamples: int = RESAMPLES) -> dict[st
 
 def correlation(a: np.ndarray, b: np.ndarray) -> dict[str, Any]:
     """Spearman's, over occupations."""
-    return interval(lambda rows: spearmanr(a[rows], b[rows]).statistic, len(a))
+    return interval(lambda rows: spearmanr(a[rows], b[rows])[0], len(a))
 
 
 if __name__ == "__main__":

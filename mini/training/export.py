@@ -88,8 +88,11 @@ def folded(pair: Pair) -> dict[str, torch.Tensor]:
     """What is shipped of both towers, batch norms folded into the convolutions."""
     found = {f"text.{name}": tensor for name, tensor in pair.text.tower.state_dict().items()}
     for name, part in pair.image.named_modules():
-        if isinstance(part, nn.Sequential) and isinstance(part[-1], nn.BatchNorm2d):
-            conv = fuse_conv_bn_eval(part[0], part[1])
+        if not isinstance(part, nn.Sequential):
+            continue
+        first, second = part[0], part[1]
+        if isinstance(first, nn.Conv2d) and isinstance(second, nn.BatchNorm2d):
+            conv = fuse_conv_bn_eval(first, second)
             found |= {f"image.{name}.0.weight": conv.weight, f"image.{name}.0.bias": conv.bias}
     return found | {f"image.{name}": tensor for name, tensor in pair.image.state_dict().items() if name.startswith(("norm.", "head."))}
 
@@ -124,6 +127,8 @@ def write_graph(model: Mini, method: str, inputs: tuple[torch.Tensor, ...], name
         Graph().eval(), inputs, input_names=names, output_names=["unit_row"], dynamic_shapes={"values": tuple(axes)},
         opset_version=OPSET, dynamo=True, optimize=False, verbose=False,
     )  # fmt: skip
+    if program is None:
+        raise RuntimeError(f"torch gave no graph for {file}")
     graph = program.model_proto
     refer_to_weights(graph, {f"model.{name}": where for name, where in places(FOLDER / WEIGHTS).items()})
     onnx.save(graph, FOLDER / file)

@@ -9,6 +9,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -146,7 +147,7 @@ def main() -> None:
     corpus = load_file(args.work / "teacher.safetensors", device=DEVICE)
     pair = Pair(image_tower(args.image)).to(DEVICE)
     pair.text.load_state_dict(load_file(args.work / "text.safetensors", device=DEVICE))
-    pair.image.to(memory_format=torch.channels_last)
+    pair.image.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     average = AveragedModel(pair, multi_avg_fn=get_ema_multi_avg_fn(0.999), use_buffers=True)
     groups = [
         {"params": pair.image.parameters(), "lr": args.image_rate, "weight_decay": 0.15},
@@ -168,7 +169,7 @@ def main() -> None:
             print(
                 f"{args.out} {step + 1} loss {loss.item():.3f} scale {pair.scale.exp().item():.1f} {time.time() - began:.0f} s", flush=True
             )
-    result = vars(args) | {"seconds": time.time() - began} | measure(average.module.eval(), batches, args)
+    result = vars(args) | {"seconds": time.time() - began} | measure(cast(Pair, average.module.eval()), batches, args)
     result = {name: str(value) if isinstance(value, Path) else value for name, value in result.items()}
     save_file({name: tensor.contiguous() for name, tensor in average.module.state_dict().items()}, args.work / f"{args.out}.safetensors")
     (args.work / f"{args.out}.json").write_text(json.dumps(result, indent=1))
@@ -234,7 +235,7 @@ def measure(pair: Pair, batches: Batches, args: argparse.Namespace) -> dict[str,
         teacher = Teacher(args.teacher)
         for name, occupations in (("held_out", HELD_OUT), ("seen", OCCUPATIONS)):
             theirs = zero_shot.leans(lambda texts: teacher(texts).cpu().numpy(), occupations)
-            out[f"lean_{name}"] = spearmanr(zero_shot.leans(encode, occupations), theirs).statistic
+            out[f"lean_{name}"] = spearmanr(zero_shot.leans(encode, occupations), theirs)[0]
     return {name: float(value) for name, value in out.items()}
 
 

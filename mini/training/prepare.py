@@ -71,21 +71,21 @@ def photographs(data: Path) -> pd.DataFrame:
     faces = pd.concat(
         [pd.read_parquet(folder / f"fairface_train_{i}.parquet") for i in range(3)] + [pd.read_parquet(folder / "fairface_val.parquet")]
     )
-    faces["part"] = np.where(faces["split"] == "val", TEST, _held(faces["name"], 2000 / 40000))
+    faces["part"] = np.where(faces["split"] == "val", TEST, _held(len(faces), 2000 / 40000))
     faces["age"] = faces["age"].replace("more than 70", AGES[-1])
     celeba = pd.read_parquet(folder / "celeba.parquet").sort_values("name")
-    celeba["part"] = np.where(np.arange(len(celeba)) >= len(celeba) - 2000, TEST, _held(celeba["name"], 800 / 8000))
+    celeba["part"] = np.where(np.arange(len(celeba)) >= len(celeba) - 2000, TEST, _held(len(celeba), 800 / 8000))
     work = pd.read_parquet(folder / "idenprof.parquet")
-    work["part"] = np.where(work["split"] == "test", TEST, _held(work["name"], 800 / 9000))
+    work["part"] = np.where(work["split"] == "test", TEST, _held(len(work), 800 / 9000))
     flickr = pd.read_parquet(folder / "flickr8k.parquet")
-    dev = set((data / "annotations" / "flickr8k" / "Flickr_8k.devImages.txt").read_text().split())
-    test = set((data / "annotations" / "flickr8k" / "Flickr_8k.testImages.txt").read_text().split())
+    dev = (data / "annotations" / "flickr8k" / "Flickr_8k.devImages.txt").read_text().split()
+    test = (data / "annotations" / "flickr8k" / "Flickr_8k.testImages.txt").read_text().split()
     flickr["part"] = np.where(flickr["name"].isin(test), TEST, np.where(flickr["name"].isin(dev), VALIDATION, TRAIN))
     return pd.concat([faces, celeba, work, flickr], ignore_index=True)
 
 
-def _held(names: pd.Series, share: float) -> np.ndarray:
-    return np.where(np.random.default_rng(SEED).random(len(names)) < share, VALIDATION, TRAIN)
+def _held(count: int, share: float) -> np.ndarray:
+    return np.where(np.random.default_rng(SEED).random(count) < share, VALIDATION, TRAIN)
 
 
 def known(row: dict[str, Any]) -> np.ndarray:

@@ -72,7 +72,7 @@ class Block(nn.Module):
         self.second = convolution(width, width, 1, batch_norm)
         self.drop = drop
         if batch_norm:
-            nn.init.zeros_(self.second[1].weight)
+            nn.init.zeros_(self.second[1].weight)  # pyright: ignore[reportArgumentType]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         change = self.second(F.gelu(self.first(x)))
