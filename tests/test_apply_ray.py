@@ -84,6 +84,9 @@ def test_a_lost_node_changes_nothing(cluster, source, tmp_path, rng):
     worker.join(240)
     assert not failed and not worker.is_alive()
     assert 0 < done < 48
+    deadline = time.monotonic() + 120  # until the cluster has noticed
+    while time.monotonic() < deadline and sum(node["Alive"] for node in ray.nodes()) > 2:
+        time.sleep(0.5)
     assert sum(node["Alive"] for node in ray.nodes()) == 2
     assert tree(tmp_path / "there") == tree(tmp_path / "here")
 
