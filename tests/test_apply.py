@@ -491,6 +491,7 @@ def test_killed_and_resumed_gives_the_same_bytes(tmp_path, rng, space, kills):
     for path in (tmp_path / "out").rglob("*.npy"):
         assert np.load(path).shape == (2500, 32)  # whole under its final name
     if "equipoise-apply.json" not in os.listdir(tmp_path / "out"):
+        (tmp_path / "out" / "img_emb" / ".img_emb_0.npy.part").write_bytes(b"of a worker that came late")
         last = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
         assert last.returncode == 0, last.stderr
     whole = [sys.executable, "-c", SLOWLY, "apply", tmp_path / "in", tmp_path / "whole", "--space", tmp_path / "space"]

@@ -111,6 +111,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
                 _publish(todo, part.file)
             if todo.layout.files[part.file].kind != "copy":
                 advance(part.stop - part.start)
+    _remove_left_overs(todo, gathering=False)
     parts = [done[piece] for piece in wanted]
     merged_certificate = _certificate(todo, parts)
     _finish_store(todo)
@@ -236,11 +237,11 @@ def _holds_something(todo: Plan) -> bool:
     return bool(todo.where.glob("**/*"))
 
 
-def _remove_left_overs(todo: Plan) -> None:
-    """Temporary files of a killed run, but those that pieces are gathered in."""
+def _remove_left_overs(todo: Plan, *, gathering: bool = True) -> None:
+    """Temporary files of a killed run or of a lost node; those that pieces are gathered in stay, as long as they are."""
     if not isinstance(todo.where, LocalPlace):
         return
-    gathered = {part_name(todo.job.target(file)) for file in todo.layout.files if file.kind == "npy"}
+    gathered = {part_name(todo.job.target(file)) for file in todo.layout.files if gathering and file.kind == "npy"}
     for folder in {todo.where.path(todo.job.target(file)).parent for file in todo.layout.files}:
         for path in folder.glob(f".*{PART}") if folder.is_dir() else ():
             ours = not todo.job.targets or any(path.name.startswith(f".{name}.") for name in todo.job.targets.values())
