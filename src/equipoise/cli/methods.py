@@ -11,11 +11,13 @@ from rich.table import Table
 
 from equipoise.cli.options import Json
 
-COLUMNS = ("method", "changes", "labels of images", "trains", "authors' tasks", "strength", "where code and paper differ")
+COLUMNS = ("method", "changes", "labels of images", "trains", "authors' tasks", "strength")
 
 
 def methods(
-    details: Annotated[bool, typer.Option("--details", "-d", help="Also what each does and needs, and its parameters.")] = False,
+    details: Annotated[
+        bool, typer.Option("--details", "-d", help="Also what each does and needs, where code and paper differ, and parameters.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List the debiasing methods: the paper's Table 1, corrected by what the reference code does."""
@@ -26,14 +28,19 @@ def methods(
         typer.echo(json.dumps(found, indent=1))
         return
     table = Table(*COLUMNS, show_lines=True)
-    table.columns[0].no_wrap = True
+    for place in (0, 4):  # names and tasks are said whole
+        table.columns[place].no_wrap = True
     for method in found:
         table.add_row(*_row(method))
     Console().print(table)
     for method in found if details else ():
         params = ", ".join(f"{name}={value}" for name, value in method["params"].items())
         lines = [f"[bold]{method['name']}[/bold]  {method['summary']}", f"  needs {'; '.join(method['needs']) or 'nothing'}"]
-        Console().print("\n".join([*lines, f"  {params}"] if params else lines), highlight=False)
+        lines += [f"  the code: {method['code']}"] if method["code"] else []
+        lines += [f"  {params}"] if params else []
+        Console().print("\n".join(lines), highlight=False)
+    if not details:
+        Console().print("--details says what each needs, and where a method's code differs from its paper", style="dim")
 
 
 def _row(method: dict[str, Any]) -> tuple[str, ...]:
@@ -44,7 +51,6 @@ def _row(method: dict[str, Any]) -> tuple[str, ...]:
         " and ".join(method["changes"]) or "nothing",
         " and ".join(method["labels"]) or ("no" if method["text_only"] else "no, but images"),
         trains or "nothing",
-        ", ".join(method["tasks"]) or "none of these",
+        "\n".join(method["tasks"]) or "none of these",
         strength["param"] if strength else "",
-        method["code"],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -96,7 +97,7 @@ def target_header(job: Job, file: SourceFile) -> npy.NpyHeader:
     return npy.read_header(place(job.source), file.name).resized(job.transform.out_dim)
 
 
-class _Sink:
+class _Sink(ABC):
     """Counts what is written and takes its checksum; a full disk is an error in words."""
 
     def __init__(self, name: str):
@@ -110,8 +111,9 @@ class _Sink:
         self.bytes += len(view)
         return len(view)
 
+    @abstractmethod
     def _write(self, view: memoryview) -> None:
-        raise NotImplementedError
+        """Put bytes where they belong."""
 
     def done(self, piece: Piece, totals: Totals | None) -> Done:
         return Done(**piece._asdict(), bytes=self.bytes, crc32=f"{self.crc:08x}", totals=totals.to_json() if totals else None)
