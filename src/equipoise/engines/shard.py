@@ -24,6 +24,7 @@ from equipoise.stores.places import PART, LocalPlace, Place, place, unwritable
 PIECE_BYTES = 1 << 27  # what a kill can cost, a worker
 PIECE_ROWS = 1 << 19
 COPY_BYTES = 1 << 22
+FLUSH_BYTES = 1 << 23  # written before the disk is asked to begin with them
 
 
 class Piece(NamedTuple):
@@ -156,11 +157,16 @@ class _PartSink(_Sink):
     def __init__(self, name: str, descriptor: int, offset: int):
         super().__init__(name)
         self.descriptor = descriptor
-        os.lseek(descriptor, offset, os.SEEK_SET)
+        self.flushed = self.offset = os.lseek(descriptor, offset, os.SEEK_SET)
 
     def _write(self, view: memoryview) -> None:
         while len(view):
-            view = view[os.write(self.descriptor, view) :]
+            count = os.write(self.descriptor, view)
+            self.offset, view = self.offset + count, view[count:]
+        if self.offset - self.flushed >= FLUSH_BYTES and hasattr(os, "posix_fadvise"):
+            # the disk writes while the next rows are computed, and the last flush has little left to wait for
+            os.posix_fadvise(self.descriptor, self.flushed, self.offset - self.flushed, os.POSIX_FADV_DONTNEED)
+            self.flushed = self.offset
 
 
 @contextmanager
