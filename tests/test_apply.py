@@ -23,6 +23,7 @@ from equipoise import applying, embedding
 from equipoise.applying.apply import read_transform
 from equipoise.encoders import Encoder
 from equipoise.engines import shard, threads
+from equipoise.stores.layout import SourceFile
 from tests.conftest import component, make_space, unit
 from tests.test_encoders import Averages
 
@@ -261,6 +262,12 @@ def _npy(folder, rows, name="e.npy"):
     return folder / name
 
 
+def _header(folder, shape):
+    with (folder / "e.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return folder / "e.npy"
+
+
 def _cut(path, count):
     path.write_bytes(path.read_bytes()[:count])
     return path
@@ -287,6 +294,7 @@ ONES = np.ones((6, 32), np.float32)
         (lambda f: _cut(_npy(f, ONES), 40), "is not a .npy file, or a truncated one"),
         (lambda f: _npy(f, ONES.astype(int)), "holds int64; embeddings are float16"),
         (lambda f: _npy(f, ONES[0]), r"has shape \(32,\)"),
+        (lambda f: _header(f, (-6, 32)), r"has shape \(-6, 32\)"),
         (lambda f: _npy(f, np.asfortranarray(ONES)), "saved column by column"),
         (lambda f: _npy(f, np.array([{}] * 3)), "holds object"),
         (lambda f: _npy(f, ONES[:, :31]), "rows are 31 wide and the attribute space is 32 wide"),
@@ -309,6 +317,38 @@ def test_bad_input_is_named_and_loses_nothing(tmp_path, space, make, message):
         eq.apply(source, tmp_path / "out", space=space)
     assert tree(tmp_path / "in") == before
     assert not [name for name in (tree(tmp_path / "out") if (tmp_path / "out").exists() else {}) if name.endswith((".npy", ".parquet"))]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"norm": "raw"}, "norm='raw' is not legal"),
+        ({"on_invalid": "skip"}, "on_invalid='skip' is not legal"),
+        ({"modality": "sound"}, "modality='sound' is not legal"),
+        ({"device": "gpu"}, "device 'gpu' cannot be used here"),
+        ({"kappa": [1.0, 2.0]}, "kappa is one number for a whole store"),
+    ],
+)
+def test_bad_arguments_write_nothing(tmp_path, rng, space, options, message):
+    component("torch")
+    np.save(tmp_path / "e.npy", rows_of(rng, 3))
+    with pytest.raises(eq.EquipoiseError, match=message):
+        eq.apply(tmp_path / "e.npy", tmp_path / "out", space=space, **options)
+    with pytest.raises(eq.EquipoiseError, match="the source is empty"):
+        eq.apply("", tmp_path / "out", space=space)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_source_of_any_size_has_few_pieces(tmp_path, space):
+    """Of 5 billion rows no more is noted than fits in memory, and each is in one piece."""
+    rows = 1_000_000
+    files = [SourceFile(name=f"{i}.npy", kind="npy", rows=rows, dim=512, dtype="float16", size=rows * 1024, stamp="") for i in range(5000)]
+    pieces = shard.Job(str(tmp_path), str(tmp_path / "out"), files, read_transform(space, None)).pieces()
+    assert len(pieces) == 5000 and sum(piece.stop - piece.start for piece in pieces) == 5_000_000_000
+    one = [SourceFile(name="e.npy", kind="npy", rows=5000 * rows, dim=512, dtype="float16", size=5000 * rows * 1024, stamp="")]
+    pieces = shard.Job(str(tmp_path), str(tmp_path / "out"), one, read_transform(space, None)).pieces()
+    assert len(pieces) <= shard.PIECES + 1
+    assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]] and pieces[-1].stop == 5000 * rows
 
 
 def test_a_bad_row_far_inside_and_then_kept(tmp_path, rng, space, monkeypatch):
@@ -435,11 +475,18 @@ def test_verify_finds_a_byte(clip_folder, tmp_path, space):
     eq.apply(clip_folder, tmp_path / "out", space=space)
     applying.verify(clip_folder, tmp_path / "out", transform)
     path = tmp_path / "out" / "img_emb" / "img_emb_2.npy"
-    data = bytearray(path.read_bytes())
-    data[-2] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(eq.EquipoiseError, match=r"img_emb_2.npy in .* is not what was written: rows 0 to 70 differ"):
-        applying.verify(clip_folder, tmp_path / "out", transform)
+    whole = path.read_bytes()
+    for damaged, message in (
+        (whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:], "is not what was written: rows 0 to 70 differ"),
+        (whole + b"x", "has 4,609 bytes, and 4,608 were written"),
+        (whole[:-1], "has 4,607 bytes, and 4,608 were written"),
+        (None, "is not in .* any more"),
+    ):
+        path.unlink() if damaged is None else path.write_bytes(damaged)
+        with pytest.raises(eq.EquipoiseError, match=f"img_emb_2.npy .*{message}"):
+            applying.verify(clip_folder, tmp_path / "out", transform)
+    eq.apply(clip_folder, tmp_path / "out", space=space, resume=True)
+    applying.verify(clip_folder, tmp_path / "out", transform)
 
 
 def equipoise(*arguments, **options):

@@ -84,6 +84,8 @@ def apply_files(
     resume: bool = False,
 ) -> Report:
     """Debias every row of ``source`` into ``destination``, which gets the same files. The source is never changed."""
+    if engine is threads.run:
+        transform.require_device()
     todo = plan(source, destination, transform, options)
     with ExitStack() as stack:
         if isinstance(todo.where, LocalPlace):

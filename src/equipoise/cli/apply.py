@@ -81,7 +81,7 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
         return
     console = Console()
     if document.get("shards") == 0:
-        console.print("all was done already; nothing was written")
+        console.print("nothing was left to write")
     certificate = document.pop("certificate", {})
     for name, value in document.items():
         console.print(f"{name:12} {escape(_number(value))}", highlight=False)

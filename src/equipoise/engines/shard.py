@@ -23,6 +23,7 @@ from equipoise.stores.places import PART, LocalPlace, Place, place, unwritable
 
 PIECE_BYTES = 1 << 27  # what a kill can cost, a worker
 PIECE_ROWS = 1 << 19
+PIECES = 1 << 11  # of all files together, above which they become larger: what is noted of each is held in memory
 COPY_BYTES = 1 << 22
 FLUSH_BYTES = 1 << 23  # written before the disk is asked to begin with them
 
@@ -67,14 +68,16 @@ class Job:
     def pieces(self) -> list[Piece]:
         """All pieces, in the order of rows."""
         local = isinstance(place(self.destination), LocalPlace)
-        return [piece for i, file in enumerate(self.files) for piece in _cut(i, file, local)]
+        rows = max(PIECE_ROWS, sum(file.rows for file in self.files) // PIECES)
+        size = max(PIECE_BYTES, sum(file.size for file in self.files) // PIECES)
+        return [piece for i, file in enumerate(self.files) for piece in _cut(i, file, local, rows, size)]
 
 
-def _cut(index: int, file: SourceFile, local: bool) -> Iterator[Piece]:
+def _cut(index: int, file: SourceFile, local: bool, rows: int, size: int) -> Iterator[Piece]:
     if file.kind != "npy" or not local or not file.rows:
         yield Piece(index, 0, file.rows)
         return
-    step = max(1, min(PIECE_ROWS, PIECE_BYTES // (file.size // file.rows)))
+    step = max(1, min(rows, size // (file.size // file.rows)))
     for start in range(0, file.rows, step):
         yield Piece(index, start, min(start + step, file.rows))
 

@@ -90,6 +90,19 @@ class Transform:
         if dtype == "bfloat16" and self.device == "cpu" and host.kernel_name(dtype) != "numba":
             raise MissingExtraError("bfloat16 on the CPU", "numba", "numba")
 
+    def require_device(self) -> None:
+        """Raise where the device is not on this machine."""
+        if self.device == "cpu":
+            return
+        try:
+            import torch
+
+            torch.empty(1, device=self.device)
+        except ImportError:
+            raise MissingExtraError(f"device {self.device}", "torch", "torch") from None
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"device {self.device!r} cannot be used here ({str(error).splitlines()[0]}); pass cpu or cuda") from None
+
     def identity(self, dtype: str) -> dict[str, Any]:
         """Tells this from what gives other bytes."""
         operator = {"method": self.operator.method, "fingerprint": self.operator.fingerprint} if self.operator else None
