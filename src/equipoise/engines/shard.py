@@ -23,7 +23,8 @@ from equipoise.stores.places import PART, LocalPlace, Place, place, unwritable
 
 PIECE_BYTES = 1 << 27  # what a kill can cost, a worker
 PIECE_ROWS = 1 << 19
-PIECES = 1 << 11  # of all files together, above which they become larger: what is noted of each is held in memory
+FEWEST, SMALLEST = 32, 1 << 23  # pieces of a small source, so that all cores end together, and their bytes
+MOST = 1 << 11  # pieces of a large one: what is noted of each is held in memory
 COPY_BYTES = 1 << 22
 FLUSH_BYTES = 1 << 23  # written before the disk is asked to begin with them
 
@@ -68,8 +69,9 @@ class Job:
     def pieces(self) -> list[Piece]:
         """All pieces, in the order of rows."""
         local = isinstance(place(self.destination), LocalPlace)
-        rows = max(PIECE_ROWS, sum(file.rows for file in self.files) // PIECES)
-        size = max(PIECE_BYTES, sum(file.size for file in self.files) // PIECES)
+        total = sum(file.size for file in self.files)
+        size = max(SMALLEST, min(PIECE_BYTES, total // FEWEST), total // MOST)
+        rows = max(PIECE_ROWS, sum(file.rows for file in self.files) // MOST)
         return [piece for i, file in enumerate(self.files) for piece in _cut(i, file, local, rows, size)]
 
 
