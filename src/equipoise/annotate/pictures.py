@@ -67,14 +67,14 @@ def place(folder: Path, path: str) -> Path:
     """Where a picture lies, once that is inside the folder, links followed."""
     pure = PurePosixPath(path)
     try:
-        there = (folder / pure).resolve()
-        inside = there.is_relative_to(folder.resolve())
         path.encode()
-    except (OSError, ValueError, RuntimeError):  # a name that no file can have or that is not UTF-8, a ring of links
-        inside = False
+        root, there = os.path.realpath(folder), os.path.realpath(folder / pure)
+        inside = os.path.commonpath([root, there]) == root and there != root
+    except (OSError, ValueError):  # a name that no file can have or that is not UTF-8; another drive
+        there, inside = "", False
     if pure.is_absolute() or ".." in pure.parts or not inside:
         raise InputError(f"{path!r} is not inside {folder}; only pictures in the project's folder are shown")
-    return there
+    return Path(there)
 
 
 def read(folder: Path, path: str, stamp: tuple[int, int]) -> bytes:

@@ -83,7 +83,7 @@ class Project:
         with progress("reading pictures", len(wanted), show) as advance:
             for found in wanted:
                 try:
-                    there = pictures.place(self.folder, found.path)
+                    there = self.folder / found.path
                     stamp = pictures.stamp_of(there.stat())
                     had, digest = known.get(found.path, (None, ""))
                     files.append(catalogue.File(found, stamp, digest if had == stamp else _digest(there)))

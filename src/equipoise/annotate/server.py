@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -170,12 +171,15 @@ def _request_of(fields: dict[str, Any]) -> str:
 
 
 async def _scan(project: Project, every: float) -> None:
+    took = 0.0
     while True:
-        await asyncio.sleep(every)
+        await asyncio.sleep(max(every, 20 * took))  # of a large folder on a slow disk less often
+        began = time.monotonic()
         try:
             await run_in_threadpool(project.scan)
         except (EquipoiseError, OSError) as error:  # a manifest that is being written; the next look will do
             _log.warning("%s", error)
+        took = time.monotonic() - began
 
 
 def _trouble(_: Request, error: Exception) -> Response:

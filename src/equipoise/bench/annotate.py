@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import secrets
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from equipoise.annotate.project import DATABASE
 from equipoise.errors import InputError, ServiceError
 
 ANSWERS = ("male", "female", "unsure")
+DIFFERENT = 16  # pictures; the others are copies of them
 UNDONE, REPEATED = 0.05, 0.05  # shares of answers that are taken back, and of requests that are sent twice as after a lost reply
 
 
@@ -117,8 +119,11 @@ def measure(annotators: int, seconds: float, images: int, pause: float = 0.0, pi
         folder = Path(place)
         rng = np.random.default_rng(seed)
         for i in range(images):
-            rough = Image.fromarray(rng.integers(0, 255, (16, 16, 3), dtype=np.uint8))
-            rough.resize((pixels, pixels), Image.Resampling.BICUBIC).save(folder / f"{i:05}.png")
+            if i < DIFFERENT:
+                rough = Image.fromarray(rng.integers(0, 255, (16, 16, 3), dtype=np.uint8))
+                rough.resize((pixels, pixels), Image.Resampling.BICUBIC).save(folder / f"{i:05}.png")
+            else:
+                shutil.copy(folder / f"{i % DIFFERENT:05}.png", folder / f"{i:05}.png")
         with started(folder, names) as (_, ready):
             clients = [Client(ready["address"], ready["links"][name].split("token=")[1]) for name in names]
             begun, stop = time.perf_counter(), threading.Event()
