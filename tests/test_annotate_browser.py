@@ -20,7 +20,9 @@ ALLOWED = re.compile(r"Failed to load resource|net::ERR_CONNECTION_REFUSED")  # 
 
 @pytest.fixture
 def expect():
-    return component("playwright.sync_api").expect
+    expect = component("playwright.sync_api").expect
+    expect.set_options(timeout=30_000)
+    return expect
 
 
 @contextmanager

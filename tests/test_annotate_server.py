@@ -147,6 +147,17 @@ def test_a_link_in_a_letter_opens_the_page_and_a_form_elsewhere_does_not(someone
     assert answers(project, client) == []
 
 
+def test_other_names_are_answered_to_where_the_page_is_exposed(tmp_path):
+    with opened(tmp_path / "run") as project, served(project, loopback=False) as clients:
+        client = clients["anna"]
+        assert ask(client, "GET", "/", {"Host": "labels.example.org"})[0] == 200
+        enter = {"Content-Type": "application/json", "Host": "labels.example.org"}, json.dumps({"token": client.token})
+        assert ask(client, "POST", "/api/enter", enter[0] | {"Origin": "https://labels.example.org"}, enter[1])[0] == 200
+        assert ask(client, "POST", "/api/enter", enter[0] | {"Origin": "https://example.org"}, enter[1])[0] == 403
+        status, headers, _ = ask(client, "POST", "/api/enter", enter[0] | {"X-Forwarded-Proto": "https"}, enter[1])
+        assert status == 200 and "Secure" in headers["Set-Cookie"]  # behind a server with TLS
+
+
 def test_leaving_takes_the_cookie_away(someone):
     _, client = someone
     client.call("/api/leave", {})

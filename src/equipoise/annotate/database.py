@@ -105,5 +105,10 @@ def number(text: str) -> int:
 
 
 def now() -> str:
-    """In UTC, as labels carry it."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """As labels carry it."""
+    return stamp(datetime.now(UTC))
+
+
+def stamp(at: datetime) -> str:
+    """A time in UTC as labels carry it, whose order is that of its letters."""
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from equipoise.annotate import people
 from equipoise.annotate.catalogue import Picture
-from equipoise.annotate.database import now
+from equipoise.annotate.database import now, stamp
 from equipoise.annotate.labels import Label
 from equipoise.annotate.question import Question
 from equipoise.errors import InputError
@@ -69,9 +69,11 @@ def read(path: Path, question: Question, pictures: Sequence[Picture]) -> list[La
 
 def _csv(path: Path, text: str) -> Iterator[Label]:
     rows = csv.DictReader(io.StringIO(text, newline=""))
-    if missing := [name for name in ("image", "annotator", "answer") if name not in (rows.fieldnames or ())]:
-        raise InputError(f"{path} has no column {', '.join(missing)}; labels are the columns image, annotator, answer and, if known, at")
     try:
+        if missing := [name for name in ("image", "annotator", "answer") if name not in (rows.fieldnames or ())]:
+            raise InputError(
+                f"{path} has no column {', '.join(missing)}; labels are the columns image, annotator, answer and, if known, at"
+            )
         for row in rows:
             yield Label(row["image"] or "", row["annotator"] or "", row["answer"] or "", _time(row.get("at")))
     except csv.Error as error:
@@ -135,7 +137,6 @@ def _time(given: Any) -> str:
         return now()
     try:
         at = datetime.fromisoformat(str(given))
-    except ValueError:
+        return stamp((at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC))
+    except (ValueError, OverflowError):
         raise InputError(f"{given!r} is not a time; pass ISO 8601, such as {now()}") from None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""What stands in front of every request: nothing from another site, nothing that a page may not load, no trace of a token."""
+"""What stands in front of every address: requests from other sites are refused, and pages may load nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+from equipoise.annotate.serving import LOOPBACK
+
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
