@@ -170,6 +170,15 @@ def test_a_project_is_the_same_on_another_day(tmp_path):
         assert project.size() == 6
 
 
+def test_labels_may_be_kept_elsewhere(tmp_path):
+    folder = make_folder(tmp_path / "run")
+    before = sorted(folder.iterdir())
+    with Project.open(folder, database=tmp_path / "labels.sqlite") as project:
+        assert project.size() == 6 and sorted(folder.iterdir()) == before
+    with pytest.raises(ArtefactError, match="--database"):
+        Project.open(folder, database=tmp_path / "nowhere" / "labels.sqlite")
+
+
 def test_a_picture_under_a_name_that_had_another_is_asked_about_anew(project):
     say(project, {name: {"none-0.png": "male", "sfid-2.png": "female"} for name in NAMES})
     old = ids(project)["none-0.png"]

@@ -21,6 +21,7 @@ from PIL import Image
 from equipoise.annotate import Project, labels, people
 from equipoise.bench.annotate import Client, measure, started
 from equipoise.cli import main
+from equipoise.errors import InputError
 from tests.annotating import NAMES, make_folder, opened, served
 
 ADDRESSES = ("/", "/static/page.js", "/api/turn", "/api/enter", "/api/label", "/api/undo", "/api/leave", "/picture/x", "/nowhere")
@@ -502,9 +503,16 @@ def test_no_token_is_ever_logged(tmp_path):
 # --- Load and kills -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_small_load_loses_nothing():
-    found = measure(4, 1.0, 12, pixels=32)
-    assert (found.errors, found.lost, found.doubled) == (0, 0, 0) and {row.request for row in found.rows} >= {"/picture", "/api/label"}
+def test_a_small_load_loses_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(
+        sys, "argv", ["equipoise", "bench", "annotate", "--annotators", "4", "--seconds", "1", "--images", "12", "--pause", "0"]
+    )
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr().out
+    assert "/api/label" in told and "0 errors, 0 labels lost, 0 doubled" in told
+    with pytest.raises(InputError, match="not legal"):
+        measure(0, 1.0, 12)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from equipoise.annotate import people
 from equipoise.annotate.catalogue import Picture
@@ -81,7 +81,8 @@ def _csv(path: Path, text: str) -> Iterator[Label]:
 
 
 def _data(picture: Picture) -> dict[str, str]:
-    return {"image": f"/data/local-files/?d={picture.image}", "path": picture.image, "prompt": picture.prompt, "method": picture.method}
+    address = f"/data/local-files/?d={quote(picture.image)}"
+    return {"image": address, "path": picture.image, "prompt": picture.prompt, "method": picture.method}
 
 
 def _annotation(label: Label) -> dict[str, Any]:

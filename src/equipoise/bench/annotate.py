@@ -96,15 +96,14 @@ def started(folder: Path, annotators: Sequence[str], *options: str) -> Iterator[
     """A server of its own process, and what it said when it was ready: its address, and a link for each annotator."""
     named = ["--annotators", ",".join(annotators)] if annotators else []
     command = [sys.executable, "-m", "equipoise", "annotate", str(folder), *named, "--json", *(options or ("--port", "0"))]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        if not (line := process.stdout.readline()):
-            raise ServiceError(f"the server did not start; type: {' '.join(command)}")
-        yield process, json.loads(line)
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if not (line := process.stdout.readline()):
+                raise ServiceError(f"the server did not start; type: {' '.join(command)}")
+            yield process, json.loads(line)
+        finally:
+            process.terminate()
 
 
 def measure(annotators: int, seconds: float, images: int, pause: float = 0.0, pixels: int = 512, seed: int = 0) -> Result:
