@@ -475,6 +475,15 @@ def test_what_cannot_be_served_is_a_message(tmp_path, run, arguments, message):
     assert status == 2 and message in err
 
 
+def test_a_port_that_is_taken_costs_nobody_their_link(tmp_path, run):
+    folder = make_folder(tmp_path / "run", 1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        status, _, err = run(folder, "--annotators", "anna", "--port", taken.getsockname()[1])
+    assert status == 2 and "another --port" in err
+    with Project.open(folder) as project:
+        assert people.names(project.database) == []
+
+
 def test_without_the_extra_the_pip_line_is_told(tmp_path, run, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     status, _, err = run(make_folder(tmp_path / "run", 1), "--annotators", "anna")

@@ -60,9 +60,9 @@ def serve(
     serving.require_extra()
     asked = commands.question_of(attribute, question, answer or [])
     with commands.opened(folder, database, gold, question=asked, prompts=prompt, show_prompt=show_prompt) as project:
-        tokens = commands.invitations(project, annotators or [], renew or [])
 
         def ready(address: str) -> None:
+            tokens = commands.invitations(project, annotators or [], renew or [])  # now, when nothing keeps them from being told
             links = {name: f"{address}#token={token}" if token else None for name, token in tokens.items()}
             if as_json:
                 typer.echo(json.dumps({"address": address, "images": project.size(), "links": links}))
@@ -140,7 +140,7 @@ def _say(text: str) -> None:
 
 
 def _invite(console: Console, project: Any, address: str, links: dict[str, str | None], expose: bool) -> None:
-    console.print(f"{project.size():,} images. {project.question.text}", markup=False, highlight=False)
+    console.print(f"{project.question.text} Images: {project.size():,}", markup=False, highlight=False)
     for name, link in links.items():
         told = link or f"as before (for a new link: --renew {name!r})"
         console.print(f"  {name}: {told}", soft_wrap=True, markup=False, highlight=False)
