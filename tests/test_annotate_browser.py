@@ -20,6 +20,8 @@ ALLOWED = re.compile(r"Failed to load resource|net::ERR_CONNECTION_REFUSED")  # 
 
 @pytest.fixture
 def expect():
+    component("starlette")
+    component("uvicorn")
     expect = component("playwright.sync_api").expect
     expect.set_options(timeout=30_000)
     return expect
@@ -233,7 +235,7 @@ def test_axe_finds_nothing_serious(browser, expect, tmp_path):
         check()
 
 
-def test_it_fits(browser, tmp_path):
+def test_it_fits(browser, expect, tmp_path):
     with opened(tmp_path / "run") as project, served(project) as clients, person(browser, link(clients["anna"])) as tab:
         ready(tab)
         for width in (1000, 390, 320):

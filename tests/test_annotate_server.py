@@ -23,14 +23,20 @@ from equipoise.bench.annotate import Client, measure, started
 from equipoise.cli import main
 from equipoise.errors import InputError
 from tests.annotating import NAMES, make_folder, opened, served
+from tests.conftest import component
 
 ADDRESSES = ("/", "/static/page.js", "/api/turn", "/api/enter", "/api/label", "/api/undo", "/api/leave", "/picture/x", "/nowhere")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def extra():
+    component("starlette")
+    component("uvicorn")
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """A project that is served, and its clients; tests leave it as they like."""
-    pytest.importorskip("starlette")
     with opened(tmp_path_factory.mktemp("served") / "run") as project, served(project) as clients:
         yield project, clients
 
