@@ -115,7 +115,7 @@ class Sfid(Method):
             dim = rows.shape[1]
             if not isinstance(self.k, int) or not 0 <= self.k <= dim:
                 raise InputError(f"k={self.k} is not legal; it is how many of the {dim} coordinates are overwritten")
-            fills[modality] = self._imputation(rows, codes, context.seed)
+            fills[modality] = self.imputation(rows, codes, context.seed)
         params = {"k": self.k, "tau": self.tau, "fill": self.fill, "trees": self.trees, "held_out": self.held_out}
         params |= {"renormalise": self.renormalise, "modality": self.modality}
         return SfidOperator(context.attribute, fills, dim, self.renormalise, encoder=context.encoder, params=params)
@@ -136,19 +136,15 @@ class Sfid(Method):
         )
         return rows, codes
 
-    def _imputation(self, rows: Float64, codes: np.ndarray, seed: int) -> Imputation:
-        from sklearn.ensemble import RandomForestClassifier
-        from sklearn.model_selection import train_test_split
-
-        train, rest = train_test_split(np.arange(len(rows)), test_size=self.held_out, random_state=seed, stratify=codes)
-        forest = RandomForestClassifier(self.trees, random_state=seed, n_jobs=-1).fit(rows[train], codes[train])
-        places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[: self.k])
+    def imputation(self, rows: Float64, codes: np.ndarray, seed: int) -> Imputation:
+        """Which coordinates are overwritten, and with what."""
+        places, rest, probabilities = self.forest(rows, codes, seed)
         if self.fill == "zero":
             return Imputation(places, np.zeros(self.k))
         if self.fill == "noise":
             drawn = np.random.default_rng(seed).standard_normal(self.k)
             return Imputation(places, rows[:, places].mean(0) + drawn * rows[:, places].std(0))
-        confidence = forest.predict_proba(rows[rest]).max(1)
+        confidence = probabilities.max(1)
         unsure = rest[confidence < self.tau]
         if not len(unsure):
             lowest = float(confidence.min())
@@ -156,6 +152,16 @@ class Sfid(Method):
                 f"the forest is sure of every held-out row (at least {lowest:.2f}), so tau={self.tau} leaves none to average; raise tau"
             )
         return Imputation(places, rows[unsure][:, places].mean(0))
+
+    def forest(self, rows: Float64, codes: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, Float64]:
+        """The coordinates it tells groups by (k,), which rows it never saw, and what it makes of those (rows, groups)."""
+        from sklearn.ensemble import RandomForestClassifier
+        from sklearn.model_selection import train_test_split
+
+        train, rest = train_test_split(np.arange(len(rows)), test_size=self.held_out, random_state=seed, stratify=codes)
+        forest = RandomForestClassifier(self.trees, random_state=seed, n_jobs=-1).fit(rows[train], codes[train])
+        places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[: self.k])
+        return places, np.asarray(rest), np.asarray(forest.predict_proba(rows[rest]))
 
 
 METHOD = Sfid

@@ -1,0 +1,122 @@
+"""The embedded generator as a pipeline: what attach does to its embeddings, and a whole run with real pictures, offline."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import equipoise as eq
+from equipoise.errors import InputError, MissingExtraError
+from equipoise.generation.commands import Request
+from equipoise.generation.manifest import Manifest
+from equipoise.generation.mini import MiniPipeline, load_mini
+from equipoise.report.generation import perform
+from tests.conftest import ROOT, component, exact
+from tests.test_report_browser import browser  # noqa: F401 - a fixture
+
+GENDER = eq.Attribute.load("gender")
+DOCTOR, NURSE, MAN = "a photo of a doctor", "a photo of a nurse", "a photo of a male doctor"
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    try:
+        return eq.load_encoder("mini")
+    except MissingExtraError as error:
+        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def generator(encoder):
+    mini = component("equipoise_mini")
+    if not hasattr(mini, "generator"):
+        pytest.skip("the installed equipoise-mini has no generator")
+    return mini.generator()
+
+
+def test_attach_edits_the_embeddings_that_the_generator_samples_from(encoder):
+    pipe = MiniPipeline(encoder, None)
+    plain = pipe.encode_prompt([DOCTOR, NURSE, MAN])
+    with eq.generation.attach(pipe, "gender", kappa=0):
+        assert np.array_equal(pipe.encode_prompt([DOCTOR, NURSE, MAN]), plain)
+    with eq.generation.attach(pipe, "gender") as hook:
+        edited = pipe.encode_prompt([DOCTOR, NURSE, MAN])
+        basis = hook.spaces["text"].basis
+    np.testing.assert_allclose(edited[:2], exact(plain[:2], basis).astype(float), atol=1e-6)
+    assert np.array_equal(edited[2], plain[2]) and hook.gated == {MAN: 1}
+    assert np.array_equal(pipe.encode_prompt([DOCTOR, NURSE, MAN]), plain)
+
+
+def test_what_a_pipeline_is_called_with(encoder):
+    pipe = MiniPipeline(encoder, None)
+    with pytest.raises(InputError, match="one of the two"):
+        pipe(seeds=[0])
+    with pytest.raises(InputError, match="2 seeds were given for 1 prompts"):
+        pipe("a photo of a doctor", seeds=[0, 1])
+
+
+def test_an_equipoise_mini_without_a_generator_says_so(monkeypatch):
+    mini = component("equipoise_mini")
+    monkeypatch.delattr(mini, "generator", raising=False)
+    with pytest.raises(InputError, match="has no generator; type: pip install -U equipoise-mini"):
+        load_mini()
+
+
+def test_pictures_depend_on_prompt_and_seed_alone(encoder, generator):
+    pipe = MiniPipeline(encoder, generator)
+    two = pipe([DOCTOR, NURSE], seeds=[3, 4])
+    assert two.dtype == np.uint8 and two.shape[0] == 2 and two.shape[3] == 3
+    assert np.array_equal(pipe([DOCTOR, NURSE], seeds=[3, 4]), two)
+    one = pipe(NURSE, seeds=[4])[0].astype(int)
+    assert abs(one - two[1].astype(int)).max() <= 1  # a batch's products round otherwise
+    assert not np.array_equal(pipe(NURSE, seeds=[5])[0], two[1])
+    embeds = pipe.encode_prompt([DOCTOR, NURSE])
+    assert np.array_equal(pipe(prompt_embeds=embeds, seeds=[3, 4]), two)
+
+
+def request(out, **options) -> Request:
+    return Request(
+        out, "mini", prompts=str(out.parent / "prompts.txt"), annotator="encoder:mini", **{"images": 4, "gate": False, **options}
+    )
+
+
+def test_a_run_of_real_pictures_and_its_page(encoder, generator, browser, tmp_path):  # noqa: F811
+    """The page opens without a complaint, is accessible and fits a phone; its picture is docs/pictures/generation.png."""
+    axe = component("axe_playwright_python.sync_playwright")
+    (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
+    images = 40 if os.environ.get("EQUIPOISE_PICTURES") else 4
+    options = {"methods": ("closed-form", "orth-proj"), "clip_score": "mini", "images": images}
+    with pytest.raises(InputError, match="a judge in its own case"):
+        request(tmp_path / "run", **options).perform()
+    _, results = perform(request(tmp_path / "run", same_encoder=True, **options))
+    assert results["clip"]["same"] and results["annotator"]["same"]
+    assert len(Manifest(tmp_path / "run").pictures) == 3 * 4 * images
+    tab = browser.new_page(viewport={"width": 1000, "height": 900})
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else complaints.append(asked.url))
+    tab.goto((tmp_path / "run" / "report.html").as_uri())
+    assert complaints == []
+    assert axe.Axe().run(tab).response["violations"] == []
+    folder = ROOT / "docs" / "pictures" if os.environ.get("EQUIPOISE_PICTURES") else tmp_path
+    tab.screenshot(path=folder / "generation.png")
+    Image.open(folder / "generation.png").convert("RGB").quantize(128).save(folder / "generation.png", optimize=True)
+    assert 10_000 < (folder / "generation.png").stat().st_size < 300_000
+    tab.set_viewport_size({"width": 360, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    tab.close()
+
+
+@pytest.mark.slow
+def test_the_papers_preset_on_the_embedded_generator(encoder, generator, tmp_path):
+    """Real figures for real pictures, offline: Table 4's columns, each with an interval."""
+    asked = Request(tmp_path / "run", "mini", preset="paper", images=4, annotator="encoder:mini", clip_score="mini", same_encoder=True)
+    _, results = perform(asked)
+    assert [column["key"] for column in results["columns"]] == ["sp", "sp_5", "clip", "accuracy", "clip_gated", "accuracy_gated"]
+    for method in results["methods"]:
+        assert all(entry["low"] <= entry["value"] <= entry["high"] for entry in method["cells"].values())
