@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from equipoise.errors import InputError
+from equipoise.progress import progress
 
 Tokens = Literal["after-sos", "unpadded"]
 TOKENS = ("after-sos", "unpadded")
@@ -90,18 +91,20 @@ class Conditioning:
         import torch
 
         found: dict[str, list[Any]] = {name: [] for name in self.parts}
-        for start in range(0, len(texts), _BATCH):
-            batch = list(texts[start : start + _BATCH])
-            self.require_room(batch)
-            with torch.no_grad():
-                embeds, pooled = self._encode(batch, options)
-            at = 0
-            for encoder in self.encoders:
-                rows = torch.arange(len(batch), device=embeds.device), self._ends(encoder, batch).to(embeds.device)
-                found[encoder.name].append(embeds[rows][:, at : at + encoder.width])
-                at += encoder.width
-            if pooled is not None:
-                found[POOLED].append(pooled)
+        with progress("texts", len(texts)) as advance:
+            for start in range(0, len(texts), _BATCH):
+                batch = list(texts[start : start + _BATCH])
+                self.require_room(batch)
+                with torch.no_grad():
+                    embeds, pooled = self._encode(batch, options)
+                at = 0
+                for encoder in self.encoders:
+                    rows = torch.arange(len(batch), device=embeds.device), self._ends(encoder, batch).to(embeds.device)
+                    found[encoder.name].append(embeds[rows][:, at : at + encoder.width])
+                    at += encoder.width
+                if pooled is not None:
+                    found[POOLED].append(pooled)
+                advance(len(batch))
         return {name: torch.cat(rows) for name, rows in found.items()}
 
     def edit(self, output: tuple, call: Call, tokens: str, apply: Apply) -> tuple:

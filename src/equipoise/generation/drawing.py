@@ -69,8 +69,8 @@ def _missing(plan: Plan, manifest: Manifest) -> Iterable[Picture]:
     for method in plan.specs():
         for asked in plan.prompts:
             for number in range(plan.images):
-                if (method, asked.prompt, number) not in manifest.pictures:
-                    yield _picture(plan, method, asked.prompt, asked.explicit_group, number, 0)
+                if (slot := (method, asked.prompt, number)) not in manifest.pictures:
+                    yield manifest.lost.get(slot) or _picture(plan, method, asked.prompt, asked.explicit_group, number, 0)
 
 
 def _again(plan: Plan, manifest: Manifest, replace: Verdicts | None) -> list[Picture]:

@@ -39,6 +39,7 @@ class Manifest:
     def __init__(self, folder: Path):
         self.folder, self.path = folder, folder / MANIFEST
         self.pictures: dict[tuple[str, str, int], Picture] = {}
+        self.lost: dict[tuple[str, str, int], Picture] = {}
         for picture in self._read():
             if picture.slot not in self.pictures or self.pictures[picture.slot].attempt <= picture.attempt:
                 self.pictures[picture.slot] = picture
@@ -55,8 +56,9 @@ class Manifest:
             os.fsync(file.fileno())
 
     def forget_missing(self) -> None:
-        """Pictures whose files are gone are to be drawn again."""
-        self.pictures = {slot: picture for slot, picture in self.pictures.items() if (self.folder / picture.image).is_file()}
+        """Pictures whose files are gone are to be drawn again, in the same attempt: they are ``lost``."""
+        self.lost = {slot: picture for slot, picture in self.pictures.items() if not (self.folder / picture.image).is_file()}
+        self.pictures = {slot: picture for slot, picture in self.pictures.items() if slot not in self.lost}
 
     def compact(self) -> None:
         """One line a slot, in the order of slots' first lines."""

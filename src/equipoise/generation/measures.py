@@ -77,7 +77,8 @@ class Resamples:
         points = parity(codes, groups).mean(1)
         shown = codes[..., None] == np.arange(groups)  # (methods, prompts, numbers, groups)
         drawn = [_parity(np.einsum("rn,mng->mrg", weights, shown[:, prompt])) for prompt, weights in self._weights(codes)]
-        return self._entries(points, np.mean(drawn, axis=0), codes != UNKNOWN, (0.0, float(np.sqrt(1 - 1 / groups))))
+        most = max(np.sqrt(1 - 1 / groups), *points)  # a mean may round above it
+        return self._entries(points, np.mean(drawn, axis=0), codes != UNKNOWN, (0.0, float(most)))
 
     def mean(self, numbers: np.ndarray, limits: tuple[float, float] = ANY) -> list[dict[str, Any]]:
         """Mean over prompts of the mean over pictures; NaN where a picture has no number."""

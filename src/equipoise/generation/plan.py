@@ -26,11 +26,16 @@ STRIDE = 1_000_000  # seeds between one attempt and the next
 
 
 class Asked(BaseModel):
-    """A prompt. explicit_group: the group it names, or "". neutral: the prompt of the run that it makes explicit, or ""."""
+    """A prompt. groups: those it names. neutral: the prompt of the run that it makes explicit, or ""."""
 
     prompt: str
-    explicit_group: str = ""
+    groups: list[str] = []
     neutral: str = ""
+
+    @property
+    def explicit_group(self) -> str:
+        """The one group it names; "" where it names none, or several."""
+        return self.groups[0] if len(self.groups) == 1 else ""
 
 
 class Plan(BaseModel):
@@ -120,9 +125,7 @@ def asked(prompts: Sequence[str], attribute: Attribute) -> list[Asked]:
     for prompt in prompts:
         groups = explicit_groups(prompt, attribute)
         neutral = neutralize(prompt, attribute) if groups else ""
-        found.append(
-            Asked(prompt=prompt, explicit_group=groups[0] if len(groups) == 1 else "", neutral=neutral if neutral in prompts else "")
-        )
+        found.append(Asked(prompt=prompt, groups=list(groups), neutral=neutral if neutral in prompts else ""))
     return found
 
 

@@ -21,7 +21,6 @@ from equipoise.generation.measures import Cells, Resamples, parity, parity_floor
 from equipoise.generation.plan import Plan
 from equipoise.generation.preset import SUBSET
 from equipoise.prompts.attribute import Attribute
-from equipoise.prompts.marks import explicit_groups
 
 RESULTS, SUBSETS = "results.json", "subsets.json"
 PEOPLE = "people"
@@ -95,7 +94,7 @@ def _codes(measured: Measured, cells: Cells) -> tuple[np.ndarray | None, np.ndar
 def _columns(measured: Measured, codes: Any, human: Any, clip: Any, subsets: dict[str, list[str]]) -> tuple[list[dict[str, Any]], dict]:
     """Table 4's columns, each with an entry a method; then those of explicit prompts that the gate leaves alone."""
     prompts, groups = [asked.prompt for asked in measured.plan.prompts], measured.attribute.groups
-    neutral = [i for i, asked in enumerate(measured.plan.prompts) if not asked.explicit_group]
+    neutral = [i for i, asked in enumerate(measured.plan.prompts) if not asked.groups]
     explicit = [i for i, asked in enumerate(measured.plan.prompts) if asked.explicit_group]
     five, five_explicit = ([prompts.index(prompt) for prompt in subsets[kind]] for kind in ("neutral", "explicit"))
     stated = np.array([groups.index(asked.explicit_group) if asked.explicit_group else -1 for asked in measured.plan.prompts])
@@ -126,7 +125,7 @@ def _columns(measured: Measured, codes: Any, human: Any, clip: Any, subsets: dic
 
 def _kept(measured: Measured) -> np.ndarray:
     """(prompts,): which of them a gate would leave as they are."""
-    return np.array([bool(explicit_groups(asked.prompt, measured.attribute)) for asked in measured.plan.prompts])
+    return np.array([bool(asked.groups) for asked in measured.plan.prompts])
 
 
 def _behind(array: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
@@ -144,7 +143,7 @@ def _subsets(measured: Measured, codes: Any, clip: Any) -> dict[str, list[str]]:
         except (ValueError, KeyError, TypeError) as error:
             raise ArtefactError(f"{path} is damaged ({error!r}); delete it to have the prompts chosen again") from None
     prompts = measured.plan.prompts
-    neutral = [i for i, asked in enumerate(prompts) if not asked.explicit_group]
+    neutral = [i for i, asked in enumerate(prompts) if not asked.groups]
     explicit = [i for i, asked in enumerate(prompts) if asked.explicit_group]
     skews = None if codes is None else -np.nan_to_num(parity(codes[:1], len(measured.attribute.groups))[0])
     scores = None if clip is None else clip[0].mean(-1)
@@ -162,7 +161,7 @@ def _lowest(prompts: Sequence[Any], which: list[int], by: np.ndarray | None) -> 
 
 def _prompt(measured: Measured, cells: Cells, codes: Any, human: Any, clip: Any, j: int) -> dict[str, Any]:
     groups, asked = measured.attribute.groups, measured.plan.prompts[j]
-    found = asked.model_dump() | {"methods": []}
+    found = asked.model_dump() | {"explicit_group": asked.explicit_group, "methods": []}
     for i in range(len(cells.methods)):
         entry: dict[str, Any] = {}
         for by, given in (("model", codes), (PEOPLE, human)):

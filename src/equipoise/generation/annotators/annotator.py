@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from zlib import crc32
 
 from equipoise.errors import ServiceError
 from equipoise.generation.labels import UNSURE, LabelFile
@@ -39,7 +40,8 @@ class Annotator(ABC):
     def annotate(self, manifest: Manifest) -> dict[str, str]:
         """Image -> answer for every picture of a run; kept in labels/, so that none is asked of twice."""
         manifest.require_files()
-        file = LabelFile(manifest.folder / FOLDER / f"{slug(self.name)}.csv", self.name, self.attribute.groups)
+        kept = manifest.folder / FOLDER / f"{slug(self.name)}-{crc32(self.name.encode()):08x}.csv"
+        file = LabelFile(kept, self.name, self.attribute.groups)
         images = [picture.image for picture in manifest.pictures.values()]
         left = [image for image in images if image not in file.answers]
         with progress(f"labels by {self.name}", len(left)) as advance:
