@@ -12,6 +12,7 @@ import numpy as np
 from equipoise.errors import InputError, MissingExtraError
 from equipoise.generation.conditioning import Conditioning
 from equipoise.generation.mini import MiniPipeline, load_mini
+from equipoise.progress import quiet_off_terminals
 
 MINI = "mini"
 
@@ -98,7 +99,8 @@ def load_painter(
         return MiniPainter(load_mini(), steps, guidance)
     try:
         import torch
-        from diffusers import DiffusionPipeline  # pyright: ignore[reportPrivateImportUsage]
+        import transformers
+        from diffusers import DiffusionPipeline, utils  # pyright: ignore[reportPrivateImportUsage]
     except ImportError:
         raise MissingExtraError("a diffusers pipeline", "diffusers", "generation") from None
     from equipoise.encoders import torch_towers
@@ -110,7 +112,8 @@ def load_painter(
     if wanted not in kinds:
         raise InputError(f"dtype={dtype!r} is not legal; pass one of {', '.join(kinds)}")
     try:
-        pipe = DiffusionPipeline.from_pretrained(name, dtype=kinds[wanted], local_files_only=bool(offline), use_safetensors=True)
+        with quiet_off_terminals(utils.logging, transformers.utils.logging):
+            pipe = DiffusionPipeline.from_pretrained(name, dtype=kinds[wanted], local_files_only=bool(offline), use_safetensors=True)
     except (OSError, ValueError) as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{name} cannot be loaded as a diffusers pipeline ({first}); pass its id on the hub, a folder, or mini") from None

@@ -35,8 +35,9 @@ def note(results: dict[str, Any]) -> str:
         f"{plan['model']}: {plan['images']} pictures of each prompt and method; in percent, with {settings['level']:.0%} intervals over "
         f"pictures ({settings['resamples']} resamples)."
     ]
-    for column in results["columns"]:
-        parts.append(f"{column['name']}: {column['prompts']} prompts, by {column['by'] or 'nobody'}.")
+    for by in dict.fromkeys(column["by"] for column in results["columns"]):
+        named = [f"{column['name']} ({column['prompts']} prompts)" for column in results["columns"] if column["by"] == by]
+        parts.append(f"By {by}: {', '.join(named)}.")
     if floor := results["floors"].get("sp"):
         parts.append(f"A generator without bias would have an SP of {100 * floor:.1f} with so few pictures.")
     if results["clip"] and results["clip"]["same"]:
@@ -64,8 +65,13 @@ def rich_table(results: dict[str, Any]) -> Any:
     header, rows = lines(results)
     table = Table(*header, title="Text-to-image generation", caption=note(results))
     for row in rows:
-        table.add_row(*row, style="dim" if row[0].startswith(" ") else None)
+        table.add_row(*(_broken(cell) for cell in row), style="dim" if row[0].startswith(" ") else None)
     return table
+
+
+def _broken(cell: str) -> str:
+    """The interval on a line of its own."""
+    return cell.replace(" [", "\n[").replace(", ", ",\u00a0")
 
 
 def markdown(results: dict[str, Any]) -> str:

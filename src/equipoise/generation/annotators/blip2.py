@@ -9,6 +9,7 @@ from pathlib import Path
 from equipoise.encoders.images import open_image
 from equipoise.errors import InputError, MissingExtraError
 from equipoise.generation.annotators.annotator import Annotator, group_in
+from equipoise.progress import quiet_off_terminals
 from equipoise.prompts.attribute import Attribute
 
 WORDS = 10  # of an answer, at most
@@ -23,6 +24,7 @@ class Blip2(Annotator):
         super().__init__(attribute)
         try:
             import torch
+            import transformers
             from transformers import AutoProcessor, Blip2ForConditionalGeneration
         except ImportError:
             raise MissingExtraError("BLIP-2", "transformers", "generation") from None
@@ -32,8 +34,9 @@ class Blip2(Annotator):
         dtype = torch.float16 if self.device.startswith("cuda") else torch.float32
         folder, local = os.path.expanduser(name), bool(offline)
         try:
-            self.processor = AutoProcessor.from_pretrained(folder, local_files_only=local)
-            model = Blip2ForConditionalGeneration.from_pretrained(folder, dtype=dtype, use_safetensors=True, local_files_only=local)
+            with quiet_off_terminals(transformers.utils.logging):
+                self.processor = AutoProcessor.from_pretrained(folder, local_files_only=local)
+                model = Blip2ForConditionalGeneration.from_pretrained(folder, dtype=dtype, use_safetensors=True, local_files_only=local)
         except (OSError, ValueError) as error:
             first = str(error).splitlines()[0]
             raise InputError(f"{name} cannot be loaded as a BLIP-2 ({first}); pass its id on the hub, or a folder") from None
