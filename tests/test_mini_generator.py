@@ -15,7 +15,6 @@ from equipoise.generation.manifest import Manifest
 from equipoise.generation.mini import MiniPipeline, load_mini
 from equipoise.report.generation import perform
 from tests.conftest import ROOT, component, exact
-from tests.test_report_browser import browser  # noqa: F401 - a fixture
 
 GENDER = eq.Attribute.load("gender")
 DOCTOR, NURSE, MAN = "a photo of a doctor", "a photo of a nurse", "a photo of a male doctor"
@@ -85,7 +84,7 @@ def request(out, **options) -> Request:
     )
 
 
-def test_a_run_of_real_pictures_and_its_page(encoder, generator, browser, tmp_path):  # noqa: F811
+def test_a_run_of_real_pictures_and_its_page(encoder, generator, browser, tmp_path):
     """The page opens without a complaint, is accessible and fits a phone; its picture is docs/pictures/generation.png."""
     axe = component("axe_playwright_python.sync_playwright")
     (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
