@@ -40,12 +40,19 @@ def read_labels(path: Path, groups: Sequence[str]) -> list[Label]:
         raise InputError(f"{path} cannot be read ({error.strerror}); pass the CSV file that equipoise annotate exports") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text ({error}); pass the CSV file that equipoise annotate exports") from None
-    rows = csv.DictReader(io.StringIO(text))
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        return _latest(path, rows, groups)
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be read as CSV ({error}); pass the file that equipoise annotate exports") from None
+
+
+def _latest(path: Path, rows: csv.DictReader, groups: Sequence[str]) -> list[Label]:
     if missing := [name for name in COLUMNS[:3] if name not in (rows.fieldnames or ())]:
         raise InputError(f"{path} has no column {missing[0]}; it needs {', '.join(COLUMNS)}")
     latest: dict[tuple[str, str], Label] = {}
     for row in rows:
-        label = Label(row["image"], row["annotator"], row["answer"], row.get("at") or "")
+        label = Label(*(row.get(name) or "" for name in COLUMNS))
         if label.answer not in (*groups, UNSURE):
             raise InputError(f"line {rows.line_num} of {path} answers {label.answer!r}; answers are {', '.join(groups)} or {UNSURE}")
         key = label.image, label.annotator
