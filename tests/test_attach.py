@@ -249,6 +249,11 @@ def test_the_group_that_sfid_writes_is_the_prompts_own_or_drawn_by_the_noise(sd1
         assert np.array_equal(hook._features._codes, drawn[4:7])  # of its noise, not of its batch
         draw(sd1, [WOMAN] * 12, num_inference_steps=1)
         assert (hook._features._codes == GENDER.groups.index("female")).all()
+        embeds, negative = encode(sd1, [DOCTOR])
+        noise, given = [torch.Generator("cpu").manual_seed(0)], {"prompt_embeds": embeds, "negative_prompt_embeds": negative}
+        with pytest.warns(UserWarning, match="left as they are"):
+            alone = sd1(**given, generator=noise, **pipelines.GUIDED).images
+    assert torch.equal(alone, draw(sd1, [DOCTOR]))  # whose prompts nobody knows
     assert set(drawn) == {0, 1}
 
 

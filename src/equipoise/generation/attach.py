@@ -123,15 +123,15 @@ class Attached:
         return found
 
     def _hooked(self, call: Call, output: Any) -> Any:
-        if call.prompts is None:
-            self._tell_passed()
-            return output
-        prompts = next(iter(call.prompts.values()))
-        for prompt in prompts:
-            (self.gated if self.keeps(prompt) else self.edited)[prompt] += 1
+        prompts = () if call.prompts is None else next(iter(call.prompts.values()))
         if self._features is not None:
             each = [prompt for prompt in prompts for _ in range(call.copies)]
             self._features.begin(each, [self.keeps(prompt) for prompt in each])
+        if call.prompts is None:
+            self._tell_passed()
+            return output
+        for prompt in prompts:
+            (self.gated if self.keeps(prompt) else self.edited)[prompt] += 1
         found = self._source.edits(call.options)
 
         def apply(part: str, states: Any, prompt: str) -> Any:

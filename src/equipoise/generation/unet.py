@@ -114,7 +114,7 @@ class FeatureEdit:
         self._handles = []
 
     def begin(self, prompts: Sequence[str], kept: Sequence[bool]) -> None:
-        """A denoising of these prompts, one a picture; those kept are left alone."""
+        """A denoising of these prompts, one a picture; those kept are left alone, and all pictures where there are no prompts."""
         named = [explicit_groups(prompt, self.attribute) for prompt in prompts]
         self._named = [groups[0] if len(groups) == 1 else None for groups in named]
         self._kept, self._codes = np.array(kept), None
