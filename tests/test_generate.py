@@ -306,6 +306,18 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
     assert held >= 85  # of 95 expected: five binomial standard deviations
 
 
+def test_what_nobody_is_sure_of_is_left_out_and_counted():
+    from equipoise.generation.measures import Resamples
+
+    codes = np.array([[[0, 0, 1, 0], [-1, -1, -1, -1]], [[0, 1, 1, -1], [1, 1, 1, 1]], [[-1] * 4, [-1] * 4]])
+    first, second, third = Resamples(50).parity(codes, 2)
+    assert first["value"] == pytest.approx(np.sqrt(2) / 4) and (first["n"], first["left_out"]) == (4, 4)
+    assert second["value"] == pytest.approx((np.sqrt(2) * (2 / 3 - 1 / 2) + np.sqrt(2) / 2) / 2)
+    assert third["value"] is None and third["change"]["value"] is None and third["n"] == 0
+    right = Resamples(50).accuracy(codes, np.array([0, 1]))
+    assert [entry["value"] for entry in right] == [3 / 4, 5 / 7, None]
+
+
 def test_subsets_are_chosen_once(places, run, tmp_path):
     out = tmp_path / "run"
     shutil.copytree(run[0], out)

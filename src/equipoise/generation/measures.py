@@ -66,6 +66,13 @@ def parity_floor(pictures: int, groups: int, draws: int = 20_000) -> float:
     return float(_parity(counts).mean())
 
 
+def _mean_known(array: np.ndarray, axis: int) -> np.ndarray:
+    """The mean of what is not NaN; NaN where all is."""
+    known = ~np.isnan(array)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, array, 0.0).sum(axis) / known.sum(axis)
+
+
 class Resamples:
     """The same resamples of picture numbers for all methods, prompt by prompt."""
 
@@ -73,21 +80,21 @@ class Resamples:
         self.resamples, self.level, self.seed = resamples, level, seed
 
     def parity(self, codes: np.ndarray, groups: int) -> list[dict[str, Any]]:
-        """Mean SP over prompts, one entry a method, with the change from the first."""
-        points = parity(codes, groups).mean(1)
+        """Mean SP over the prompts of which any group is known, one entry a method, with the change from the first."""
+        points = _mean_known(parity(codes, groups), 1)
         shown = codes[..., None] == np.arange(groups)  # (methods, prompts, numbers, groups)
         drawn = [_parity(np.einsum("rn,mng->mrg", weights, shown[:, prompt])) for prompt, weights in self._weights(codes)]
         most = max(np.sqrt(1 - 1 / groups), *points)  # a mean may round above it
-        return self._entries(points, np.mean(drawn, axis=0), codes != UNKNOWN, (0.0, float(most)))
+        return self._entries(points, _mean_known(np.stack(drawn), 0), codes != UNKNOWN, (0.0, float(most)))
 
     def mean(self, numbers: np.ndarray, limits: tuple[float, float] = ANY) -> list[dict[str, Any]]:
-        """Mean over prompts of the mean over pictures; NaN where a picture has no number."""
+        """Mean over all pictures; NaN where a picture has no number."""
         known = ~np.isnan(numbers)
         filled = np.where(known, numbers, 0.0)
+        total, count = filled.sum((1, 2)), known.sum((1, 2))
+        drawn, counted = (sum(part[:, p] @ weights.T for p, weights in self._weights(numbers)) for part in (filled, known))
         with np.errstate(invalid="ignore"):
-            points = (filled.sum(2) / known.sum(2)).mean(1)
-            drawn = [(filled[:, p] @ weights.T) / (known[:, p] @ weights.T) for p, weights in self._weights(numbers)]
-        return self._entries(points, np.mean(drawn, axis=0), known, limits)
+            return self._entries(total / count, drawn / counted, known, limits)
 
     def accuracy(self, codes: np.ndarray, stated: np.ndarray) -> list[dict[str, Any]]:
         """Share of pictures with a known group that show the one their prompt states: (methods, prompts, numbers), (prompts,)."""
