@@ -38,6 +38,7 @@ from tests import pipelines  # noqa: E402
 GENDER = eq.Attribute.load("gender")
 PROMPTS = ["a photo of a doctor", "a photo of a nurse", "a photo of a male doctor", "a photo of a female nurse"]
 BOOK = "occupations-gender"
+ROUNDING = 1e-12
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +182,7 @@ def environment() -> dict[str, str]:
 @pytest.mark.slow
 def test_the_papers_preset_killed_and_gone_on_fills_table_4(places, tmp_path):
     """All 68 prompts and five methods, killed, gone on to the same pictures, labelled, scored, reported."""
-    typed = command(places, tmp_path / "run", "--preset", "paper", "--images", "1", "--method", "orth-proj", "--method", "orth-cali")
+    typed = command(places, tmp_path / "run", "--preset", "paper", "--images", "2", "--method", "orth-proj", "--method", "orth-cali")
     typed += ["--method", "sfid:on=unet,steps=1,k=4,tau=0.5", "--method", "closed-form", "--book", BOOK]
     process = subprocess.Popen(typed, env=environment())
     manifest = tmp_path / "run" / MANIFEST
@@ -198,9 +199,9 @@ def test_the_papers_preset_killed_and_gone_on_fills_table_4(places, tmp_path):
     assert [column["key"] for column in results["columns"]] == ["sp", "sp_5", "clip", "accuracy", "clip_gated", "accuracy_gated"]
     assert [column["prompts"] for column in results["columns"]] == [34, 5, 34, 5, 34, 5]
     for method in results["methods"]:
-        assert method["pictures"] == 68
+        assert method["pictures"] == 136
         for entry in method["cells"].values():
-            assert entry["low"] <= entry["value"] <= entry["high"]
+            assert entry["low"] - ROUNDING <= entry["value"] <= entry["high"] + ROUNDING
     again = subprocess.run(
         [*typed[:4], str(tmp_path / "whole"), *typed[5:]], env=environment(), capture_output=True, text=True, check=False
     )
@@ -316,6 +317,8 @@ def test_what_nobody_is_sure_of_is_left_out_and_counted():
     assert third["value"] is None and third["change"]["value"] is None and third["n"] == 0
     right = Resamples(50).accuracy(codes, np.array([0, 1]))
     assert [entry["value"] for entry in right] == [3 / 4, 5 / 7, None]
+    (alone,) = Resamples(50).parity(codes[:1, :, :1], 2)
+    assert alone["value"] and alone["low"] is None  # of one picture a prompt there is no interval
 
 
 def test_subsets_are_chosen_once(places, run, tmp_path):

@@ -107,6 +107,8 @@ class Resamples:
         return [(prompt, rng.multinomial(n, np.full(n, 1 / n), self.resamples)) for prompt in range(array.shape[1])]
 
     def _entries(self, points: np.ndarray, drawn: np.ndarray, known: np.ndarray, limits: tuple[float, float]) -> list[dict[str, Any]]:
+        if known.shape[2] == 1:  # one picture a prompt: nothing to resample, so no interval
+            drawn = np.full_like(drawn, np.nan)
         entries = values(points, drawn, self.level, limits)
         for entry, some in zip(entries, known, strict=True):
             entry |= {"n": int(some.sum()), "left_out": int((~some).sum())}
