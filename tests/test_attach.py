@@ -169,8 +169,11 @@ def test_saved_spaces_are_used_in_place_of_a_book(pipe, tmp_path):
             space.save(tmp_path / f"{part}.safetensors")
             assert part in space.encoder.id
     spaces = {part: eq.AttributeSpace.load(tmp_path / f"{part}.safetensors") for part in hook.spaces}
+    plain = draw(pipe, [DOCTOR])
     with eq.generation.attach(pipe, GENDER, spaces=spaces):
         assert torch.equal(draw(pipe, [DOCTOR]), fitted)
+    with eq.generation.attach(pipe, GENDER, spaces=spaces, kappa=0):
+        assert torch.equal(draw(pipe, [DOCTOR]), plain)
     wide = {part: eq.AttributeSpace.from_prototypes({"male": np.eye(100)[0], "female": np.eye(100)[1]}) for part in spaces}
     with pytest.raises(InputError, match="100 wide and its states are"):
         eq.generation.attach(pipe, GENDER, spaces=wide)

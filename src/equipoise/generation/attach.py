@@ -58,7 +58,7 @@ def attach(
     made = edits.create(method, kappa, params)
     if isinstance(made, FeatureSfid):
         return Attached(conditioning, attribute, Given({}), gate, tokens, made.fit(pipe, attribute, book_of(book, attribute), seed))
-    return Attached(conditioning, attribute, edits_for(conditioning, attribute, made, book, spaces, seed), gate, tokens)
+    return Attached(conditioning, attribute, edits_for(conditioning, attribute, made, book, spaces, kappa, seed), gate, tokens)
 
 
 class Attached:
@@ -115,12 +115,8 @@ class Attached:
 
     def certify(self, prompts: Sequence[str]) -> dict[str, Certificate]:
         """Part -> the certificate of the prompts' end states as they are edited, gate aside."""
-        states = self.conditioning.states(prompts, {})
-        found = {}
-        for part, space in self.spaces.items():
-            edit = self._source.edits({})[part]
-            found[part] = certify(states[part], space, u=edit.apply(states[part], prompts[0]))
-        return found
+        states, found, spaces = self.conditioning.states(prompts, {}), self._source.edits({}), self.spaces
+        return {part: certify(states[part], spaces[part], u=found[part].apply(states[part], "")) for part in spaces}
 
     def _hooked(self, call: Call, output: Any) -> Any:
         prompts = () if call.prompts is None else next(iter(call.prompts.values()))

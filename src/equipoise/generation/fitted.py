@@ -77,12 +77,12 @@ class _PartEncoder:
         return np.stack([self._known[text][self._part] for text in texts])
 
 
-def edits_for(conditioning: Any, attribute: Attribute, method: Method, book: Any, spaces: Any, seed: int) -> Given | FromBook:
-    """Of a method, for every part."""
+def edits_for(conditioning: Any, attribute: Attribute, method: Method, book: Any, spaces: Any, kappa: Any, seed: int) -> Given | FromBook:
+    """Of a method, for every part. kappa: None for the spaces' own, where they are given."""
     if method.name == NONE:
         return Given({})
     if spaces is not None:
-        return Given(_in_spaces(spaces, conditioning.parts, method))
+        return Given(_in_spaces(spaces, conditioning.parts, method, kappa))
     return FromBook(conditioning, attribute, method, book_of(book, attribute), seed)
 
 
@@ -92,7 +92,7 @@ def book_of(book: PromptBook | str | os.PathLike | None, attribute: Attribute) -
     return whole(found, attribute)
 
 
-def _in_spaces(spaces: Any, parts: Mapping[str, int], method: Method) -> Edits:
+def _in_spaces(spaces: Any, parts: Mapping[str, int], method: Method, kappa: float | None) -> Edits:
     """The closed form in spaces that were fitted before, once each part has one of its width."""
     if method.name != CLOSED_FORM:
         raise InputError(f"spaces= goes with method={CLOSED_FORM!r}, and {method.name!r} was given; it is fitted from a book")
@@ -109,7 +109,8 @@ def _in_spaces(spaces: Any, parts: Mapping[str, int], method: Method) -> Edits:
                 f"the space of {part} is {space.dim} wide and its states are {parts[part]} wide: another encoder made it; leave spaces= "
                 "away to have one fitted with this pipeline's own"
             )
-    return {part: edits.in_space(ClosedFormOperator.of(space)) for part, space in spaces.items()}
+    weighed = {part: space if kappa is None else space.with_kappa(kappa) for part, space in spaces.items()}
+    return {part: edits.in_space(ClosedFormOperator.of(space)) for part, space in weighed.items()}
 
 
 def as_float64(rows: Any) -> np.ndarray:

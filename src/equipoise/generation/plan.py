@@ -57,6 +57,16 @@ class Plan(BaseModel):
     size: int | None = Field(default=None, ge=8)
     preset: str = ""
 
+    @property
+    def neutral(self) -> list[int]:
+        """The places of prompts that name no group."""
+        return [i for i, asked in enumerate(self.prompts) if not asked.groups]
+
+    @property
+    def explicit(self) -> list[int]:
+        """The places of prompts that name one."""
+        return [i for i, asked in enumerate(self.prompts) if asked.explicit_group]
+
     def specs(self) -> dict[str, MethodSpec]:
         """Label -> method."""
         return {spec.label: spec for spec in parse(self.methods)}

@@ -94,8 +94,7 @@ def _codes(measured: Measured, cells: Cells) -> tuple[np.ndarray | None, np.ndar
 def _columns(measured: Measured, codes: Any, human: Any, clip: Any, subsets: dict[str, list[str]]) -> tuple[list[dict[str, Any]], dict]:
     """Table 4's columns, each with an entry a method; then those of explicit prompts that the gate leaves alone."""
     prompts, groups = [asked.prompt for asked in measured.plan.prompts], measured.attribute.groups
-    neutral = [i for i, asked in enumerate(measured.plan.prompts) if not asked.groups]
-    explicit = [i for i, asked in enumerate(measured.plan.prompts) if asked.explicit_group]
+    neutral, explicit = measured.plan.neutral, measured.plan.explicit
     five, five_explicit = ([prompts.index(prompt) for prompt in subsets[kind]] for kind in ("neutral", "explicit"))
     stated = np.array([groups.index(asked.explicit_group) if asked.explicit_group else -1 for asked in measured.plan.prompts])
     by_model = (measured.annotator or {}).get("name", "")
@@ -138,13 +137,11 @@ def _subsets(measured: Measured, codes: Any, clip: Any) -> dict[str, list[str]]:
     path = measured.manifest.folder / SUBSETS
     if path.is_file():
         try:
-            chosen = json.loads(path.read_text(encoding="utf-8"))
-            return {kind: [str(prompt) for prompt in chosen[kind]] for kind in ("neutral", "explicit")}
+            chosen, known = json.loads(path.read_text(encoding="utf-8")), {asked.prompt: asked.prompt for asked in measured.plan.prompts}
+            return {kind: [known[prompt] for prompt in chosen[kind]] for kind in ("neutral", "explicit")}
         except (ValueError, KeyError, TypeError) as error:
             raise ArtefactError(f"{path} is damaged ({error!r}); delete it to have the prompts chosen again") from None
-    prompts = measured.plan.prompts
-    neutral = [i for i, asked in enumerate(prompts) if not asked.groups]
-    explicit = [i for i, asked in enumerate(prompts) if asked.explicit_group]
+    prompts, neutral, explicit = measured.plan.prompts, measured.plan.neutral, measured.plan.explicit
     skews = None if codes is None else -np.nan_to_num(parity(codes[:1], len(measured.attribute.groups))[0])
     scores = None if clip is None else clip[0].mean(-1)
     chosen = {"neutral": _lowest(prompts, neutral, skews), "explicit": _lowest(prompts, explicit, scores)}
