@@ -406,6 +406,37 @@ def test_what_people_disagree_on_is_drawn_again_until_they_agree(places, run, tm
     assert next(column for column in results["columns"] if column["key"] == "sp_5")["by"] == "people"
 
 
+def test_with_equipoise_annotate_until_unanimous(places, run, tmp_path):
+    """The whole of appendix D: three people label, what they disagree on is drawn again, they are asked about it, and agree."""
+    component("starlette")
+    from equipoise.annotate import Project, labels, people
+    from equipoise.annotate.exchange import to_csv
+
+    out = tmp_path / "run"
+    shutil.copytree(run[0], out)
+    names = ("anna", "ben", "chris")
+    with Project.open(out) as project:
+        for name in names:
+            people.invite(project.database, name)
+        for answer in ("female", "male"):  # at first ben is of another mind about one picture
+            for name in names:
+                while (turn := labels.turn(project.database, name)).picture is not None:
+                    contrary = answer == "female" and name == "ben" and turn.left == 1
+                    labels.keep(project.database, name, turn.picture, "male" if contrary else answer, f"{name} {turn.picture}")
+            (tmp_path / "labels.csv").write_text(to_csv(labels.said(project.database)))
+            manifest, results = request(places, out, labels=tmp_path / "labels.csv", people=3, replace=True).perform()
+            project.scan()
+    assert sum(picture.attempt for picture in manifest.pictures.values()) == 1
+    assert results["people"] | {"of_replaced": 0} == {
+        "annotators": 3,
+        "least": 3,
+        "settled": 24,
+        "unsettled": 0,
+        "unseen": 0,
+        "of_replaced": 0,
+    }
+
+
 def test_labels_that_cannot_be_read(places, run, tmp_path):
     with pytest.raises(InputError, match="--labels"):
         request(places, tmp_path / "x", replace=True).perform()
