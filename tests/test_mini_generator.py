@@ -10,6 +10,7 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise.errors import InputError, MissingExtraError
+from equipoise.generation import preset
 from equipoise.generation.commands import Request
 from equipoise.generation.manifest import Manifest
 from equipoise.generation.mini import MiniPipeline, load_mini
@@ -64,6 +65,33 @@ def test_an_equipoise_mini_without_a_generator_says_so(monkeypatch):
     monkeypatch.delattr(mini, "generator", raising=False)
     with pytest.raises(InputError, match="has no generator; type: pip install -U equipoise-mini"):
         load_mini()
+
+
+class Blots:
+    """Keeps the generator's contract, if not its art: colours by the embedding, blots by the seed."""
+
+    def sample(self, text_embeddings, seeds, guidance=2.0, steps=8):
+        assert text_embeddings.dtype == np.float32 and np.allclose(np.linalg.norm(text_embeddings, axis=1), 1, atol=1e-5)
+        colour = np.tanh(guidance * 8 * text_embeddings[:, :3])[:, None, None]
+        blots = np.stack([np.random.default_rng(seed).standard_normal((64, 64, 3)) for seed in seeds])
+        return np.clip(128 + 80 * colour + 20 * blots, 0, 255).astype(np.uint8)
+
+
+def test_a_run_through_whatever_keeps_the_contract(encoder, monkeypatch, tmp_path):
+    """The preset's five methods in mini's own space, and the columns of Table 4."""
+    monkeypatch.setattr(component("equipoise_mini"), "generator", Blots, raising=False)
+    (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
+    asked = {"methods": preset.MINI_METHODS, "images": 2, "clip_score": "mini", "same_encoder": True, "resamples": 50, "guidance": 3.0}
+    manifest, results = request(tmp_path / "run", **asked).perform()
+    assert [method["label"] for method in results["methods"]] == ["none", "orth-proj", "orth-cali", "sfid", "closed-form"]
+    assert [column["key"] for column in results["columns"]] == ["sp", "sp_5", "clip", "accuracy", "clip_gated", "accuracy_gated"]
+    assert len(manifest.pictures) == 5 * 4 * 2 and results["clip"]["same"] and results["annotator"]["same"]
+    drawn = {picture.slot: np.asarray(Image.open(tmp_path / "run" / picture.image)) for picture in manifest.pictures.values()}
+    assert all(not np.array_equal(drawn[method, DOCTOR, 0], drawn["none", DOCTOR, 0]) for method in ("orth-proj", "sfid", "closed-form"))
+    with pytest.raises(InputError, match="tokens and mini reads"):
+        Request(tmp_path / "long", "mini", prompts="a photo of a doctor" + " with a hat" * 200).perform()
+    with pytest.raises(InputError, match="has one size"):
+        Request(tmp_path / "large", "mini", prompts=DOCTOR, size=512).perform()
 
 
 def test_pictures_depend_on_prompt_and_seed_alone(encoder, generator):
