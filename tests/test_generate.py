@@ -353,6 +353,33 @@ def test_tables_and_page_say_what_the_results_say(run):
     assert "| none |" in markdown and "SP_all ↓" in markdown and "Regenerated" in markdown
 
 
+def test_the_page_in_a_browser(places, run, browser, tmp_path, monkeypatch):
+    """It opens without a complaint, is accessible and fits a phone. Written to docs/pictures where EQUIPOISE_PICTURES is set."""
+    axe = component("axe_playwright_python.sync_playwright")
+    out, folder = run[0], tmp_path
+    if os.environ.get("EQUIPOISE_PICTURES"):
+        out, folder = tmp_path / "run", ROOT / "docs" / "pictures"
+        monkeypatch.chdir(places["sd1"].parent)
+        judges = {"annotator": "encoder:hf:clip", "clip_score": "hf:clip", "resamples": 1000}
+        perform(request({**places, "sd1": "sd1"}, out, images=10, methods=("orth-proj", "closed-form"), **judges))
+    tab = browser.new_page(viewport={"width": 1000, "height": 1250})
+    complaints: list[str] = []
+    tab.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else complaints.append(asked.url))
+    tab.goto((out / "report.html").as_uri())
+    for scheme in ("dark", "light"):
+        tab.emulate_media(color_scheme=scheme)
+        found = axe.Axe().run(tab).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"][:100]) for one in found if one["impact"] in ("serious", "critical")] == []
+    assert complaints == []
+    tab.screenshot(path=folder / "generation.png")
+    Image.open(folder / "generation.png").convert("RGB").quantize(64).save(folder / "generation.png", optimize=True)
+    assert 10_000 < (folder / "generation.png").stat().st_size < 100_000
+    tab.set_viewport_size({"width": 360, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    tab.close()
+
+
 def test_the_figure_numbers_the_minority_left_and_the_mismatches_right(run):
     for figure in run[1]["gallery"]:
         for row in figure["rows"]:

@@ -92,7 +92,7 @@ class Resamples:
         known = ~np.isnan(numbers)
         filled = np.where(known, numbers, 0.0)
         total, count = filled.sum((1, 2)), known.sum((1, 2))
-        drawn, counted = (sum(part[:, p] @ weights.T for p, weights in self._weights(numbers)) for part in (filled, known))
+        drawn, counted = (np.sum([part[:, p] @ weights.T for p, weights in self._weights(numbers)], axis=0) for part in (filled, known))
         with np.errstate(invalid="ignore"):
             return self._entries(total / count, drawn / counted, known, limits)
 

@@ -28,14 +28,14 @@ def lines(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
-def note(results: dict[str, Any]) -> str:
-    """What a reader of the numbers must know."""
+def note(results: dict[str, Any], judges: bool = True) -> str:
+    """What a reader of the numbers must know. judges: who labelled and scored what, where the table itself does not say."""
     plan, settings = results["plan"], results["settings"]
     parts = [
         f"{plan['model']}: {plan['images']} pictures of each prompt and method; in percent, with {settings['level']:.0%} intervals over "
         f"pictures ({settings['resamples']} resamples)."
     ]
-    for by in dict.fromkeys(column["by"] for column in results["columns"]):
+    for by in dict.fromkeys(column["by"] for column in results["columns"] if judges):
         named = [f"{column['name']} ({column['prompts']} prompts)" for column in results["columns"] if column["by"] == by]
         parts.append(f"By {by}: {', '.join(named)}.")
     if floor := results["floors"].get("sp"):

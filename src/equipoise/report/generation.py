@@ -36,7 +36,7 @@ def page(results: dict[str, Any], folder: Path) -> str:
         picture for figure in results["gallery"] for row in figure["rows"] for side in ("neutral", "explicit") for picture in row[side]
     ]
     small = {picture["image"]: _small(folder / picture["image"]) for picture in shown}
-    context = {"r": results, "small": small, "note": table.note(results), "results": _json(results)}
+    context = {"r": results, "small": small, "note": table.note(results, judges=False), "results": _json(results)}
     return _environment(results).get_template("generation.html").render(**context, **_assets(None))
 
 
