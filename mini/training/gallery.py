@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+from collections import Counter
 from itertools import product
 from pathlib import Path
 from typing import Any, cast
@@ -79,7 +80,7 @@ def main() -> None:
     figures |= more | {
         "drawn": len(table),
         "kept": len(kept),
-        "kept_by_kind": {kind: int((kept["kind"] == kind).sum()) for kind in ("portrait", "at work")},
+        "kept_by_kind": Counter(kept["kind"].tolist()),
     }
     args.out.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
