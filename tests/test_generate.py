@@ -506,6 +506,8 @@ def test_bad_input(places, tmp_path):
         ({"preset": "other"}, "there is paper"),
         ({"tokens": "all"}, "after-sos, unpadded"),
         ({"images": 2_000_000}, "images"),
+        ({"size": 13}, "size=13 is not legal: .* multiple of 8"),
+        ({"guidance": float("nan")}, "guidance=nan is not legal"),
     ):
         with pytest.raises(InputError, match=message):
             request(places, tmp_path / "run", **options).perform()

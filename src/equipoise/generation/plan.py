@@ -53,8 +53,8 @@ class Plan(BaseModel):
     tokens: str = "after-sos"
     book: str = ""
     steps: int | None = Field(default=None, ge=1)
-    guidance: float | None = None
-    size: int | None = Field(default=None, ge=8)
+    guidance: float | None = Field(default=None, allow_inf_nan=False)
+    size: int | None = Field(default=None, ge=8, multiple_of=8)
     preset: str = ""
 
     @property
