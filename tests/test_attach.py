@@ -286,6 +286,26 @@ def test_a_pipeline_from_disk_and_one_in_half_width(sd1, tmp_path):
     assert edited.dtype == torch.bfloat16 and not torch.equal(edited, plain)
 
 
+@pytest.mark.parametrize("kind", ["StableDiffusionImg2ImgPipeline", "StableDiffusionXLImg2ImgPipeline"])
+def test_pipelines_that_begin_with_a_picture(kind):
+    from PIL import Image
+
+    base = pipelines.sdxl() if "XL" in kind else pipelines.sd1()
+    names = {"requires_aesthetics_score": False} if "XL" in kind else {"requires_safety_checker": False}
+    pipe = getattr(diffusers, kind)(**base.components, **names)
+    pipe.set_progress_bar_config(disable=True)
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8))
+
+    def drawn(prompt):
+        return draw(pipe, [prompt], image=picture, strength=0.9, num_inference_steps=3)
+
+    plain = {prompt: drawn(prompt) for prompt in (DOCTOR, WOMAN)}
+    with attach(pipe, kappa=0):
+        assert torch.equal(drawn(DOCTOR), plain[DOCTOR])
+    with attach(pipe):
+        assert not torch.equal(drawn(DOCTOR), plain[DOCTOR]) and torch.equal(drawn(WOMAN), plain[WOMAN])
+
+
 class TestBadInput:
     def test_pipelines_without_clip(self):
         with pytest.raises(InputError, match="no CLIP text encoder"):
