@@ -18,6 +18,7 @@ from equipoise.methods.networks import dense, mlp
 from equipoise.methods.prism import Texts
 from tests.conftest import ROOT, component, unit
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 GENDER = eq.Attribute("gender", ("male", "female"))
 BOTH = GENDER & eq.Attribute("age", ("young", "old"))
 JOBS = ("doctor", "nurse", "artist", "cook", "pilot", "writer")
@@ -27,15 +28,6 @@ LEARNED = {
     "saner": {"lr": 1e-2, "epochs": 30},
     "joint-vl": {"lr": 1e-3, "epochs": 8, "batch": 64, "hidden_image": 16, "hidden_both": 16},
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch = component("torch")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Bag:

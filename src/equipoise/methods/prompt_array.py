@@ -225,7 +225,7 @@ def tower_of(encoder: Any) -> Any:
     """The encoder's text tower, or an error that says what is missing."""
     if not hasattr(encoder, "text_tower"):
         raise InputError(
-            f"prompt-array learns through the text encoder, and {type(encoder).__name__} has no text_tower(); use a CLIP of hf:"
+            f"prompt-array learns through the text encoder, and {type(encoder).__name__} has no text_tower(); use mini, or a CLIP of hf:"
         )
     return encoder.text_tower()
 
