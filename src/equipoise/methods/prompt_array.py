@@ -257,7 +257,7 @@ def _keep_best(state: Net, texts: np.ndarray, images: Labelled, held: np.ndarray
 def _captions(context: FitContext, images: int) -> list[str]:
     """The caption of each image."""
     context.require("prompt-array with contrast", "captions")
-    captions = list(context.captions or ())
+    captions = list(context.captions if context.captions is not None else ())
     if len(captions) != images:
         raise InputError(f"there are {len(captions)} captions and {images} images of a known group; pass one for each, the others left out")
     return captions
