@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import equipoise as eq
+from equipoise import geometry
 from equipoise.methods import clip_clip, fairer_clip, leace, texts
 from equipoise.methods.rows import group_codes
+from equipoise.methods.sfid import Imputation, SfidOperator
 from tests.conftest import unit
 
 DIM = 40
@@ -267,6 +269,35 @@ def test_sfid_overwrites_what_a_forest_reads_with_what_it_is_unsure_of(rng):
     assert eq.methods.create("sfid", k=2, modality="image", fill="zero").fit(context).fills["image"].values.tolist() == [0, 0]
     with pytest.raises(eq.EquipoiseError, match=r"sure of every held-out row \(at least 0.\d+\), so tau=0.5 leaves none"):
         eq.methods.create("sfid", k=2, modality="image", tau=0.5).fit(context)
+
+
+@pytest.mark.parametrize("renormalise", [True, False])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_sfid_s_kernel_is_its_definition(dtype, renormalise, rng, monkeypatch):
+    """Rows of any length, without a direction, and of nothing but what is overwritten: by the kernel, by array operations, by hand."""
+    places, values = np.array([1, 4, 9]), np.array([0.1, -0.2, 0.05])
+    rows = rng.standard_normal((300, DIM)).astype(dtype)
+    rows[3], rows[5], rows[7] = 0, np.nan, np.inf
+    rows[11] *= {"float64": 1e-250, "float32": 1e-30, "float16": 1e-2}[dtype]
+    rows[12] *= {"float64": 1e250, "float32": 1e30, "float16": 1e2}[dtype]
+    operator = SfidOperator(GENDER, {"image": Imputation(places, values)}, DIM, renormalise)
+    found = operator.image(rows)
+    monkeypatch.setenv("EQUIPOISE_NO_NUMBA", "1")
+    plain = operator.image(rows)
+    good = ~np.isin(np.arange(300), [3, 5, 7])
+    expected = geometry.unit(rows[good].astype(np.float64))
+    expected[:, places] = values
+    expected = unit(expected) if renormalise else expected
+    for out in (found, plain):
+        assert out.dtype == dtype
+        np.testing.assert_array_equal(out[~good], rows[~good])
+        np.testing.assert_allclose(out[good].astype(np.float64), expected, atol=4 * np.finfo(dtype).eps)
+    gone = np.zeros((1, DIM), dtype)
+    gone[0, 4] = -3
+    zero = SfidOperator(GENDER, {"image": Imputation(places, np.zeros(3))}, DIM, renormalise)
+    for numba in ("1", ""):
+        monkeypatch.setenv("EQUIPOISE_NO_NUMBA", numba)
+        np.testing.assert_array_equal(zero.image(gone), gone / 3)
 
 
 # --- FairerCLIP ------------------------------------------------------------------------------------------------------------

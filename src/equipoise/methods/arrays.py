@@ -1,7 +1,8 @@
-"""Operations that operators need on rows of any framework: unit length, and constants of the rows' own kind."""
+"""Operations that operators need on rows of any framework: unit length, a choice, and constants of the rows' own kind."""
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -22,9 +23,16 @@ def unit_and_bad(rows: Any) -> tuple[Any, Any]:
     return kernels.debias(rows, _nothing(rows.shape[-1]), PROJECT, "unit")
 
 
+def where(chosen: Any, rows: Any, others: Any) -> Any:
+    """``rows`` where chosen, else ``others``; an array of their framework."""
+    if kernels.framework(rows) == "torch":
+        return rows.where(chosen, others)
+    return (np if isinstance(rows, np.ndarray) else sys.modules["jax"].numpy).where(chosen, rows, others)
+
+
 def constant(values: np.ndarray, like: Any) -> Any:
     """Numbers as an array of the framework, type and device of ``like``."""
-    return like.new_tensor(values.tolist()) if kernels.framework(like) == "torch" else values.astype(like.dtype)
+    return like.new_tensor(values) if kernels.framework(like) == "torch" else values.astype(like.dtype)
 
 
 @lru_cache(8)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from equipoise import geometry
+from equipoise import geometry, kernels
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
 from equipoise.methods.arrays import constant, normalised
@@ -81,6 +81,19 @@ class FairerClipOperator(Operator):
         return self._encode(rows, "text")
 
     def _encode(self, rows: Any, modality: str) -> Any:
+        """In float32 or wider, because features are cosines of many radians; in blocks, because there are thousands of them a row."""
+        if kernels.framework(rows) == "torch":
+            return self._block(rows if kernels.dtype_name(rows) == "float64" else rows.float(), modality).to(rows.dtype)
+        if not isinstance(rows, np.ndarray):
+            return self._block(rows, modality)
+        flat = rows.reshape(-1, self.in_dim)
+        out = np.empty((len(flat), self.out_dim), rows.dtype)
+        for start in range(0, len(flat), BLOCK):
+            some = flat[start : start + BLOCK]
+            out[start : start + BLOCK] = self._block(some.astype(np.result_type(some, np.float32)), modality)
+        return out.reshape(*rows.shape[:-1], self.out_dim)
+
+    def _block(self, rows: Any, modality: str) -> Any:
         features, theta = self.towers[modality]
         weights, phases, theta = (constant(array, rows) for array in (features.weights, features.phases, theta))
         angles = normalised(rows) @ weights + phases

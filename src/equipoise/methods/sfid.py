@@ -8,9 +8,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from equipoise import kernels
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
-from equipoise.methods.arrays import constant, normalised, unit_and_bad
+from equipoise.kernels import host
+from equipoise.methods.arrays import constant, normalised, unit_and_bad, where
 from equipoise.methods.closed_form import changes_of
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Modality, Operator
@@ -50,14 +52,15 @@ class SfidOperator(Operator):
         return self._fill(rows, self.fills["text"])
 
     def _fill(self, rows: Any, fill: Imputation) -> Any:
+        keep, value = np.ones(self.in_dim), np.zeros(self.in_dim)
+        keep[fill.places], value[fill.places] = 0, fill.values
+        if isinstance(rows, np.ndarray) and kernels.which(rows) == "numba":
+            return host.overwrite(host.rows_of(rows), keep, value, self.renormalise).reshape(rows.shape)
         out, bad = unit_and_bad(rows)
-        there = bad[..., None]  # rows without a direction stay as they are
-        values = out[..., fill.places] * there + constant(fill.values, rows) * ~there
-        if hasattr(out, "at"):  # jax writes to a copy
-            out = out.at[..., fill.places].set(values)
-        else:
-            out[..., fill.places] = values
-        return normalised(out) if self.renormalise else out
+        filled = where(constant(keep, out) > 0, out, constant(value, out))
+        filled = normalised(filled) if self.renormalise else filled
+        stays = bad | ((filled * filled).sum(-1) == 0)  # no direction; or nothing is left of it
+        return where(stays[..., None], out, filled)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {f"{modality}.{name}": array for modality, fill in self.fills.items() for name, array in fill._asdict().items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -75,6 +76,7 @@ class Evaluation:
             self.asked = asked.classes(self.measured.column("label"), dataset.name, self.protocol, prompts, template, positive)
         else:
             self.asked = asked.queries(dataset, self.measured.paths, prompts)
+        self.fit_seconds: dict[str, float] = {}  # how long the last fit of each method took; no part of a run, which is the same each time
         self._plain: Any = None  # what ``none`` predicts or ranks, once for all cells of a grid
 
     @cached_property
@@ -189,7 +191,10 @@ class Evaluation:
             workdir=self.workdir,
             **(fitting_images(self.fitting, self.measured) if takes_images(spec, self.fitting) else {}),
         )
-        return spec.fit(context, self.protocol.scope)
+        start = time.perf_counter()
+        operator = spec.fit(context, self.protocol.scope)
+        self.fit_seconds[spec.label] = time.perf_counter() - start
+        return operator
 
     def _measure(self, operators: Mapping[str, Operator]) -> tuple[Measured, dict[str, Any]]:
         rows, there = self.measured.images
