@@ -167,6 +167,19 @@ def test_tensors_are_rows_too(i, rows):
 
 
 @pytest.mark.parametrize("i", range(len(VARIANTS)), ids=IDS)
+def test_jax_arrays_are_rows_too_or_refused(i, rows):
+    jax, operator = component("jax"), fitted(i)
+    for change, given in ((operator.image, rows[0]), (operator.text, rows[1])):
+        try:
+            out = change(jax.numpy.asarray(given))
+        except eq.EquipoiseError as error:  # a learned network
+            assert "not jax arrays; pass numpy.asarray(rows)" in str(error)
+        else:
+            assert isinstance(out, jax.Array)
+            np.testing.assert_allclose(np.asarray(out), change(given), atol=1e-5)
+
+
+@pytest.mark.parametrize("i", range(len(VARIANTS)), ids=IDS)
 def test_a_fit_is_repeatable_and_streams(i):
     name, params = VARIANTS[i]
     given = context()

@@ -1,4 +1,4 @@
-"""Operations that operators need on rows of any framework: unit length, a choice, and constants of the rows' own kind."""
+"""Operations that operators need on rows of any framework: unit length, its own functions, constants of the rows' own kind."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ def unit_and_bad(rows: Any) -> tuple[Any, Any]:
     return kernels.debias(rows, _nothing(rows.shape[-1]), PROJECT, "unit")
 
 
-def where(chosen: Any, rows: Any, others: Any) -> Any:
-    """``rows`` where chosen, else ``others``; an array of their framework."""
-    if kernels.framework(rows) == "torch":
-        return rows.where(chosen, others)
-    return (np if isinstance(rows, np.ndarray) else sys.modules["jax"].numpy).where(chosen, rows, others)
+def namespace(rows: Any) -> Any:
+    """The functions of the rows' framework: ``where``, ``cos``, ..."""
+    framework = kernels.framework(rows)
+    return np if framework == "numpy" else sys.modules["torch"] if framework == "torch" else sys.modules["jax"].numpy
 
 
 def constant(values: np.ndarray, like: Any) -> Any:

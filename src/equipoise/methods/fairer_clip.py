@@ -17,7 +17,7 @@ import numpy as np
 from equipoise import geometry, kernels
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
-from equipoise.methods.arrays import constant, normalised
+from equipoise.methods.arrays import constant, namespace, normalised
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Operator
 from equipoise.methods.registry import Method, Strength
@@ -97,8 +97,7 @@ class FairerClipOperator(Operator):
         features, theta = self.towers[modality]
         weights, phases, theta = (constant(array, rows) for array in (features.weights, features.phases, theta))
         angles = normalised(rows) @ weights + phases
-        cosines = angles.cos() if hasattr(angles, "cos") else np.cos(angles)
-        return normalised(cosines @ theta)
+        return normalised(namespace(angles).cos(angles) @ theta)
 
     def arrays(self) -> dict[str, np.ndarray]:
         found = {}

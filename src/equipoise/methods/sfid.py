@@ -12,7 +12,7 @@ from equipoise import kernels
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
 from equipoise.kernels import host
-from equipoise.methods.arrays import constant, normalised, unit_and_bad, where
+from equipoise.methods.arrays import constant, namespace, normalised, unit_and_bad
 from equipoise.methods.closed_form import changes_of
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Modality, Operator
@@ -57,6 +57,7 @@ class SfidOperator(Operator):
         if isinstance(rows, np.ndarray) and kernels.which(rows) == "numba":
             return host.overwrite(host.rows_of(rows), keep, value, self.renormalise).reshape(rows.shape)
         out, bad = unit_and_bad(rows)
+        where = namespace(out).where
         filled = where(constant(keep, out) > 0, out, constant(value, out))
         filled = normalised(filled) if self.renormalise else filled
         stays = bad | ((filled * filled).sum(-1) == 0)  # no direction; or nothing is left of it
