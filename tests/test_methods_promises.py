@@ -429,6 +429,39 @@ def test_adapted_streams_an_index_larger_than_what_it_may_hold(rng, tmp_path):
     assert peak < rows.nbytes  # 51 MB on disk; blocks of 8,192 rows in float64 with their copies take less
 
 
+# --- Published check values -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "share"), [(1e-6, 0.38197), (1e-4, 0.38197), (1e-3, 0.38197), (0.1, 0.3824), (0.3, 0.3856), (0.5, 0.393), (0.9, 0.436)]
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_closed_form_keeps_the_published_share(a, share, dtype):
+    """METHODS.md 15: what is left of the attribute component, in float32 down to a = 1e-6."""
+    operator = eq.methods.create("closed-form").fit(eq.FitContext(GENDER, prototypes={"male": np.eye(4)[0], "female": -np.eye(4)[0]}))
+    row = np.array([[a, np.sqrt(1 - a * a), 0, 0]], dtype)
+    assert operator.image(row)[0, 0] / row[0, 0] == pytest.approx(share, abs=5e-4 if a >= 0.5 else 5e-5)
+
+
+def test_the_released_formula_loses_its_digits_in_float32():
+    """METHODS.md 15: 1 - b cancels; at a = 3e-4 the share is 0.334, from 1e-4 down nothing is debiased."""
+    number = np.float32
+
+    def share(a):
+        a, b = number(a), number(np.sqrt(1 - a * a))
+        e = a + (number(1) - b) / a
+        return (e - b * np.sqrt(e * e - a * a)) / (e * e + b * b) / a
+
+    assert [float(share(a)) for a in (3e-4, 1e-4, 1e-5)] == pytest.approx([0.334, 1, 1], abs=5e-4)
+    assert abs(share(1e-3) - 0.38197) > 5e-3
+
+
+def test_max_skew_over_most_of_a_set_is_bounded():
+    """METHODS.md 0.1: with 1,368 images and 1,000 places no ranking exceeds log 1.368."""
+    groups, scores = np.repeat(["male", "female"], 684), np.arange(1368.0)[None]
+    assert eq.metrics.max_skew(scores, sensitive_features=groups, m=1000) == pytest.approx(np.log(1.368)) == pytest.approx(0.313, abs=5e-4)
+
+
 # --- What is refused ---------------------------------------------------------------------------------------------------------
 
 
