@@ -97,7 +97,7 @@ class Operator(ABC):
         if kept.all():
             return rows
         changed = np.flatnonzero(~kept)
-        texts = self._text(rows[changed], [prompts[i] for i in changed] if prompts is not None else None)
+        texts = self._text(rows[changed], [prompts[i] for i in changed.tolist()] if prompts is not None else None)
         if hasattr(rows, "at"):  # jax writes to a copy
             return rows.at[changed].set(texts)
         out = rows.copy() if isinstance(rows, np.ndarray) else rows.clone()

@@ -10,6 +10,7 @@ from typing import Any
 from equipoise import methods
 from equipoise.errors import EquipoiseError, InputError
 from equipoise.metrics.probe import METRIC as PROBE
+from equipoise.tasks.asked import Queries
 from equipoise.tasks.comparison import Progress, compare, grid
 from equipoise.tasks.document import plain, versions
 from equipoise.tasks.evaluation import Evaluation
@@ -58,7 +59,7 @@ def sweep(
     fairness, utility: metrics; by default the first that should be low, and the first that should be high. What cannot be fitted at some
     value is left out, with the reason.
     """
-    if evaluation.task == "retrieval" and evaluation.asked.targets is None:
+    if isinstance(evaluation.asked, Queries) and evaluation.asked.targets is None:
         raise InputError(
             "queries of your own have no right image, so retrieval has no utility to draw; sweep with captions (--caption-column), or "
             "sweep --task classification"
