@@ -376,6 +376,25 @@ def test_fairer_clip_forgets_the_group_and_keeps_the_class(classes, labels, rng,
         np.testing.assert_allclose(operator.image(half).astype(np.float64), exact, atol=4 * np.finfo(np.float16).eps)
 
 
+def test_fairer_clip_balances_the_classes_on_request(rng):
+    y = np.repeat([0, 1, 2], [700, 60, 240])
+    table = dict(zip("abc", np.eye(24)[:3], strict=True))
+    rows = np.eye(24)[y] + rng.standard_normal((1000, 24)) / 5
+    context = eq.FitContext(
+        GENDER,
+        images=rows,
+        labels=y,
+        class_prompts=list(table),
+        text_table=table,
+        prototypes={"male": np.eye(24)[5], "female": np.eye(24)[6]},
+    )
+    for balanced, images in ((False, 1000), (True, 180)):
+        operator = eq.methods.create("fairer-clip", features=100, balanced=balanced).fit(context)
+        assert operator.params["images"] == images
+    kept = fairer_clip._as_many_of_each(y, rng)
+    assert np.bincount(y[kept]).tolist() == [60, 60, 60] and (np.diff(kept) > 0).all()
+
+
 def test_fairer_clip_says_when_nothing_is_left(rng):
     """Where class and group are one, no direction has the first without the second."""
     y = rng.integers(0, 2, 200)

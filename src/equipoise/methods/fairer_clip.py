@@ -128,8 +128,9 @@ class FairerClip(Method):
     """tau, tau_z: weights, tau / (1 - tau), of the group and of the other modality for images; tau_text, tau_z_text the same for texts.
 
     dim_z: width of the encoding; None is one less than the classes, 1 for two as in the code. labels, sensitive: "given", or "zero-shot"
-    from the prompts; the code takes given labels and zero-shot groups. iters: rounds where labels are zero-shot; one otherwise. Defaults
-    are the code's for CelebA and ViT-L/14.
+    from the prompts; the code takes given labels and zero-shot groups. balanced=True: as many images of every given class, drawn by lot,
+    as the code's CelebA set has; without it a rare class can be outvoted where signs are chosen. iters: rounds where labels are
+    zero-shot; one otherwise. Defaults are the code's for CelebA and ViT-L/14.
     """
 
     features: int = 4000
@@ -143,6 +144,7 @@ class FairerClip(Method):
     iters: int = 3
     labels: Literal["given", "zero-shot"] = "given"
     sensitive: Literal["given", "zero-shot"] = "zero-shot"
+    balanced: bool = False
 
     name: ClassVar[str] = "fairer-clip"
     summary: ClassVar[str] = "kernel encoders that depend on the class and not on the group"
@@ -162,6 +164,9 @@ class FairerClip(Method):
         classes, texts = self._classes(context)
         images, y, s = self._rows(context, classes, texts)
         rng = np.random.default_rng(context.seed)
+        if self.balanced and self.labels == "given":
+            kept = _as_many_of_each(y, rng)
+            images, y, s = images[kept], y[kept], s[kept]
         image_features, text_features = Features.draw(images, self.features, rng), Features.draw(texts, self.features, rng)
         of_images = _Problem(image_features, images, np.ones(len(images)), self.gamma, self.tau, self.tau_z)
         size = max(1, len(classes) - 1) if self.dim_z is None else self.dim_z
@@ -328,6 +333,12 @@ def _root(rows: Float64) -> Float64:
 def _centred_one_hot(codes: np.ndarray, size: int) -> Float64:
     columns = np.eye(size)[codes]
     return columns - columns.mean(0)
+
+
+def _as_many_of_each(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Places, in order, of as many rows of each code as the rarest has, drawn by lot."""
+    sizes = np.bincount(codes)
+    return np.sort(np.concatenate([rng.choice(np.flatnonzero(codes == code), sizes.min(), replace=False) for code in range(len(sizes))]))
 
 
 def _nearest(rows: Float64, others: Float64) -> np.ndarray:
