@@ -142,7 +142,7 @@ READING = """
 - **Classification.** Blond hair goes with gender in CelebA ({hair} photographs, 286 blond, 19 of those men). A part of the gap can be had for little F1 (orth-proj {gap:orth-proj} in EO_avg and {cost:orth-proj} in F1, prompt-array
   {gap:prompt-array} and {cost:prompt-array}); beyond that F1 goes with it (closed form {gap:closed-form} and {cost:closed-form}, adapted as a projection {gap:adapted (kappa=inf)} and {cost:adapted (kappa=inf)}). The intervals of EO hang on 19 photographs;
   with one class and two groups EO_avg and EO_max are the same.
-- **The probe.** A fresh linear classifier reads gender with {probe:none} by default, after LEACE with {probe:leace}, and with {probe:leace (renormalise=True)} once its rows are of unit length. No other method that keeps the width of the
+- **The probe.** A fresh linear classifier reads gender with {probe:none} where nothing was done, after LEACE with {probe:leace}, and with {probe:leace (renormalise=True)} once its rows are of unit length. No other method that keeps the width of the
   rows hides it.
 - **Learned methods.** `dear` and `saner` at their authors' rates hardly move in some hundred steps; `prism`, `prompt-array` and `joint-vl` move, and not always towards less skew. Their papers train on ten to forty times as much.
 - **fairer-clip** chooses signs by a majority of the images: with one blond photograph in seven the rare class ends on the wrong side. `balanced=True` puts it on the right one, and half of the others with it: its encoding is one number, and only the sign counts.
