@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,21 @@ def shared_data(name: str) -> Path:
     if not (folder / name).is_file():
         pytest.skip(f"{name} is not in {folder}; set EQUIPOISE_DATA to the folder that holds it")
     return folder / name
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """The system's chromium, driven by playwright."""
+    playwright = component("playwright.sync_api")
+    found = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+    if found is None:
+        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
+            pytest.fail("chromium is not installed, and everything must be here")
+        pytest.skip("chromium is not installed")
+    with playwright.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield opened
+        opened.close()
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ import equipoise as eq
 from equipoise import applying, embedding
 from equipoise.applying.apply import read_transform
 from equipoise.encoders import Encoder
-from equipoise.engines import shard
-from equipoise.stores.lock import alone_in
+from equipoise.engines import shard, threads
+from equipoise.stores.layout import SourceFile
 from tests.conftest import component, make_space, unit
 from tests.test_encoders import Averages
 
@@ -231,8 +231,7 @@ def test_places_behind_a_url(clip_folder, tmp_path, space):
     assert set(there) == set(here)
     assert all(there[name] == here[name] for name in here if name != "equipoise-apply.json")
     applying.verify("memory://clip", "memory://out", read_transform(space, None))
-    with pytest.raises(eq.EquipoiseError, match="this run already, and it is finished"):
-        eq.apply("memory://clip", "memory://out", space=space, resume=True)
+    assert eq.apply("memory://clip", "memory://out", space=space, resume=True).shards == 0
     memory.rm("/clip", recursive=True)
     memory.rm("/out", recursive=True)
 
@@ -263,6 +262,12 @@ def _npy(folder, rows, name="e.npy"):
     return folder / name
 
 
+def _header(folder, shape):
+    with (folder / "e.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return folder / "e.npy"
+
+
 def _cut(path, count):
     path.write_bytes(path.read_bytes()[:count])
     return path
@@ -289,6 +294,7 @@ ONES = np.ones((6, 32), np.float32)
         (lambda f: _cut(_npy(f, ONES), 40), "is not a .npy file, or a truncated one"),
         (lambda f: _npy(f, ONES.astype(int)), "holds int64; embeddings are float16"),
         (lambda f: _npy(f, ONES[0]), r"has shape \(32,\)"),
+        (lambda f: _header(f, (-6, 32)), r"has shape \(-6, 32\)"),
         (lambda f: _npy(f, np.asfortranarray(ONES)), "saved column by column"),
         (lambda f: _npy(f, np.array([{}] * 3)), "holds object"),
         (lambda f: _npy(f, ONES[:, :31]), "rows are 31 wide and the attribute space is 32 wide"),
@@ -313,6 +319,38 @@ def test_bad_input_is_named_and_loses_nothing(tmp_path, space, make, message):
     assert not [name for name in (tree(tmp_path / "out") if (tmp_path / "out").exists() else {}) if name.endswith((".npy", ".parquet"))]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"norm": "raw"}, "norm='raw' is not legal"),
+        ({"on_invalid": "skip"}, "on_invalid='skip' is not legal"),
+        ({"modality": "sound"}, "modality='sound' is not legal"),
+        ({"device": "gpu"}, "device 'gpu' cannot be used here"),
+        ({"kappa": [1.0, 2.0]}, "kappa is one number for a whole store"),
+    ],
+)
+def test_bad_arguments_write_nothing(tmp_path, rng, space, options, message):
+    component("torch")
+    np.save(tmp_path / "e.npy", rows_of(rng, 3))
+    with pytest.raises(eq.EquipoiseError, match=message):
+        eq.apply(tmp_path / "e.npy", tmp_path / "out", space=space, **options)
+    with pytest.raises(eq.EquipoiseError, match="the source is empty"):
+        eq.apply("", tmp_path / "out", space=space)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_source_of_any_size_has_few_pieces(tmp_path, space):
+    """Of 5 billion rows no more is noted than fits in memory, and each is in one piece."""
+    rows = 1_000_000
+    files = [SourceFile(name=f"{i}.npy", kind="npy", rows=rows, dim=512, dtype="float16", size=rows * 1024, stamp="") for i in range(5000)]
+    pieces = shard.Job(str(tmp_path), str(tmp_path / "out"), files, read_transform(space, None)).pieces()
+    assert len(pieces) == 5000 and sum(piece.stop - piece.start for piece in pieces) == 5_000_000_000
+    one = [SourceFile(name="e.npy", kind="npy", rows=5000 * rows, dim=512, dtype="float16", size=5000 * rows * 1024, stamp="")]
+    pieces = shard.Job(str(tmp_path), str(tmp_path / "out"), one, read_transform(space, None)).pieces()
+    assert len(pieces) <= shard.MOST + 1
+    assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]] and pieces[-1].stop == 5000 * rows
+
+
 def test_a_bad_row_far_inside_and_then_kept(tmp_path, rng, space, monkeypatch):
     """The row is named as its file counts it; what was done before the error is not done again."""
     monkeypatch.setattr(shard, "PIECE_ROWS", 100)
@@ -335,6 +373,20 @@ def test_a_bad_row_far_inside_and_then_kept(tmp_path, rng, space, monkeypatch):
     np.testing.assert_array_equal(u[217], bad[217])
 
 
+def test_nan_in_row_7_000_001(tmp_path, rng):
+    """Named as its file counts it, across many pieces."""
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in" / "e0.npy", rows_of(rng, 1000, "float16", 4))
+    rows = np.lib.format.open_memmap(tmp_path / "in" / "e1.npy", "w+", np.float16, (7_500_000, 4))
+    rows[:] = rows_of(rng, 1, "float16", 4)
+    rows[7_000_001, 2] = np.nan
+    rows.flush()
+    with pytest.raises(eq.errors.InvalidRowsError, match=r"row 7,000,001 of e1.npy in .*in \(counting from 0\)") as caught:
+        eq.apply(tmp_path / "in", tmp_path / "out", space=make_space(rng, 4, 2))
+    assert caught.value.rows == (7_000_001,)
+    assert not (tmp_path / "out" / "e1.npy").exists()
+
+
 def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
     eq.apply(clip_folder, tmp_path / "out", space=space)
     with pytest.raises(eq.EquipoiseError, match=r"holds another run \(its transform differ\)"):
@@ -352,8 +404,6 @@ def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
         eq.apply(tmp_path / "e.npy", tmp_path / "e.npy", space=space)
     eq.apply(tmp_path / "e.npy", tmp_path / "beside", space=space)
     assert np.load(tmp_path / "beside" / "e.npy").shape == (3, 32)
-    with alone_in(tmp_path / "other"), pytest.raises(eq.EquipoiseError, match="another run is writing to"):
-        eq.apply(clip_folder, tmp_path / "other", space=space)
 
 
 def test_a_source_that_changed_meanwhile(clip_folder, tmp_path, space, rng):
@@ -386,6 +436,35 @@ def test_resume_does_nothing_twice_and_mends_what_is_gone(clip_folder, tmp_path,
     assert tree(tmp_path / "out") == tree(tmp_path / "whole")
 
 
+def test_resume_of_a_finished_run(clip_folder, tmp_path, space):
+    """All is done, and that is no error; a file that is gone is written again."""
+    first = eq.apply(clip_folder, tmp_path / "out", space=space)
+    before = tree(tmp_path / "out")
+    again = eq.apply(clip_folder, tmp_path / "out", space=space, resume=True)
+    assert (again.rows, again.bytes, again.shards) == (0, 0, 0) and again.certificate == first.certificate
+    assert tree(tmp_path / "out") == before
+    for name in ("img_emb/img_emb_2.npy", "metadata/metadata_0.parquet"):
+        (tmp_path / "out" / name).unlink()
+    assert eq.apply(clip_folder, tmp_path / "out", space=space, resume=True).shards == 2
+    assert tree(tmp_path / "out") == before
+
+
+def test_two_runs_into_one_destination(clip_folder, tmp_path, space):
+    """The second is refused while the first is at work, and changes nothing of it."""
+    refused = []
+
+    def while_at_work(job, pieces):
+        for done in threads.run(job, pieces):
+            with pytest.raises(eq.EquipoiseError, match="another run is writing to") as caught:
+                eq.apply(clip_folder, tmp_path / "out", space=space, resume=True)
+            refused.append(caught.value)
+            yield done
+
+    eq.apply(clip_folder, tmp_path / "out", space=space, engine=while_at_work)
+    eq.apply(clip_folder, tmp_path / "alone", space=space)
+    assert refused and tree(tmp_path / "out") == tree(tmp_path / "alone")
+
+
 def test_verify_finds_a_byte(clip_folder, tmp_path, space):
     transform = read_transform(space, None)
     with pytest.raises(eq.EquipoiseError, match="holds no run"):
@@ -396,11 +475,18 @@ def test_verify_finds_a_byte(clip_folder, tmp_path, space):
     eq.apply(clip_folder, tmp_path / "out", space=space)
     applying.verify(clip_folder, tmp_path / "out", transform)
     path = tmp_path / "out" / "img_emb" / "img_emb_2.npy"
-    data = bytearray(path.read_bytes())
-    data[-2] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(eq.EquipoiseError, match=r"img_emb_2.npy in .* is not what was written: rows 0 to 70 differ"):
-        applying.verify(clip_folder, tmp_path / "out", transform)
+    whole = path.read_bytes()
+    for damaged, message in (
+        (whole[:-2] + bytes([whole[-2] ^ 1]) + whole[-1:], "is not what was written: rows 0 to 70 differ"),
+        (whole + b"x", "has 4,609 bytes, and 4,608 were written"),
+        (whole[:-1], "has 4,607 bytes, and 4,608 were written"),
+        (None, "is not in .* any more"),
+    ):
+        path.unlink() if damaged is None else path.write_bytes(damaged)
+        with pytest.raises(eq.EquipoiseError, match=f"img_emb_2.npy .*{message}"):
+            applying.verify(clip_folder, tmp_path / "out", transform)
+    eq.apply(clip_folder, tmp_path / "out", space=space, resume=True)
+    applying.verify(clip_folder, tmp_path / "out", transform)
 
 
 def equipoise(*arguments, **options):
@@ -425,8 +511,61 @@ def test_the_command(clip_folder, tmp_path, space):
     assert "certificate" in spoken.stdout
 
 
+CROWDED = """
+import os, sys
+from pathlib import Path
+import numpy as np
+import equipoise as eq
+from equipoise.engines import shard, threads
+
+source, out, space = map(Path, sys.argv[1:])
+shard.PIECE_ROWS = 1000
+junk = out / "junk"
+
+def crowded(job, pieces):
+    for done in threads.run(job, pieces, 1):
+        yield done
+        if not junk.exists():  # somebody else fills the disk
+            with junk.open("wb", 0) as file:
+                try:
+                    while file.write(bytes(4096)):
+                        pass
+                except OSError as error:
+                    print(error)
+
+try:
+    eq.apply(source, out, space=space, engine=crowded)
+except eq.EquipoiseError as error:
+    print(error)
+print(*out.glob("*.npy"))
+junk.unlink()
+again = eq.apply(source, out, space=space, resume=True)
+print(again.rows, np.load(out / "e.npy").tobytes() == eq.debias(np.load(source), eq.AttributeSpace.load(space)).tobytes())
+"""
+
+
 def test_a_full_disk(tmp_path, rng, space):
-    """A file system with too little room: an error in words, no final name, and resume once there is room."""
+    """A file system of 2 MiB that fills up mid-run: an error in words, no final name, and resume once there is room."""
+    inside = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system lets nobody mount a small file system; a limit on the size of files stands in for it in another test")
+    np.save(tmp_path / "e.npy", rows_of(rng, 8000, "float32"))
+    space.save(tmp_path / "space")
+    (tmp_path / "out").mkdir()
+    mounted = ["sh", "-c", 'mount -t tmpfs -o size=2m tmpfs "$0" && exec "$@"', tmp_path / "out"]
+    command = [*inside, *mounted, sys.executable, "-c", CROWDED, tmp_path / "e.npy", tmp_path / "out", tmp_path / "space"]
+    run = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    filled, told, written, resumed = run.stdout.splitlines()
+    assert "No space left on device" in filled
+    assert "cannot be written (No space left on device)" in told and "--resume" in told
+    assert written == ""
+    rows, same = resumed.split()
+    assert 0 < int(rows) < 8000 and same == "True"
+
+
+def test_a_limit_on_the_size_of_files(tmp_path, rng, space):
+    """An error in words, no final name, and resume without the limit."""
     np.save(tmp_path / "e.npy", rows_of(rng, 8000, "float32"))
     space.save(tmp_path / "space")
     limited = """

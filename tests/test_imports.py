@@ -37,6 +37,8 @@ HEAVY = {
     "psycopg",
     "lance",
     "lancedb",
+    "starlette",
+    "uvicorn",
 }
 
 # Lower may not import higher. Rooms of one floor do not import each other unless listed.
@@ -64,6 +66,7 @@ FLOORS = {
     "embedding": 7,
     "fitting": 7,
     "doctor": 7,
+    "annotate": 7,
     "tasks": 8,
     "applying": 8,
     "audit": 9,

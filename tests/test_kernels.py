@@ -117,6 +117,30 @@ def test_measurements_agree(rng, monkeypatch, dtype):
     assert np.isnan(fused[0][[3, 4]]).all() and np.isfinite(np.delete(fused[0], [3, 4])).all()
 
 
+@pytest.mark.parametrize("dtype", EPS)
+def test_debiased_and_measured_in_one_pass(rng, dtype):
+    """Is debiased, then measured; also where the last rows are fewer than are taken together, and some have no direction."""
+    space, wanted = make_space(rng, 72, 3), Preference("kappa", 1.0)
+    e = rows_at(rng, space, rng.uniform(0, 0.9, 131)).astype(dtype)
+    e[3], e[70, 7] = 0, np.nan
+    u, apart = np.empty_like(e), np.empty_like(e)
+    bad, columns = host.debias_and_measure(e, u, space.low_rank, wanted, "unit", dtype)
+    assert np.array_equal(bad, host.debias(e, apart, space.low_rank, wanted, "unit")) and np.flatnonzero(bad).tolist() == [3, 70]
+    assert u.tobytes() == apart.tobytes()
+    assert np.array_equal(columns, host.measure(e, u, space.low_rank), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_rows_written_past_the_caches_are_the_same(rng, dtype):
+    """Large outputs take another way to memory than small ones."""
+    space = make_space(rng, 64)
+    rows = host.FAR_BYTES // (64 * np.dtype(dtype).itemsize) + 5
+    e = rng.standard_normal((rows, 64)).astype(dtype)
+    parts = [eq.debias(part, space) for part in np.array_split(e, 3)]
+    assert all(part.nbytes < host.FAR_BYTES for part in parts)
+    assert np.array_equal(eq.debias(e, space), np.concatenate(parts))
+
+
 def test_one_line_tells_the_kernel(rng):
     assert eq.kernels.which(np.ones(3)) == "numba"
     with pytest.raises(InputError, match="DataFrame"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -23,20 +22,6 @@ from tests.test_fit_on import evaluation
 GENDER = eq.Attribute.load("gender")
 PROMPTS = [f"a photo of a {job}" for job in ("doctor", "nurse", "pilot", "cook", "judge", "clerk", "singer", "coach")]
 A4 = 673  # CSS pixels between margins of 15 mm
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = component("playwright.sync_api")
-    found = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
-    if found is None:
-        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
-            pytest.fail("chromium is not installed, and everything must be here")
-        pytest.skip("chromium is not installed")
-    with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield opened
-        opened.close()
 
 
 class World:

@@ -75,10 +75,14 @@ def attributes(rng: random.Random, gender: str, young: bool, known: Mapping[str,
     return caption.text(rng.choice(PHOTO)), caption.says
 
 
-def at_work(rng: random.Random, occupation: str) -> tuple[str, dict[str, set[str]]]:
-    """A caption for a photograph of IdenProf."""
+def at_work(rng: random.Random, occupation: str, gender: str | None = None) -> tuple[str, dict[str, set[str]]]:
+    """A caption for a photograph of IdenProf; the generator's captions name a gender too."""
     noun = rng.choice(phrases(WORDS["idenprof"][occupation]))
     caption = Caption(noun=noun, after=[part for part in [rng.choice(AT_WORK)] if part], says={"occupation": {occupation}})
+    if gender:
+        word = rng.choice({"male": ("man", "gentleman", "guy"), "female": ("woman", "lady", "woman")}[gender])
+        caption.noun = rng.choice((f"{gender} {noun}", f"{gender} {noun}", f"{word} working as a {noun}", f"{noun} who is a {word}"))
+        caption.say("gender", [gender])
     return caption.text(rng.choice(TEMPLATES if rng.random() < 0.5 else PHOTO)), caption.says
 
 

@@ -22,7 +22,7 @@ from equipoise_mini.module import DIM, ImageTower
 from training import zero_shot
 from training.arrays import SOURCES, TRAIN, VALIDATION, photographs, tokenize, with_bits
 from training.augment import centre, views
-from training.labels import HELD_OUT, OCCUPATIONS, membership
+from training.labels import BITS, GENDERS, HELD_OUT, OCCUPATIONS, membership
 from training.teacher import DEVICE, Teacher
 from training.text import Student, autocast, warm_cosine
 
@@ -38,7 +38,7 @@ class Pair(nn.Module):
     def __init__(self, image: nn.Module):
         super().__init__()
         self.image, self.text = image, Student()
-        self.scale = nn.Parameter(torch.tensor(10.0).log())
+        self.scale = nn.Parameter(torch.tensor(20.0).log())
 
     def forward(self, pixels: torch.Tensor, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Unit rows of images and of texts in the joint space, and the texts as they mimic the teacher."""
@@ -51,13 +51,14 @@ class Pair(nn.Module):
 class Batches:
     """Photographs of all sources in fixed shares, each with one of its captions; and what is known of every pair."""
 
-    def __init__(self, work: Path, parts: tuple[int, ...], without: list[str], batch: int):
+    def __init__(self, work: Path, parts: tuple[int, ...], without: list[str], batch: int, mix: dict[str, float] = MIX):
+        self.work = work
         self.pictures = torch.from_numpy(photographs(work)).to(DEVICE)
         labels, captions = with_bits(work / "labels.safetensors"), with_bits(work / "captions.safetensors")
         self.labels = {name: torch.from_numpy(array).to(DEVICE) for name, array in labels.items()}
         self.captions = {name: torch.from_numpy(array).to(DEVICE) for name, array in captions.items()}
         self.slots = torch.from_numpy(membership()).to(DEVICE).float()
-        shares = {name: share for name, share in MIX.items() if name not in without}
+        shares = {name: share for name, share in mix.items() if name not in without}
         self.counts = {SOURCES.index(name): round(batch * share / sum(shares.values())) for name, share in shares.items()}
         self.rows = {source: self.of(source, parts) for source in self.counts}
 
@@ -85,7 +86,7 @@ class Batches:
         agrees, both = known @ says.T, answered @ asked.T
         free = self.captions["free"][texts][None, :]
         positive = (agrees == asked.sum(1)) & ~free
-        positive[torch.arange(len(rows)), torch.arange(len(rows))] = True
+        positive.fill_diagonal_(True)
         strangers = free & (self.labels["source"][rows] == SOURCES.index("flickr8k"))[:, None]
         return positive, torch.where(positive | (both > agrees) | strangers, 1.0, UNKNOWN)
 
@@ -94,6 +95,12 @@ def contrast(scores: torch.Tensor, positive: torch.Tensor, weight: torch.Tensor)
     """Softmax over a row, every positive equally right."""
     log_share = scores - torch.logsumexp(scores + weight.log(), dim=1, keepdim=True)
     return -((log_share * positive).sum(1) / positive.sum(1)).mean()
+
+
+@torch.inference_mode()
+def encoded(pair: Pair, tokens: torch.Tensor) -> torch.Tensor:
+    """Unit text rows in the joint space."""
+    return F.normalize(pair.text.tower.head(pair.text.pooled(tokens.to(DEVICE))).float(), dim=-1)
 
 
 def image_tower(kind: str) -> nn.Module:
@@ -134,8 +141,10 @@ def main() -> None:
     parser.add_argument("--image", choices=("conv", "clip"), default="conv")
     parser.add_argument("--image-rate", type=float, default=2e-3)
     parser.add_argument("--text-rate", type=float, default=3e-4)
-    parser.add_argument("--scale-rate", type=float, default=6e-4, help="Learning rate of the temperature.")
+    parser.add_argument("--scale-rate", type=float, default=2e-3, help="Learning rate of the temperature.")
     parser.add_argument("--relations", type=float, default=3.0, help="Weight of the teacher's similarities.")
+    parser.add_argument("--lean", type=float, default=0.5, help="Weight of the teacher's lean to men's or women's words.")
+    parser.add_argument("--axes", type=float, default=0.3, help="Weight of the angle between the gender axes of images and of texts.")
     parser.add_argument("--without", nargs="*", default=[], help="Sources to leave out.")
     parser.add_argument("--all", action="store_true", help="Train on the validation part too, once every choice is made.")
     parser.add_argument("--seed", type=int, default=0)
@@ -158,7 +167,7 @@ def main() -> None:
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: warm_cosine(i, WARM_UP, args.steps))
     began = time.time()
     for step in range(args.steps):
-        loss = one_step(pair, batches, corpus, args.relations, args.batch)
+        loss = one_step(pair, batches, corpus, args)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(pair.parameters(), 5.0)
@@ -176,11 +185,10 @@ def main() -> None:
     print(json.dumps({name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()}), flush=True)
 
 
-def one_step(pair: Pair, batches: Batches, corpus: dict[str, torch.Tensor], relations: float, batch: int) -> torch.Tensor:
+def one_step(pair: Pair, batches: Batches, corpus: dict[str, torch.Tensor], args: argparse.Namespace) -> torch.Tensor:
     """The loss of one batch: the contrast both ways, and what keeps the text near the teacher."""
     rows, own, more = batches.draw()
-    sentences = torch.randint(len(corpus["tokens"]), (batch,), device=DEVICE)
-    texts = torch.cat([own, more])
+    texts, sentences = torch.cat([own, more]), drawn(corpus, args.batch)
     tokens = torch.cat([batches.captions["tokens"][texts], corpus["tokens"][sentences]])
     with autocast():
         image, text, mimic = pair(views(batches.pictures[rows]), tokens)
@@ -190,7 +198,26 @@ def one_step(pair: Pair, batches: Batches, corpus: dict[str, torch.Tensor], rela
     loss = (contrast(scores, positive, weight) + contrast(scores[:, :n].T, positive[:, :n].T, weight[:, :n].T)) / 2
     targets = corpus["targets"][sentences].float()
     joint, mimic = text[len(texts) :], mimic[len(texts) :]
-    return loss + (1 - (mimic * targets).sum(1)).mean() + relations * F.mse_loss(joint @ joint.T, targets @ targets.T)
+    loss = loss + (1 - (mimic * targets).sum(1)).mean() + args.relations * F.mse_loss(joint @ joint.T, targets @ targets.T)
+    ours, theirs = (
+        found[len(corpus["male"]) + len(corpus["female"]) :][: args.batch // 2] @ axis(found, corpus) for found in (joint, targets)
+    )
+    loss = loss + args.lean * (1 - F.cosine_similarity(ours - ours.mean(), theirs - theirs.mean(), dim=0))
+    male, female = (batches.labels["bits"][rows, BITS["gender", gender]].float()[:, None] for gender in GENDERS)
+    seen = (image * male).sum(0) / male.sum() - (image * female).sum(0) / female.sum()
+    return loss + args.axes * (1 - F.cosine_similarity(seen, axis(joint, corpus), dim=0))
+
+
+def drawn(corpus: dict[str, torch.Tensor], batch: int) -> torch.Tensor:
+    """Sentences of the corpus: the words for men, for women, then as many that name no gender as any."""
+    silent = corpus["silent"][torch.randint(len(corpus["silent"]), (batch // 2,), device=DEVICE)]
+    return torch.cat([corpus["male"], corpus["female"], silent, torch.randint(len(corpus["tokens"]), (batch // 2,), device=DEVICE)])
+
+
+def axis(rows: torch.Tensor, corpus: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Mean of the words for men minus mean of the words for women; rows as ``drawn`` orders them."""
+    men, women = rows.split([len(corpus["male"]), len(rows) - len(corpus["male"])])
+    return men.mean(0) - women[: len(corpus["female"])].mean(0)
 
 
 @torch.inference_mode()
@@ -202,8 +229,7 @@ def measure(pair: Pair, batches: Batches, args: argparse.Namespace) -> dict[str,
     tokenizer = Tokenizer.from_file(str(args.work / "tokenizer.json"))
 
     def of_tokens(tokens: torch.Tensor) -> np.ndarray:
-        rows = [F.normalize(pair.text.tower.head(pair.text.pooled(part)).float(), dim=-1) for part in tokens.to(DEVICE).split(2048)]
-        return torch.cat(rows).cpu().numpy()
+        return torch.cat([encoded(pair, part) for part in tokens.split(2048)]).cpu().numpy()
 
     def encode(texts: list[str]) -> np.ndarray:
         return of_tokens(torch.from_numpy(tokenize(tokenizer, texts)))

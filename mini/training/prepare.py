@@ -18,11 +18,12 @@ from safetensors.numpy import save_file
 
 from training import captions, corpus
 from training.arrays import SOURCES, TEST, TRAIN, VALIDATION, tokenize
-from training.labels import AGES, ATTRIBUTES, GENDERS, YES_NO, bits
+from training.labels import AGES, ATTRIBUTES, GENDERS, SLOTS, YES_NO, bits
 
 SEED = 0
 VOCABULARY = 8192
 PROMPTS = 350_000
+WORDS = 80_000  # of English, the commonest
 SHARD_BYTES = 45_000_000
 MALE = re.compile(r"\b(?:man|men|boy|boys|guy|guys|gentleman|male|father|he|his|him)\b", re.IGNORECASE)
 FEMALE = re.compile(r"\b(?:woman|women|girl|girls|lady|ladies|female|mother|she|her)\b", re.IGNORECASE)
@@ -30,6 +31,8 @@ FEMALE = re.compile(r"\b(?:woman|women|girl|girls|lady|ladies|female|mother|she|
 
 def main() -> None:
     """Read everything, write WORK."""
+    from wordfreq import top_n_list
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="The folder with people/ and annotations/.")
     parser.add_argument("--teacher", type=Path, required=True, help="all-MiniLM-L6-v2, for the words it knows.")
@@ -41,7 +44,7 @@ def main() -> None:
     pool = Pool()
     rows = table.drop(columns="image").to_dict("records")
     spans = [pool.span(row) for row in rows]
-    vocabulary = (args.teacher / "vocab.txt").read_text().split("\n")
+    vocabulary = [*(args.teacher / "vocab.txt").read_text().split("\n"), *top_n_list("en", WORDS)]
     texts = list(dict.fromkeys([*corpus.sentences(args.data, vocabulary, PROMPTS), *pool.written()]))
     random.Random(SEED).shuffle(texts)
     with gzip.open(args.work / "corpus.txt.gz", "wt", encoding="utf-8") as file:
@@ -59,6 +62,9 @@ def main() -> None:
         "source": np.array([SOURCES.index(name) for name in table["source"]], np.uint8),
         "part": table["part"].to_numpy(np.uint8),
         "spans": np.array(spans, np.int64),
+        "spans_at_work": np.array(
+            [[pool.shared[occupation, gender] for gender in GENDERS] for occupation in SLOTS["occupation"]], np.int64
+        ),
     }
     save_file(labels, args.work / "labels.safetensors")
     write_photographs(table["image"].tolist(), args.work)
@@ -121,6 +127,8 @@ class Pool:
             self.shared[key] = self._add(found)
         for occupation in captions.WORDS["idenprof"]:
             self.shared[occupation] = self._add([captions.at_work(self.rng, occupation) for _ in range(400)])
+            for gender in GENDERS:
+                self.shared[occupation, gender] = self._add([captions.at_work(self.rng, occupation, gender) for _ in range(200)])
 
     def span(self, row: dict[str, Any]) -> tuple[int, int]:
         """Where the captions of a photograph are: the first, and one after the last."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from tokenizers import Tokenizer
 from torch.nn import functional as F
 
 from training.arrays import tokenize
+from training.labels import GENDERS, WORDS, phrases
 
 DIM = 256
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -44,7 +46,7 @@ class Teacher:
 
 
 def main() -> None:
-    """Read WORK/corpus.txt.gz, write WORK/teacher.safetensors."""
+    """Read WORK/corpus.txt.gz, write WORK/teacher.safetensors: rows, tokens, which sentences are a gender word, which hold none."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--teacher", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
@@ -55,8 +57,18 @@ def main() -> None:
     energy, directions = torch.linalg.eigh(rows.double().T @ rows.double())
     targets = F.normalize(rows @ directions[:, -DIM:].float(), dim=-1)
     tokens = tokenize(Tokenizer.from_file(str(args.work / "tokenizer.json")), texts)
-    save_file({"targets": targets.half().cpu(), "tokens": torch.from_numpy(tokens)}, args.work / "teacher.safetensors")
+    gender = [torch.tensor([text in said for text in texts]) for said in gender_words()]
+    words = re.compile("|".join(rf"\b{word}\b" for said in gender_words() for word in said), re.IGNORECASE)
+    arrays = {"targets": targets.half().cpu(), "tokens": torch.from_numpy(tokens)}
+    arrays |= {name: torch.nonzero(which).squeeze(1) for name, which in zip(GENDERS, gender, strict=True)}
+    arrays["silent"] = torch.tensor([i for i, text in enumerate(texts) if not words.search(text)])
+    save_file(arrays, args.work / "teacher.safetensors")
     print(f"{len(texts):,} sentences; {energy[-DIM:].sum() / energy.sum():.4f} of the energy kept")
+
+
+def gender_words() -> list[list[str]]:
+    """Words for men and words for women, most of them sentences of the corpus."""
+    return [phrases(WORDS["gender"][gender]["plain"]) for gender in GENDERS]
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class Student(nn.Module):
 
     def pooled(self, tokens: torch.Tensor) -> torch.Tensor:
         """Mean states of padded tokens."""
-        tokens = tokens[:, : int((tokens != 0).sum(1).max())].long()
+        tokens = tokens.long()
         return self.tower.pooled(self.tower.tokens(tokens), tokens != 0)
 
 

@@ -217,9 +217,11 @@ def certificate_of(
     expected_leakage, expected_loss = _expected(p, o, wanted, shape, geometry.limits(dtype).pure)
     loss = chord * chord / 2
     good = np.isfinite(p) & np.isfinite(leakage)  # a row that u lost counts as invalid too
+    n = int(good.sum())
+    good = slice(None) if n == good.size else good  # which copies nothing
     totals = Totals(
-        n=int(good.sum()),
-        invalid=int((~good).sum()),
+        n=n,
+        invalid=p.size - n,
         leakage_before=Tally.of(p[good]),
         leakage=Tally.of(leakage[good]),
         self_loss=Tally.of(loss[good]),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["FOLDER", "KNOWS", "NOTICE", "torch_model"]
 
 FOLDER = Path(__file__).parent / "model"
+PIXELS = 64
 NOTICE = (
     "equipoise-mini's weights are for non-commercial research, demonstration and teaching, "
     "because some of the photographs that it learned from are (see its LICENSE)."

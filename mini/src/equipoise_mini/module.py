@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn import functional as F
 
 DIM = 256
-PIXELS = 64
 TOKENS = 32
 VOCABULARY = 8192
 WEIGHTS, SCALE = "weights.safetensors", ".scale"

@@ -12,6 +12,7 @@ from equipoise.applying.postgres import SCHEMES, apply_column
 from equipoise.applying.report import Report
 from equipoise.engines import threads
 from equipoise.engines.transform import Transform
+from equipoise.errors import InputError
 from equipoise.methods import Operator
 from equipoise.space import AttributeSpace
 
@@ -42,6 +43,14 @@ def apply(
     A column of PostgreSQL (``postgresql://user@host/database#table.column``) or of Lance (``photos.lance#column``) is debiased into a new
     column beside it, whose name is the destination. key: the unique column that orders a PostgreSQL table, its primary key by default.
     """
+    legal = {
+        "norm": (norm, ["unit", "keep"]),
+        "on_invalid": (on_invalid, ["raise", "keep"]),
+        "modality": (modality, [None, "image", "text"]),
+    }
+    for name, (given, choices) in legal.items():
+        if given not in choices:
+            raise InputError(f"{name}={given!r} is not legal; pass one of {choices}")
     transform = read_transform(space, method, kappa, norm, device)
     if in_database(source):
         options = {"modality": modality or "image", "keep_invalid": on_invalid == "keep", "resume": resume}

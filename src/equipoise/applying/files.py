@@ -84,6 +84,8 @@ def apply_files(
     resume: bool = False,
 ) -> Report:
     """Debias every row of ``source`` into ``destination``, which gets the same files. The source is never changed."""
+    if engine is threads.run:
+        transform.require_device()
     todo = plan(source, destination, transform, options)
     with ExitStack() as stack:
         if isinstance(todo.where, LocalPlace):
@@ -93,9 +95,12 @@ def apply_files(
 
 def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     started = time.monotonic()
-    done = {part.piece: part for part in _started(todo, resume)}
+    finished = todo.journal.manifest()
+    done = {part.piece: part for part in _started(todo, finished, resume)}
     wanted = todo.job.pieces()
     left = [piece for piece in wanted if piece not in done]
+    if finished is not None and not left:
+        return Report(str(todo.where), 0, 0, 0, time.monotonic() - started, finished.certificate)
     missing: dict[int, set[Piece]] = {}
     for piece in left:
         missing.setdefault(piece.file, set()).add(piece)
@@ -119,17 +124,15 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     return Report(str(todo.where), rows, written, len(left), time.monotonic() - started, merged_certificate)
 
 
-def _started(todo: Plan, resume: bool) -> list[Done]:
+def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
     """The pieces that need not be done again."""
-    if (finished := todo.journal.manifest()) is not None:
-        require_same(finished, todo.run, todo.where, True, resume)
-    found = todo.journal.read()
+    found = (finished, finished.shards) if finished else todo.journal.read()
     if found is None:
         if _holds_something(todo):
             raise InputError(f"{todo.where} exists and holds something else; pass a new destination")
         todo.journal.begin(todo.run)
         return []
-    require_same(found[0], todo.run, todo.where, False, resume)
+    require_same(found[0], todo.run, todo.where, finished is not None, resume)
     _remove_left_overs(todo)
     return _still_there(todo, found[1])
 

@@ -161,8 +161,6 @@ def require_same(found: Run, wanted: Run, where: Place, finished: bool, resume: 
         raise InputError(
             f"{where} holds another run (its {', '.join(different)} differ); pass another destination, or what that run was given"
         )
-    if finished or not resume:
-        state = (
-            "this run already, and it is finished; pass --verify to check it" if finished else "a part of this run; pass --resume to go on"
-        )
+    if not resume:
+        state = "this run already, and it is finished; pass --verify to check it" if finished else "a part of this run; pass --resume"
         raise InputError(f"{where} holds {state}, or pass another destination")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from equipoise.applying.files import DEFAULT, Options, Plan, plan
@@ -32,18 +33,30 @@ def verify(source: str | os.PathLike, destination: str | os.PathLike, transform:
     if different := manifest.differs_from(todo.run):
         raise InputError(f"{todo.where} holds another run (its {', '.join(different)} differ)")
     rows = sum(part.stop - part.start for part in manifest.shards)
+    _check_sizes(todo, manifest.shards)
     with ThreadPoolExecutor(threads()) as pool, progress("verifying", rows) as advance:
         for part in pool.map(lambda part: _check(todo, part), manifest.shards):
             advance(part.stop - part.start)
     return manifest
 
 
+def _check_sizes(todo: Plan, parts: list[Done]) -> None:
+    """Every file is there, and has no byte more or less."""
+    written: Counter[int] = Counter()
+    for part in parts:
+        written[part.file] += part.bytes
+    for i, size in written.items():
+        target = todo.job.target(todo.layout.files[i])
+        if not todo.where.is_file(target):
+            raise ArtefactError(f"{target} is not in {todo.where} any more; write it again with --resume")
+        if (found := todo.where.stamp(target)[0]) != size:
+            raise ArtefactError(f"{target} in {todo.where} has {found:,} bytes, and {size:,} were written; write it again with --resume")
+
+
 def _check(todo: Plan, part: Done) -> Done:
     file = todo.layout.files[part.file]
     target = todo.job.target(file)
     rows = f" rows {part.start:,} to {part.stop:,}" if file.kind == "npy" else ""
-    if not todo.where.is_file(target):
-        raise ArtefactError(f"{target} is not in {todo.where} any more; apply again to another destination")
     checksum, left = 0, part.bytes
     with todo.where.open(target) as data:
         if part.start:
@@ -53,5 +66,5 @@ def _check(todo: Plan, part: Done) -> Done:
             checksum = zlib.crc32(block, checksum)
             left -= len(block)
     if left or f"{checksum:08x}" != part.crc32:
-        raise ArtefactError(f"{target} in {todo.where} is not what was written:{rows} differ; apply again to another destination")
+        raise ArtefactError(f"{target} in {todo.where} is not what was written:{rows} differ; delete it, then write it again with --resume")
     return part

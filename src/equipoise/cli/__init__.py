@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from equipoise._version import __version__
-from equipoise.cli import bench, cache, prompts
+from equipoise.cli import annotate, bench, cache, prompts
 from equipoise.cli.apply import apply
 from equipoise.cli.audit import audit
 from equipoise.cli.compare import compare
@@ -31,6 +31,7 @@ app.command()(apply)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(methods)
+app.add_typer(annotate.app, name="annotate")
 app.add_typer(bench.app, name="bench")
 app.add_typer(cache.app, name="cache")
 app.command()(doctor)

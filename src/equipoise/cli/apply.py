@@ -80,6 +80,8 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
         typer.echo(json.dumps(document, indent=1))
         return
     console = Console()
+    if document.get("shards") == 0:
+        console.print("nothing was left to write")
     certificate = document.pop("certificate", {})
     for name, value in document.items():
         console.print(f"{name:12} {escape(_number(value))}", highlight=False)

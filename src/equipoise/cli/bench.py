@@ -226,3 +226,30 @@ def audit(
     table.add_row(*sizes, f"{row.seconds:.1f}", f"{row.processor_seconds:.1f}", f"{row.page_megabytes:.1f}")
     console.print(table)
     console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+
+
+@app.command()
+def annotate(
+    annotators: Annotated[int, typer.Option(help="People who answer at once.", min=1)] = 50,
+    seconds: Annotated[float, typer.Option(help="For how long.")] = 60.0,
+    images: Annotated[int, typer.Option(help="Pictures of the project.", min=1)] = 2500,
+    pause: Annotated[float, typer.Option(help="Seconds that each looks at a picture; 0 to answer as fast as the server lets them.")] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """The annotation page with many people at once: times of requests, and labels lost or doubled."""
+    from equipoise.bench import annotate as annotate_bench
+
+    console = Console()
+    with console.status("measuring"):
+        result = annotate_bench.measure(annotators, seconds, images, pause)
+    if as_json:
+        typer.echo(json.dumps({"machine": machine.describe(), **asdict(result)}, indent=1))
+        return
+    table = Table("request", "count", "a second", "median, ms", "99 %, ms", "slowest, ms", title="equipoise bench annotate")
+    for row in result.rows:
+        times = (f"{value:.1f}" for value in (row.median, row.p99, row.slowest))
+        table.add_row(row.request, f"{row.count:,}", f"{row.count / result.seconds:,.0f}", *times)
+    console.print(table)
+    found = f"{result.errors} errors, {result.lost} labels lost, {result.doubled} doubled"
+    console.print(f"{result.annotators} annotators, {result.seconds:.0f} s: {found}")
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")

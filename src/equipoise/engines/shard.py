@@ -23,7 +23,10 @@ from equipoise.stores.places import PART, LocalPlace, Place, place, unwritable
 
 PIECE_BYTES = 1 << 27  # what a kill can cost, a worker
 PIECE_ROWS = 1 << 19
+FEWEST, SMALLEST = 32, 1 << 23  # pieces of a small source, so that all cores end together, and their bytes
+MOST = 1 << 11  # pieces of a large one: what is noted of each is held in memory
 COPY_BYTES = 1 << 22
+FLUSH_BYTES = 1 << 23  # written before the disk is asked to begin with them
 
 
 class Piece(NamedTuple):
@@ -66,14 +69,17 @@ class Job:
     def pieces(self) -> list[Piece]:
         """All pieces, in the order of rows."""
         local = isinstance(place(self.destination), LocalPlace)
-        return [piece for i, file in enumerate(self.files) for piece in _cut(i, file, local)]
+        total = sum(file.size for file in self.files)
+        size = max(SMALLEST, min(PIECE_BYTES, total // FEWEST), total // MOST)
+        rows = max(PIECE_ROWS, sum(file.rows for file in self.files) // MOST)
+        return [piece for i, file in enumerate(self.files) for piece in _cut(i, file, local, rows, size)]
 
 
-def _cut(index: int, file: SourceFile, local: bool) -> Iterator[Piece]:
+def _cut(index: int, file: SourceFile, local: bool, rows: int, size: int) -> Iterator[Piece]:
     if file.kind != "npy" or not local or not file.rows:
         yield Piece(index, 0, file.rows)
         return
-    step = max(1, min(PIECE_ROWS, PIECE_BYTES // (file.size // file.rows)))
+    step = max(1, min(rows, size // (file.size // file.rows)))
     for start in range(0, file.rows, step):
         yield Piece(index, start, min(start + step, file.rows))
 
@@ -156,11 +162,16 @@ class _PartSink(_Sink):
     def __init__(self, name: str, descriptor: int, offset: int):
         super().__init__(name)
         self.descriptor = descriptor
-        os.lseek(descriptor, offset, os.SEEK_SET)
+        self.flushed = self.offset = os.lseek(descriptor, offset, os.SEEK_SET)
 
     def _write(self, view: memoryview) -> None:
         while len(view):
-            view = view[os.write(self.descriptor, view) :]
+            count = os.write(self.descriptor, view)
+            self.offset, view = self.offset + count, view[count:]
+        if self.offset - self.flushed >= FLUSH_BYTES and hasattr(os, "posix_fadvise"):
+            # the disk writes while the next rows are computed, and the last flush has little left to wait for
+            os.posix_fadvise(self.descriptor, self.flushed, self.offset - self.flushed, os.POSIX_FADV_DONTNEED)
+            self.flushed = self.offset
 
 
 @contextmanager

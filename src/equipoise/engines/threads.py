@@ -9,6 +9,7 @@ from equipoise.engines.shard import Done, Job, Piece, run_piece
 from equipoise.kernels.host import threads
 
 WAITING_FOR_THE_DISK = 2
+WAITING_FOR_A_WORKER = 2  # as many again, so that nobody is idle while a finished piece is put into the journal
 MEMORY = 1 << 29  # for row groups of parquet files, which are held whole
 COPIES_OF_A_GROUP = 4  # as stored, decoded, debiased, encoded
 
@@ -19,9 +20,10 @@ def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[D
     workers = workers or threads() + WAITING_FOR_THE_DISK
     workers = max(1, min(workers, MEMORY // (COPIES_OF_A_GROUP * largest))) if largest else workers
     left, running, error = iter(pieces), set[Future[Done]](), None
-    with ThreadPoolExecutor(workers, thread_name_prefix="equipoise-apply") as pool:
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="equipoise-apply")
+    try:
         while True:
-            while error is None and len(running) < workers and (piece := next(left, None)) is not None:
+            while error is None and len(running) < WAITING_FOR_A_WORKER * workers and (piece := next(left, None)) is not None:
                 running.add(pool.submit(run_piece, job, piece))
             if not running:
                 break
@@ -31,5 +33,9 @@ def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[D
                     yield future.result()
                 else:
                     error = error or failed
+            if error is not None:
+                running = {future for future in running if not future.cancel()}
+    finally:
+        pool.shutdown(cancel_futures=True)
     if error is not None:
         raise error

@@ -17,9 +17,9 @@ from equipoise.methods import Operator
 from equipoise.methods.spaces import SpaceOperator
 from equipoise.space import AttributeSpace, EncoderRef
 
-CPU_BLOCK = 1 << 20  # in and out together stay in a core's own cache
+CPU_BLOCK = 1 << 19  # in and out together stay in a core's own cache
 WIDE_BLOCK = 1 << 26  # for devices, and operators that are matrix products
-MEASURED_AT_ONCE = 1 << 17  # rows whose measurements are held before they are counted
+MEASURED_AT_ONCE = 1 << 15  # rows whose measurements are held before they are counted
 
 PAPER = Preference("kappa", 1.0)
 NOBODY = EncoderRef()
@@ -90,6 +90,19 @@ class Transform:
         if dtype == "bfloat16" and self.device == "cpu" and host.kernel_name(dtype) != "numba":
             raise MissingExtraError("bfloat16 on the CPU", "numba", "numba")
 
+    def require_device(self) -> None:
+        """Raise where the device is not on this machine."""
+        if self.device == "cpu":
+            return
+        try:
+            import torch
+
+            torch.empty(1, device=self.device)
+        except ImportError:
+            raise MissingExtraError(f"device {self.device}", "torch", "torch") from None
+        except (RuntimeError, AssertionError) as error:
+            raise InputError(f"device {self.device!r} cannot be used here ({str(error).splitlines()[0]}); pass cpu or cuda") from None
+
     def identity(self, dtype: str) -> dict[str, Any]:
         """Tells this from what gives other bytes."""
         operator = {"method": self.operator.method, "fingerprint": self.operator.fingerprint} if self.operator else None
@@ -119,9 +132,10 @@ class Transform:
         if self.device != "cpu":
             return self._on_device(e, u, dtype)
         low_rank = self._space.low_rank
+        if host.can_measure(e, u, dtype=dtype):
+            bad, columns = host.debias_and_measure(e, u, low_rank, self.wanted, self.norm, dtype)
+            return bad, tuple(columns)  # pyright: ignore[reportReturnType]
         bad = host.debias(e, u, low_rank, self.wanted, self.norm, dtype)
-        if dtype == "bfloat16":
-            return bad, tuple(host.measure(e, u, low_rank, dtype))  # pyright: ignore[reportReturnType]
         return bad, kernels.measure(e, u, low_rank)
 
     def _operate(self, operator: Operator, e: np.ndarray, u: np.ndarray, modality: Modality) -> tuple[np.ndarray, Columns | None]:

@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 
 from equipoise import geometry
 
+TOGETHER = 64  # rows that are debiased before they are measured
 FAST = {"reassoc", "contract"}  # reorder sums, fuse multiply and add; NaN and infinity keep their meaning
 
 
@@ -227,8 +228,11 @@ def _weights(p2, o, kind, parameter, norm):
 
 
 @_jit
-def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small, large, up, pure, unit, bad):
-    """Rows start to stop of x into out. right, left (r, d); ``value`` (1,) or one a row; sets ``bad`` for rows left as they were."""
+def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small, large, up, pure, unit, bad, far):
+    """Rows start to stop of x into out. right, left (r, d); ``value`` (1,) or one a row; sets ``bad`` for rows left as they were.
+
+    far: past the caches, which is quicker for an array that is larger than they are, and slower for one that is read next.
+    """
     d = right.shape[1]
     number = right.dtype.type
     rows, taken = np.zeros((4, d), right.dtype), np.empty((4, d), right.dtype)
@@ -237,7 +241,7 @@ def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small
     line = np.empty(d, out.dtype)
     size = line.size * line.itemsize
     x_address, out_address, line_address = x.ctypes.data, out.ctypes.data, line.ctypes.data
-    stream = size % 64 == 0 and out_address % 16 == 0 and line_address % 16 == 0
+    stream = far and size % 64 == 0 and out_address % 16 == 0 and line_address % 16 == 0
     for first in range(start, stop, 4):
         count = min(4, stop - first)
         for b in range(count):
@@ -269,18 +273,17 @@ def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small
                 out[i] = x[i]
                 continue
             o = math.sqrt(_rest2(rows, taken, b) / n2[b])
+            target = line if stream else out[i]
             if identity or o <= pure:  # Proposition 2, case B
-                _scale(rows, b, number(factor), line)
+                _scale(rows, b, number(factor), target)
             else:
                 p2 = 0.0
                 for j in range(right.shape[0]):
                     p2 += float(c[b, j]) * float(c[b, j])
                 k1, k2 = _weights(p2 / n2[b], o, kind, parameter, norm)
-                _weigh(rows, taken, b, number(k1 * factor), number(k2 * factor), line)
+                _weigh(rows, taken, b, number(k1 * factor), number(k2 * factor), target)
             if stream:
                 _stream(line_address, out_address + i * size, size)
-            else:
-                out[i] = line
     _fence()
 
 
@@ -300,13 +303,13 @@ def _replace(rows, keep, value, k1, k2, line):
 
 
 @_jit
-def overwrite_rows(x, out, start, stop, keep, value, unit, small, large, up, pure):
+def overwrite_rows(x, out, start, stop, keep, value, unit, small, large, up, pure, far):
     """Rows start to stop of x into out: unit length, ``value`` where ``keep`` is 0, unit length again where asked for; both (d,)."""
     rows, line = np.empty((1, keep.size), keep.dtype), np.empty(keep.size, out.dtype)
     number = keep.dtype.type
     size = line.size * line.itemsize
     x_address, out_address, line_address = x.ctypes.data, out.ctypes.data, line.ctypes.data
-    stream = size % 64 == 0 and out_address % 16 == 0 and line_address % 16 == 0
+    stream = far and size % 64 == 0 and out_address % 16 == 0 and line_address % 16 == 0
     v2 = float((value * value).sum())
     for i in range(start, stop):
         n2 = float(_load(x, i, rows, 0))
@@ -383,3 +386,12 @@ def measure_rows(e, u, start, stop, basis, _left, _bias, small, large, up, out):
             for b in range(0, 2 * count, 2):
                 if not (c[b] * c[b]).sum() <= 0.75 * n[b] * n[b]:
                     out[1, first + b // 2] = math.sqrt(_rest2(rows, taken, b)) / n[b]
+
+
+@_jit
+def debias_and_measure_rows(x, out, written, start, stop, debiasing, measuring):
+    """Both, for a few rows at a time: they are measured while they are in the cache. ``written`` is ``out``, to read."""
+    for first in range(start, stop, TOGETHER):
+        last = min(first + TOGETHER, stop)
+        debias_rows(x, out, first, last, *debiasing)
+        measure_rows(x, written, first, last, *measuring)

@@ -19,6 +19,7 @@ from equipoise.kernels.recipe import LowRank, Norm, Preference
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 SERIAL_BYTES = 1 << 19  # below this, threads cost more than they save
+FAR_BYTES = 1 << 23  # an output of this size leaves the caches before anybody reads it
 STAGE_BYTES = 1 << 24  # rows that are not contiguous pass through a buffer of this size
 
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
@@ -100,17 +101,12 @@ def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
         return _numpy.debias_rows(x, out, low_rank, preference, value, norm, dtype)
     from equipoise.kernels import _numba
 
-    compute = _COMPUTE[dtype]
-    factors = low_rank.cached(("numba", compute), lambda: _factors(low_rank, compute))
     bad = np.zeros(len(x), bool)
-    wide = geometry.limits(compute)
-    low = geometry.limits(dtype)
-    scalars = (_KIND[preference.kind], value, _NORM[norm], wide.small, wide.large, wide.up, low.pure, low.unit, bad)
-
-    source, target = _readable(x, dtype), out.view(np.ndarray).view(_BITS.get(dtype, x.dtype))
+    arguments = _debiasing(out, low_rank, preference, value, norm, dtype, bad)
+    source, target = _readable(x, dtype), _writable(out, dtype)
 
     def work(start: int, stop: int) -> None:
-        _numba.debias_rows(source, target, start, stop, *factors, *scalars)  # pyright: ignore[reportCallIssue]
+        _numba.debias_rows(source, target, start, stop, *arguments)  # pyright: ignore[reportCallIssue]
 
     spread(work, len(x), x.nbytes)
     return bad
@@ -129,13 +125,30 @@ def overwrite(x: np.ndarray, keep: np.ndarray, value: np.ndarray, unit: bool) ->
     out = np.empty_like(x, subok=False)
     wide, low = geometry.limits(compute), geometry.limits(dtype)
     arrays = keep.astype(compute), value.astype(compute)
-    source, target = _readable(x, dtype), out.view(_BITS.get(dtype, x.dtype))
+    arguments = *arrays, unit, wide.small, wide.large, wide.up, low.pure, out.nbytes >= FAR_BYTES
+    source, target = _readable(x, dtype), _writable(out, dtype)
 
     def work(start: int, stop: int) -> None:
-        _numba.overwrite_rows(source, target, start, stop, *arrays, unit, wide.small, wide.large, wide.up, low.pure)  # pyright: ignore[reportCallIssue]
+        _numba.overwrite_rows(source, target, start, stop, *arguments)  # pyright: ignore[reportCallIssue]
 
     spread(work, len(x), x.nbytes)
     return out
+
+
+def _debiasing(out, low_rank, preference, value, norm, dtype, bad) -> tuple:
+    """What ``debias_rows`` takes after the rows."""
+    compute = _COMPUTE[dtype]
+    factors = low_rank.cached(("numba", compute), lambda: _factors(low_rank, compute))
+    wide, low = geometry.limits(compute), geometry.limits(dtype)
+    scalars = (_KIND[preference.kind], value, _NORM[norm], wide.small, wide.large, wide.up, low.pure, low.unit, bad)
+    return *factors, *scalars, out.nbytes >= FAR_BYTES
+
+
+def _measuring(low_rank, columns) -> tuple:
+    """What ``measure_rows`` takes after the rows."""
+    factors = low_rank.cached(("numba", "float64"), lambda: _factors(low_rank, "float64"))
+    wide = geometry.limits("float64")
+    return *factors, wide.small, wide.large, wide.up, columns
 
 
 def _factors(low_rank: LowRank, compute: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -150,6 +163,10 @@ def _readable(x: np.ndarray, dtype: str) -> np.ndarray:
     view = x.view(np.ndarray).view(_BITS.get(dtype, x.dtype))
     view.flags.writeable = False
     return view
+
+
+def _writable(out: np.ndarray, dtype: str) -> np.ndarray:
+    return out.view(np.ndarray).view(_BITS.get(dtype, out.dtype))
 
 
 _here = threading.local()
@@ -175,24 +192,41 @@ def spread(work: Callable[[int, int], None], rows: int, size: int, pieces: int =
         list(_pool(workers).map(work, cuts[:-1], cuts[1:]))
 
 
-def can_measure(*arrays: np.ndarray) -> bool:
-    """Whether the fused measurement takes these arrays as they are."""
-    return all(
-        a.dtype.name in DTYPES and kernel_name(a.dtype.name) == "numba" and a.flags.c_contiguous and a.dtype.isnative for a in arrays
-    )
+def can_measure(*arrays: np.ndarray, dtype: str | None = None) -> bool:
+    """Whether the compiled measurement takes these arrays as they are. ``dtype`` names what their bits mean, where their own does not."""
+    names = {dtype or a.dtype.name for a in arrays}
+    compiled = all(name in DTYPES and kernel_name(name) == "numba" for name in names)
+    return compiled and all(a.flags.c_contiguous and a.dtype.isnative for a in arrays)
 
 
-def measure(e: np.ndarray, u: np.ndarray, low_rank: LowRank, dtype: str | None = None) -> np.ndarray:
-    """(6, n): see ``measure.measure``. ``dtype`` names what the bits of both mean, where their own dtypes do not."""
+def measure(e: np.ndarray, u: np.ndarray, low_rank: LowRank) -> np.ndarray:
+    """(6, n): see ``measure.measure``."""
     from equipoise.kernels import _numba
 
-    factors = low_rank.cached(("numba", "float64"), lambda: _factors(low_rank, "float64"))
-    wide = geometry.limits("float64")
-    out = np.empty((6, len(e)))
-    before, after = _readable(e, dtype or e.dtype.name), _readable(u, dtype or u.dtype.name)
+    columns = np.empty((6, len(e)))
+    before, after = _readable(e, e.dtype.name), _readable(u, u.dtype.name)
+    arguments = _measuring(low_rank, columns)
 
     def work(start: int, stop: int) -> None:
-        _numba.measure_rows(before, after, start, stop, *factors, wide.small, wide.large, wide.up, out)  # pyright: ignore[reportCallIssue]
+        _numba.measure_rows(before, after, start, stop, *arguments)  # pyright: ignore[reportCallIssue]
 
     spread(work, len(e), e.nbytes + u.nbytes)
-    return out
+    return columns
+
+
+def debias_and_measure(
+    x: np.ndarray, out: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, dtype: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """What ``debias`` and ``measure`` return, in one pass over rows that ``can_measure``."""
+    from equipoise.kernels import _numba
+
+    bad, columns = np.zeros(len(x), bool), np.empty((6, len(x)))
+    value = np.atleast_1d(np.asarray(preference.value, dtype=np.float64))
+    arguments = _debiasing(out, low_rank, preference, value, norm, dtype, bad), _measuring(low_rank, columns)
+    source, target, written = _readable(x, dtype), _writable(out, dtype), _readable(out, dtype)
+
+    def work(start: int, stop: int) -> None:
+        _numba.debias_and_measure_rows(source, target, written, start, stop, *arguments)  # pyright: ignore[reportCallIssue]
+
+    spread(work, len(x), x.nbytes)
+    return bad, columns

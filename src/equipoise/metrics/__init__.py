@@ -1,5 +1,6 @@
 """Metrics: pure functions on arrays, for any number of classes, groups and intersections, and intervals for all of them."""
 
+from equipoise.metrics.agreement import fleiss_kappa
 from equipoise.metrics.classification import (
     EQUAL_OPPORTUNITY,
     Cells,
@@ -33,6 +34,7 @@ __all__ = [
     "bootstrap_retrieval",
     "by_group",
     "equal_opportunity",
+    "fleiss_kappa",
     "leakage_probe",
     "macro_f1",
     "max_skew",

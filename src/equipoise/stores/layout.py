@@ -82,6 +82,8 @@ def look_at(
 
 def _open(source: str | os.PathLike) -> tuple[Place, str]:
     """The folder, and the one file in it that was named, if one was."""
+    if not os.fspath(source):
+        raise InputError("the source is empty; pass a .npy or .parquet file, or a folder of them")
     text = os.fspath(source).rstrip("/") or "/"
     if text.endswith((".npy", ".parquet")):
         where, name = split(text)

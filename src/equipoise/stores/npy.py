@@ -61,7 +61,7 @@ def read_header(place: Place, name: str) -> NpyHeader:
         named, order = dtype.name, ">" if dtype.str[0] == ">" else "<"
     if named not in ("float16", "float32", "float64", "bfloat16"):
         raise InputError(f"{name} in {place} holds {named}; embeddings are float16, float32, float64 or bfloat16 (saved by ml_dtypes)")
-    if len(shape) != 2 or shape[1] == 0:
+    if len(shape) != 2 or shape[0] < 0 or shape[1] <= 0:
         raise InputError(f"{name} in {place} has shape {shape}; a file of embeddings has rows and columns")
     if fortran and shape[0] > 1 and shape[1] > 1:
         raise InputError(f"{name} in {place} is saved column by column; save it again with numpy.save(file, numpy.ascontiguousarray(x))")

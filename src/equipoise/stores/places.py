@@ -66,6 +66,8 @@ class LocalPlace(Place):
             raise InputError(
                 f"{pattern!r} is not a pattern of names below {self.folder} ({error}); write for example 'emb/*.npy'"
             ) from None
+        except OSError as error:
+            raise InputError(f"{self.folder} cannot be read ({error.strerror}: {error.filename}); mend it, or pass another") from None
         return _in_order(found)
 
     def is_file(self, name: str) -> bool:

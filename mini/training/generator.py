@@ -1,0 +1,210 @@
+"""Stage 6: the generator learns to draw what a text row of the model says.
+
+python -m training.generator --work WORK --seconds 360
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import nn
+from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from equipoise_mini.module import DIM
+from equipoise_mini.sampling import integrate, noise, to_bytes
+from equipoise_mini.velocity import Velocity
+from training import zero_shot
+from training.arrays import SOURCES, TRAIN, VALIDATION, tokenize
+from training.augment import SIDE, centre
+from training.joint import Batches, Pair, encoded, image_tower
+from training.teacher import DEVICE
+from training.text import autocast
+
+MIX = {"fairface": 0.5, "celeba": 0.17, "idenprof": 0.33}
+UNSAID = 0.1  # share of pictures drawn without their text, so that there is something to guide away from
+NAMED = 0.5  # share of the captions at work that name a gender, where it is clear
+CLEAR = 0.7  # share of the photographs at work whose gender counts as clear
+JITTER = 2  # pixels that a crop may be off the middle
+BLOCK = 256  # pictures drawn at once
+PROMPTS = (
+    "a photo of a man", "a photo of a woman", "a photo of a young woman", "a photo of an old man", "a photo of a little girl",
+    "a photo of a Black woman", "a photo of an East Asian man", "a photo of a woman with blond hair", "a photo of a smiling man with glasses",
+    "a photo of a doctor", "a photo of a female doctor", "a photo of a male chef", "a photo of a firefighter", "a photo of a judge",
+    "a photo of a nurse",
+)  # fmt: skip
+
+
+class Texts:
+    """Text rows of every caption, and a caption for each photograph, at work at times with the gender that the model sees."""
+
+    def __init__(self, pair: Pair, batches: Batches):
+        self.batches = batches
+        tokens = batches.captions["tokens"]
+        self.rows = torch.cat([encoded(pair, part) for part in tokens.split(4096)]).half()
+        self.spans = batches.labels["spans_at_work"]
+        work = batches.of(SOURCES.index("idenprof"), (TRAIN, VALIDATION))
+        self.occupation = torch.full((len(batches.pictures),), -1, device=DEVICE)
+        self.gender = self.occupation.clone()
+        bits = batches.labels["bits"][work].cpu().numpy()
+        self.occupation[work] = torch.from_numpy(zero_shot.answer(bits, "occupation")).to(DEVICE)
+        tokenizer = Tokenizer.from_file(str(batches.work / "tokenizer.json"))
+        axis = [
+            zero_shot.ensemble(lambda texts: encoded(pair, torch.from_numpy(tokenize(tokenizer, texts))).cpu().numpy(), nouns)
+            for nouns in zero_shot.SAID["gender"].values()
+        ]
+        seen = torch.cat([F.normalize(pair.image(centre(batches.pictures[part])).float(), dim=-1) for part in work.split(512)])
+        margin = seen @ torch.from_numpy(axis[0] - axis[1]).to(DEVICE)
+        clear = margin.abs() >= margin.abs().quantile(1 - CLEAR)
+        self.gender[work] = torch.where(clear, (margin < 0).long(), -1)
+
+    def of(self, rows: torch.Tensor) -> torch.Tensor:
+        """A text row for each photograph."""
+        captions = self.batches.caption_of(rows)
+        occupation, gender = self.occupation[rows], self.gender[rows]
+        start, end = self.spans[occupation.clamp(min=0), gender.clamp(min=0)].unbind(1)
+        named = start + (torch.rand(len(rows), device=DEVICE) * (end - start)).long()
+        use = (gender >= 0) & (torch.rand(len(rows), device=DEVICE) < NAMED)
+        return self.rows[torch.where(use, named, captions)].float()
+
+
+def crops(pictures: torch.Tensor) -> torch.Tensor:
+    """Nearly the middle of bytes (n, 72, 72, 3), mirrored or not, as floats (n, 3, 64, 64)."""
+    n, middle = len(pictures), (pictures.shape[1] - SIDE) // 2
+    top, left = (torch.randint(middle - JITTER, middle + JITTER + 1, (n, 1), device=DEVICE) for _ in range(2))
+    steps = torch.arange(SIDE, device=DEVICE)
+    across = torch.where(torch.rand(n, 1, device=DEVICE) < 0.5, steps, SIDE - 1 - steps) + left
+    found = pictures[torch.arange(n, device=DEVICE)[:, None, None], (top + steps)[:, :, None], across[:, None, :]]
+    return found.permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
+def main() -> None:
+    """Read WORK, write WORK/generator.safetensors and WORK/generator.png."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--joint", default="joint", help="The name of the model that reads the text.")
+    parser.add_argument("--from", dest="start", type=Path, help="Weights to go on from.")
+    parser.add_argument("--seconds", type=float, default=360, help="How long to train.")
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--rate", type=float, default=6e-4)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    torch.manual_seed(args.seed)
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = True
+    batches = Batches(args.work, (TRAIN, VALIDATION), ["flickr8k"], args.batch, MIX)
+    pair = read_pair(args.work, args.joint)
+    with torch.inference_mode():
+        texts = Texts(pair, batches)
+    texts.rows = texts.rows.clone()
+    model = Velocity().to(DEVICE)
+    if args.start:
+        model.load_state_dict({name: tensor.float() for name, tensor in load_file(args.start, device=DEVICE).items()})
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9985))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=0.02, betas=(0.9, 0.99), fused=DEVICE == "cuda")
+    compiled = cast(nn.Module, torch.compile(model, dynamic=False)) if DEVICE == "cuda" else model
+    began, step, total, spent = None, 0, 0.0, 0.0
+    while spent < args.seconds:
+        spent = time.time() - began if began else 0.0
+        for group in optimizer.param_groups:
+            group["lr"] = args.rate * min(1, (step + 1) / 300) * 0.5 * (1 + math.cos(math.pi * min(1.0, spent / args.seconds)))
+        loss = one_step(compiled, model.nothing, batches, texts)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        average.update_parameters(model)
+        total, step = total + loss.detach(), step + 1
+        if step == 20:
+            float(total)
+            began = time.time()  # what came before was compilation
+        if step % 250 == 0:
+            print(f"generator {step} loss {float(total) / 250:.4f} {spent:.0f} s", flush=True)
+            total = 0.0
+    final = average.module.state_dict()
+    save_file({name: tensor.half().contiguous() for name, tensor in final.items()}, args.work / "generator.safetensors")
+    sheet(Drawer(args.work, args.joint), args.work / "generator.png")
+
+
+def one_step(model: nn.Module, nothing: torch.Tensor, batches: Batches, texts: Texts) -> torch.Tensor:
+    """Squared error of the velocity at random times, more of them in the middle."""
+    rows, _, _ = batches.draw()
+    told = torch.where(torch.rand(len(rows), 1, device=DEVICE) < UNSAID, nothing, texts.of(rows))
+    pictures = crops(batches.pictures[rows])
+    times, start = torch.sigmoid(torch.randn(len(rows), device=DEVICE)), torch.randn_like(pictures)
+    share = times[:, None, None, None]
+    with autocast():
+        velocity = model(torch.lerp(start, pictures, share), times, told)
+    return F.mse_loss(velocity.float(), pictures - start)
+
+
+class Drawer:
+    """Pictures of prompts, drawn on the device by what WORK holds."""
+
+    def __init__(self, work: Path, joint: str = "joint"):
+        self.pair = read_pair(work, joint)
+        self.model = Velocity().to(DEVICE).eval()
+        self.model.load_state_dict(
+            {name: tensor.float() for name, tensor in load_file(work / "generator.safetensors", device=DEVICE).items()}
+        )
+        self.tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
+
+    def __call__(self, prompts: list[str], seeds: list[int]) -> np.ndarray:
+        """Bytes (n, 64, 64, 3), one seed a prompt."""
+        return self.of_rows(self.text_rows(prompts), seeds)
+
+    def of_rows(self, rows: torch.Tensor, seeds: list[int]) -> np.ndarray:
+        """The same for text rows (n, 256)."""
+        blocks = range(0, len(seeds), BLOCK)
+        return np.concatenate([draw(self.model, rows[i : i + BLOCK], seeds[i : i + BLOCK]) for i in blocks])
+
+    def text_rows(self, prompts: list[str]) -> torch.Tensor:
+        """Unit rows of texts."""
+        return encoded(self.pair, torch.from_numpy(tokenize(self.tokenizer, prompts)))
+
+    @torch.inference_mode()
+    def image_rows(self, pictures: np.ndarray) -> np.ndarray:
+        """Unit rows of bytes (n, 64, 64, 3)."""
+        parts = torch.from_numpy(np.ascontiguousarray(pictures)).split(BLOCK)
+        return torch.cat([F.normalize(self.pair.image(centre(part.to(DEVICE))).float(), dim=-1) for part in parts]).cpu().numpy()
+
+
+def read_pair(work: Path, name: str) -> Pair:
+    """The model of stage 3, frozen."""
+    pair = Pair(image_tower("conv")).to(DEVICE)
+    pair.load_state_dict(load_file(work / f"{name}.safetensors", device=DEVICE))
+    return pair.eval()
+
+
+@torch.inference_mode()
+def draw(model: Velocity, texts: torch.Tensor, seeds: list[int], guidance: float = 2.0, steps: int = 24) -> np.ndarray:
+    """Pictures (n, 64, 64, 3) of text rows, one seed a row."""
+    both = torch.cat([texts, model.nothing.expand(len(texts), DIM)])
+
+    def velocity(pictures: torch.Tensor, at: float) -> torch.Tensor:
+        with autocast():
+            said, unsaid = model(torch.cat([pictures, pictures]), torch.full((len(both),), at, device=DEVICE), both).float().chunk(2)
+        return unsaid + guidance * (said - unsaid)
+
+    return to_bytes(integrate(velocity, torch.from_numpy(noise(seeds)).to(DEVICE), steps).cpu().numpy())
+
+
+def sheet(drawer: Drawer, path: Path, columns: int = 12) -> None:
+    """A contact sheet, unfiltered: one prompt a row, the same noise down each column."""
+    asked = [(prompt, seed) for prompt in PROMPTS for seed in range(columns)]
+    pictures = drawer([prompt for prompt, _ in asked], [seed for _, seed in asked])
+    rows = [np.concatenate(list(row), axis=1) for row in np.split(pictures, len(PROMPTS))]
+    Image.fromarray(np.concatenate(rows)).save(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The classifier that judges generated pictures. It shares no weight with the model, which conditions the generator.
+
+python -m training.perceive --work WORK
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from equipoise_mini.module import DIM, ImageTower
+from training.arrays import SOURCES, TEST, TRAIN
+from training.augment import centre, views
+from training.joint import Batches
+from training.labels import BITS, SLOTS
+from training.teacher import DEVICE
+from training.text import autocast, warm_cosine
+
+HEADS = ("gender", "age", "race", "occupation")
+ASKED_OF = {"gender": "fairface", "age": "fairface", "race": "fairface", "occupation": "idenprof"}  # where each head is measured
+
+
+class Perceiver(nn.Module):
+    """Logits of each question for pictures in [-1, 1]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = ImageTower(batch_norm=True, drop=0.1)
+        self.heads = nn.ModuleDict({name: nn.Linear(DIM, len(SLOTS[name])) for name in HEADS})
+
+    def forward(self, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
+        features = F.gelu(self.trunk(pixels))
+        return {name: head(features).float() for name, head in self.heads.items()}
+
+
+def answers(bits: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The known value in each slot, -1 where none is."""
+    out = {}
+    for name in HEADS:
+        columns = bits[:, [BITS[name, value] for value in SLOTS[name]]].bool()
+        out[name] = torch.where(columns.any(1), columns.int().argmax(1), -1)
+    return out
+
+
+def main() -> None:
+    """Read WORK, write WORK/perceive.safetensors and WORK/perceive.json with its error on test photographs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    torch.manual_seed(args.seed)
+    torch.backends.cudnn.benchmark = True
+    batches = Batches(args.work, (TRAIN,), ["flickr8k"], args.batch)
+    known = answers(batches.labels["bits"])
+    model = Perceiver().to(DEVICE, memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.998), use_buffers=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.1, fused=DEVICE == "cuda")
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: warm_cosine(i, 200, args.steps))
+    began = time.time()
+    for step in range(args.steps):
+        rows, _, _ = batches.draw()
+        with autocast():
+            logits = model(views(batches.pictures[rows]))
+        losses = [F.cross_entropy(logits[name], known[name][rows], ignore_index=-1, label_smoothing=0.05) for name in HEADS]
+        loss = torch.stack(losses).sum()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        average.update_parameters(model)
+        if step % 500 == 499:
+            print(f"perceive {step + 1} loss {loss.item():.3f} {time.time() - began:.0f} s", flush=True)
+    measured = measure(average.module.eval(), batches, known)
+    save_file({name: tensor.contiguous() for name, tensor in average.module.state_dict().items()}, args.work / "perceive.safetensors")
+    (args.work / "perceive.json").write_text(json.dumps(measured, indent=1))
+    print(json.dumps(measured), flush=True)
+
+
+@torch.inference_mode()
+def measure(model: nn.Module, batches: Batches, known: dict[str, torch.Tensor]) -> dict[str, dict[str, float]]:
+    """Accuracy and count on the test photographs of the set that knows the answer."""
+    out = {}
+    for name, source in ASKED_OF.items():
+        rows = batches.of(SOURCES.index(source), (TEST,))
+        found = torch.cat([model(centre(batches.pictures[part]))[name].argmax(1) for part in rows.split(512)])
+        out[name] = {"accuracy": round((found == known[name][rows]).float().mean().item(), 4), "n": len(rows)}
+    return out
+
+
+if __name__ == "__main__":
+    main()
