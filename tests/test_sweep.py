@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -13,7 +14,7 @@ import equipoise as eq
 from equipoise import cli, tasks
 from equipoise.report import numbers, sweep_page, sweep_table
 from equipoise.tasks import FitOn, MethodSpec
-from tests.test_fit_on import evaluation, people
+from tests.test_fit_on import QUICK, evaluation, people
 from tests.test_methods import Words
 
 
@@ -87,6 +88,16 @@ def test_a_sweep_goes_on_where_it_was(swept):
     assert {path: path.stat().st_mtime_ns for path in folder.glob("*.json")} == before
     other, _ = tasks.sweep(task, specs, folder, fairness="EO_max", utility="accuracy")
     assert (other["fairness"]["metric"], other["utility"]["metric"]) == ("EO_max", "accuracy")
+
+
+def test_a_method_without_the_metric_is_a_point_without_a_place(tmp_path):
+    """Images of a space a prompt have no one embedding that a probe could read."""
+    task = evaluation(settings=replace(QUICK, probe=100))
+    specs = tasks.sweep_grid(None, ["closed-form:scope=per prompt,kappa=1", "closed-form:kappa=1"], [], "classification")
+    results, _ = tasks.sweep(task, specs, tmp_path, fairness="probe AUC")
+    without = [point["label"] for point in results["points"] if point["fairness"]["value"] is None]
+    assert without == ["closed-form (scope=per prompt)"] and not results["points"][1]["front"]
+    assert "not known" in sweep_page(results) and sweep_table(results).row_count == 3
 
 
 def test_mistakes(tmp_path):

@@ -17,6 +17,7 @@ from equipoise.tasks.evaluation import Evaluation
 from equipoise.tasks.grids import Run, grids
 from equipoise.tasks.specs import BASELINE, MethodSpec
 
+AXES = ("fairness", "utility")
 KIND, FORMAT = "equipoise sweep", 1
 CARRIED = ("task", "protocol", "dataset", "fitting", "attribute", "encoder", "model", "prompts", "settings", "counts")
 
@@ -85,12 +86,12 @@ def document(runs: Sequence[tuple[MethodSpec, Run]], fairness: str, utility: str
     """What a page and a table need, from the runs of a sweep alone."""
     points = [_point(spec, run, fairness, utility) for spec, run in runs]
     for point in points:
-        point["front"] = point["fairness"]["value"] is not None and not any(_beats(other, point) for other in points)
+        point["front"] = all(point[axis]["value"] is not None for axis in AXES) and not any(_beats(other, point) for other in points)
     first = runs[0][1]
     (table,) = grids([run for _, run in runs])
     about = {key: first[key] for key in CARRIED} | {"title": table.title, "note": table.note}
     rows = {row["metric"]: row for row in first["rows"]}
-    for name, metric in (("fairness", fairness), ("utility", utility)):
+    for name, metric in zip(AXES, (fairness, utility), strict=True):
         row = rows[metric]
         about[name] = {"metric": metric, "better": row["better"], "n": row["n"], "floor": row.get("floor")}
     return plain({"kind": KIND, "format": FORMAT, "versions": versions(), **about, "points": points, "left_out": list(left_out)})
@@ -102,11 +103,13 @@ def _point(spec: MethodSpec, run: Run, fairness: str, utility: str) -> dict[str,
     defaults = {} if spec.is_file else {f.name: f.default for f in fields(methods.find(spec.name))}  # pyright: ignore[reportArgumentType]
     value = spec.params.get(param, defaults.get(param)) if param else None
     rest = MethodSpec(spec.name, {key: given for key, given in spec.params.items() if key != param}, spec.book)
-    about = {"series": rest.label, "label": spec.label, "param": param, "value": value}
+    about: dict[str, Any] = {"series": rest.label, "label": spec.label, "param": param, "value": value}
     about["default"] = param is not None and value == defaults.get(param)
     rows = {row["metric"]: row for row in run["rows"] if row["method"] == spec.label}
-    kept = ("value", "low", "high", "difference")
-    return about | {name: {key: rows[metric].get(key) for key in kept} for name, metric in (("fairness", fairness), ("utility", utility))}
+    for name, metric in zip(AXES, (fairness, utility), strict=True):
+        row = rows.get(metric, {})  # a method with a space a prompt has no probe
+        about[name] = {key: row.get(key) for key in ("value", "low", "high", "difference")}
+    return about
 
 
 def _metric(run: Run, better: str, given: str | None) -> str:
@@ -118,7 +121,7 @@ def _metric(run: Run, better: str, given: str | None) -> str:
 
 def _beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether a point is at least as good in both, and better in one."""
-    if None in (values := [point[axis]["value"] for point in (one, other) for axis in ("fairness", "utility")]):
+    if None in (values := [point[axis]["value"] for point in (one, other) for axis in AXES]):
         return False
     skew, use, other_skew, other_use = values
     return skew <= other_skew and use >= other_use and (skew < other_skew or use > other_use)
