@@ -29,6 +29,7 @@ PARAMS: dict[str, dict] = {  # beyond the defaults: what keeps a fit small here
     "dear": {"epochs": 2, "classifier_epochs": 2},
     "joint-vl": {"epochs": 2, "hidden_image": 16, "hidden_both": 16},
     "prism": {"samples": 60},
+    "roboshot": {"tolerance": 0.1},
 }
 VARIANTS = [
     *((name, PARAMS.get(name, {})) for name in NAMES),
@@ -163,6 +164,19 @@ def test_tensors_are_rows_too(i, rows):
         out = change(torch.tensor(given))
         assert isinstance(out, torch.Tensor)
         np.testing.assert_allclose(out.numpy(), change(given), atol=1e-5)  # float32 sums in another order
+
+
+@pytest.mark.parametrize("i", range(len(VARIANTS)), ids=IDS)
+def test_jax_arrays_are_rows_too_or_refused(i, rows):
+    jax, operator = component("jax"), fitted(i)
+    for change, given in ((operator.image, rows[0]), (operator.text, rows[1])):
+        try:
+            out = change(jax.numpy.asarray(given))
+        except eq.EquipoiseError as error:  # a learned network
+            assert "not jax arrays; pass numpy.asarray(rows)" in str(error)
+        else:
+            assert isinstance(out, jax.Array)
+            np.testing.assert_allclose(np.asarray(out), change(given), atol=1e-5)
 
 
 @pytest.mark.parametrize("i", range(len(VARIANTS)), ids=IDS)

@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from equipoise.errors import InputError
-from equipoise.methods.rows import require_groups
+from equipoise.methods.rows import dimensions, require_groups
 from equipoise.methods.sfid import FEW, Sfid
 from equipoise.progress import progress
 from equipoise.prompts.attribute import Attribute
@@ -27,12 +27,12 @@ _BATCH = 4
 
 @dataclass(frozen=True)
 class FeatureSfid:
-    """k: channels of each site. fill: "group-means" writes what the features are where the forest is sure of a group: the one that the
-    prompt names, else one drawn by the picture's own noise; "low-confidence" writes their mean where it is unsure. steps: of the denoising
-    that features are fitted on; the pipeline's own by default. tau, trees, held_out: as in ``sfid``.
+    """k: channels of each site, or, below 1, a share of them. fill: "group-means" writes what the features are where the forest is sure of
+    a group: the one that the prompt names, else one drawn by the picture's own noise; "low-confidence" writes their mean where it is unsure.
+    steps: of the denoising that features are fitted on; the pipeline's own by default. tau, trees, held_out: as in ``sfid``.
     """
 
-    k: int = 50
+    k: float = 50
     fill: Literal["group-means", "low-confidence"] = "group-means"
     tau: float = 0.7
     trees: int = 100
@@ -54,14 +54,14 @@ class FeatureSfid:
 
     def _fill(self, rows: np.ndarray, codes: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """Channels (k,), and their values (groups, k); the same for all groups, where they are the unsure ones'."""
-        if not 0 <= self.k <= rows.shape[1]:
-            raise InputError(f"k={self.k} is not legal; it is how many of the {rows.shape[1]} channels are overwritten")
-        sfid = Sfid(k=self.k, tau=self.tau, trees=self.trees, held_out=self.held_out)
+        if (k := dimensions(self.k, rows.shape[1])) is None:
+            raise InputError(f"k={self.k} is not legal; it is how many of the {rows.shape[1]} channels are overwritten, or a share below 1")
+        sfid = Sfid(tau=self.tau, trees=self.trees, held_out=self.held_out)
         groups = range(int(codes.max()) + 1)
         if self.fill == "low-confidence":
-            places, values = sfid.imputation(rows, codes, seed)
+            places, values = sfid.imputation(rows, codes, k, seed)
             return places, np.stack([values for _ in groups])
-        places, rest, probabilities = sfid.forest(rows, codes, seed)
+        places, rest, probabilities = sfid.forest(rows, codes, k, seed)
         read, sure = probabilities.argmax(1), probabilities.max(1) >= self.tau
         chosen = [rest[sure & (read == group)] for group in groups]
         if not all(map(len, chosen)):
