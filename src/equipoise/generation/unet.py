@@ -28,7 +28,7 @@ _BATCH = 4
 @dataclass(frozen=True)
 class FeatureSfid:
     """k: channels of each site, or, below 1, a share of them. fill: "group-means" writes what the features are where the forest is sure of
-    a group: the one that the prompt names, else one drawn by the picture's own noise; "low-confidence" writes their mean where it is unsure.
+    a group: the one that the prompt names, else one drawn by the picture's own noise; "low-confidence" writes the mean where it is unsure.
     steps: of the denoising that features are fitted on; the pipeline's own by default. tau, trees, held_out: as in ``sfid``.
     """
 

@@ -14,7 +14,7 @@ from equipoise.generation import results as documents
 from equipoise.generation import table
 from equipoise.generation.commands import Request
 from equipoise.generation.manifest import Manifest
-from equipoise.report.page import _assets, _environment, _json
+from equipoise.report.page import assets, embedded, environment
 
 REPORT = "report.html"
 SIDE = 112
@@ -36,8 +36,8 @@ def page(results: dict[str, Any], folder: Path) -> str:
         picture for figure in results["gallery"] for row in figure["rows"] for side in ("neutral", "explicit") for picture in row[side]
     ]
     small = {picture["image"]: _small(folder / picture["image"]) for picture in shown}
-    context = {"r": results, "small": small, "note": table.note(results, judges=False), "results": _json(results)}
-    return _environment(results).get_template("generation.html").render(**context, **_assets(None))
+    context = {"r": results, "small": small, "note": table.note(results, judges=False), "results": embedded(results)}
+    return environment(results).get_template("generation.html").render(**context, **assets(None))
 
 
 def _small(path: Path) -> str:
