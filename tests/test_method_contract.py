@@ -208,11 +208,12 @@ def test_seven_groups(name):
     assert operator.scores(given.images, Words().encode_text(["a hat"])).shape == (1500, 1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+STRENGTHS = {name: strength for name in NAMES if (strength := eq.methods.find(name).strength) and strength.becomes}
+
+
+@pytest.mark.parametrize("name", STRENGTHS)
 def test_at_the_neutral_value_nothing_is_left_of_a_strength(name, rows):
-    strength = eq.methods.find(name).strength
-    if strength is None or not strength.becomes:
-        pytest.skip(f"{name} has no strength that takes it to another method")
+    strength = STRENGTHS[name]
     given = context()
     neutral = eq.methods.create(name, **(PARAMS.get(name, {}) | {strength.param: strength.neutral})).fit(given)
     other = eq.methods.create(strength.becomes).fit(given)
