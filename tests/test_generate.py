@@ -17,11 +17,12 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
+from equipoise.annotate.labels import Label
 from equipoise.errors import InputError
 from equipoise.generation import preset, table
 from equipoise.generation.commands import Request
 from equipoise.generation.drawing import draw, read_provenance
-from equipoise.generation.labels import Label, LabelFile, read_labels, unanimous
+from equipoise.generation.labels import LabelFile, read_labels, unanimous
 from equipoise.generation.manifest import MANIFEST, Manifest
 from equipoise.generation.painters import DiffusersPainter
 from equipoise.generation.plan import STRIDE, make_plan

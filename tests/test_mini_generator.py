@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise.errors import InputError, MissingExtraError
+from equipoise.errors import InputError
 from equipoise.generation import preset
 from equipoise.generation.commands import Request
 from equipoise.generation.mini import MiniPipeline, load_mini
 from equipoise.report.generation import perform
-from tests.conftest import component, exact
+from tests.conftest import component, embedded_model, exact
 
 GENDER = eq.Attribute.load("gender")
 DOCTOR, NURSE, MAN = "a photo of a doctor", "a photo of a nurse", "a photo of a male doctor"
@@ -22,12 +20,7 @@ DOCTOR, NURSE, MAN = "a photo of a doctor", "a photo of a nurse", "a photo of a 
 
 @pytest.fixture(scope="module")
 def encoder():
-    try:
-        return eq.load_encoder("mini")
-    except MissingExtraError as error:
-        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    return embedded_model()
 
 
 @pytest.fixture(scope="module")

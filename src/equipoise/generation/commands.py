@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from equipoise.annotate.labels import Label
 from equipoise.encoders import load_encoder
 from equipoise.errors import InputError
 from equipoise.generation import preset
 from equipoise.generation.annotators import load_annotator
 from equipoise.generation.drawing import draw
-from equipoise.generation.labels import Label, read_labels, unanimous
+from equipoise.generation.labels import read_labels, unanimous
 from equipoise.generation.manifest import Manifest, Picture
 from equipoise.generation.measures import Resamples
 from equipoise.generation.painters import MINI, load_painter

@@ -10,19 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from equipoise.annotate.labels import Label
+from equipoise.annotate.question import UNSURE
 from equipoise.errors import ArtefactError, InputError
 
-UNSURE = "unsure"
-COLUMNS = ("image", "annotator", "answer", "at")
-
-
-class Label(NamedTuple):
-    """One answer. at: ISO time."""
-
-    image: str
-    annotator: str
-    answer: str
-    at: str
+COLUMNS = Label._fields
 
 
 class Verdict(NamedTuple):

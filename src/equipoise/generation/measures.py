@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from equipoise.annotate.question import UNSURE
 from equipoise.audit.intervals import ANY, SHARE, values
-from equipoise.generation.labels import UNSURE
 from equipoise.generation.manifest import Manifest
 from equipoise.generation.plan import Plan
 

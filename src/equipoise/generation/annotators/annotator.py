@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
+from equipoise.annotate.question import UNSURE
 from equipoise.errors import ServiceError
-from equipoise.generation.labels import UNSURE, LabelFile
+from equipoise.generation.labels import LabelFile
 from equipoise.generation.manifest import Manifest
 from equipoise.generation.plan import slug
 from equipoise.progress import progress

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from equipoise.annotate.question import UNSURE
 from equipoise.encoders.images import open_image
 from equipoise.errors import ServiceError
 from equipoise.generation.annotators.annotator import Annotator, group_in
-from equipoise.generation.labels import UNSURE
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.cache import Answer
 from equipoise.prompts.client import Client, GaveUp, Refused, Service, run_anywhere

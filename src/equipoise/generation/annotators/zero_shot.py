@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from equipoise import geometry
+from equipoise.annotate.question import UNSURE
 from equipoise.errors import InputError
 from equipoise.generation.annotators.annotator import Annotator
-from equipoise.generation.labels import UNSURE
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.grammar import write_entry
 
