@@ -15,7 +15,8 @@ DOCS = Path("docs")
 def table(name: str) -> str:
     """The table that fits what was measured, and the machine."""
     data = json.loads((DOCS / "measurements" / name).read_text())
-    lines = (retrieval if "over_faiss" in data["rows"][0] else kernel)(data["rows"])
+    kinds = {"over_faiss": retrieval, "over_closed_form": methods, "over_copy": kernel}
+    lines = next(write for key, write in kinds.items() if key in data["rows"][0])(data["rows"])
     return "\n".join([*lines, "\n" + " · ".join(f"{key} {value}" for key, value in data["machine"].items())])
 
 
@@ -29,6 +30,15 @@ def retrieval(rows: list[dict]) -> list[str]:
         seconds = (f"{row[key]:.1f} s" for key in ("seconds", "product_seconds", "faiss_seconds"))
         ratios = f"{row['over_faiss']:.2f}", f"{row['over_product']:.2f}", f"{row['agreement']:.3%}", f"{row['mebibytes']:.0f}"
         lines.append(f"| {row['k']} | " + " | ".join((*seconds, *ratios)) + " |")
+    return lines
+
+
+def methods(rows: list[dict]) -> list[str]:
+    """One method a line."""
+    lines = ["| method | what it is | rank | fit | apply | time / closed-form |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        times = f"{row['fit_seconds']:.3f} s", f"{row['seconds'] * 1e3:.0f} ms", f"{row['over_closed_form']:.2f}"
+        lines.append(f"| {row['method']} | {row['form']} | {row['rank'] or ''} | " + " | ".join(times) + " |")
     return lines
 
 

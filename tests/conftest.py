@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import equipoise as eq
+from equipoise.errors import MissingExtraError
 
 if not Path("/dev/nvidiactl").exists():  # without a GPU the CUDA kernels run in Triton's interpreter; read when triton is imported
     os.environ["TRITON_INTERPRET"] = "1"
@@ -35,6 +36,16 @@ def component(name: str):
         if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
             pytest.fail(f"{name} is not installed, and everything must be here")
         pytest.skip(f"{name} is not installed")
+
+
+def embedded_model():
+    """mini, or a skip with a reason; a failure where everything must be there."""
+    try:
+        return eq.load_encoder("mini")
+    except MissingExtraError as error:
+        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
 
 
 def shared_data(name: str) -> Path:
@@ -63,6 +74,16 @@ def browser():
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def one_thread():
+    """Small networks on a busy machine: torch's threads would wait for each other."""
+    torch = component("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def unit(x: np.ndarray) -> np.ndarray:

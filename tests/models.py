@@ -118,6 +118,23 @@ def blip2(folder: Path) -> Path:
     return save(folder, seeded(Blip2ForImageTextRetrieval, config), tokenizer, BlipImageProcessor(size=SIZE))
 
 
+def blip2_vqa(folder: Path) -> Path:
+    """The one that answers questions: vision, Q-Former and an OPT."""
+    from transformers import Blip2Config, Blip2ForConditionalGeneration, Blip2Processor, BlipImageProcessor, OPTConfig
+
+    tokenizer = bert_tokenizer()
+    text = OPTConfig(
+        vocab_size=len(tokenizer) + 1, hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=128,
+        word_embed_proj_dim=32, bos_token_id=2, eos_token_id=3, pad_token_id=0,
+    )  # fmt: skip
+    qformer = {**TEXT, "encoder_hidden_size": 32}
+    config = Blip2Config(
+        vision_config=VISION, qformer_config=qformer, text_config=text.to_dict(), num_query_tokens=4, image_token_index=len(tokenizer)
+    )
+    processor = Blip2Processor(BlipImageProcessor(size=SIZE), tokenizer, num_query_tokens=4)
+    return save(folder, seeded(Blip2ForConditionalGeneration, config), processor)
+
+
 def align(folder: Path) -> Path:
     from transformers import AlignConfig, AlignModel, EfficientNetImageProcessor
 

@@ -289,5 +289,5 @@ def test_doctor(model, tmp_path):
     assert document["extras"]["transformers"] is None
     spoken = equipoise("doctor", "--model", model, cache=tmp_path / "c").stdout
     assert "16 dimensions" in " ".join(spoken.split())
-    assert ('pip install "equipoise[diffusers]"' in spoken) == (document["versions"]["diffusers"] is None)
+    assert ('pip install "equipoise[generation]"' in spoken) == (document["versions"]["diffusers"] is None)
     assert "no encoder was tried" in equipoise("doctor", cache=tmp_path / "c").stdout

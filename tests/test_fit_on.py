@@ -129,6 +129,18 @@ def test_another_dataset_to_fit_on():
         evaluation(n=6, fit_on=FitOn(share=0.1))
 
 
+@pytest.mark.parametrize("captioned", [True, False])
+def test_captions_to_fit_on_are_learned_from_where_there_are_some(captioned):
+    pytest.importorskip("torch")
+    elsewhere, rows = people(40, "there", seed=1)
+    elsewhere.table.loc[3, "caption"] = None
+    if not captioned:
+        elsewhere = eq.datasets.Dataset("there", elsewhere.table.drop(columns="caption"), ("gender",))
+    run = evaluation(fit_on=FitOn(dataset=elsewhere, embeddings=rows)).run(parse(["saner:epochs=1"]))["methods"]["saner (epochs=1)"]
+    assert run["params"]["with_images"] is captioned and (run["fitted_on"] is not None) is captioned
+    assert run["params"]["texts"] == (39 if captioned else 34)  # of the captions but a blank one, or of the book
+
+
 def test_the_probe_is_what_a_classifier_reads():
     """The run's AUC is that of scikit-learn's own pieces on the debiased images, fold by fold; a projection off the leak leaves less."""
     task = evaluation(settings=Settings(resamples=50, probe=10**6), fit_on=FitOn(share=0.3))

@@ -14,6 +14,7 @@ HEAVY = {
     "jax",
     "triton",
     "transformers",
+    "diffusers",
     "onnxruntime",
     "PIL",
     "pydantic",
@@ -70,11 +71,12 @@ FLOORS = {
     "tasks": 8,
     "applying": 8,
     "audit": 9,
-    "report": 10,
-    "bench": 11,
-    "cli": 12,
-    "__main__": 13,
-    "__init__": 13,
+    "generation": 10,
+    "report": 11,
+    "bench": 12,
+    "cli": 13,
+    "__main__": 14,
+    "__init__": 14,
 }
 
 

@@ -158,7 +158,7 @@ def test_retry_after_is_respected():
 def test_retry_after_forms(given, low, high):
     from types import SimpleNamespace
 
-    from equipoise.prompts.llm import _wait
+    from equipoise.prompts.client import _wait
 
     error = Exception()
     error.response = SimpleNamespace(headers={"retry-after": given})

@@ -29,6 +29,7 @@ PARAMS: dict[str, dict] = {  # beyond the defaults: what keeps a fit small here
     "dear": {"epochs": 2, "classifier_epochs": 2},
     "joint-vl": {"epochs": 2, "hidden_image": 16, "hidden_both": 16},
     "prism": {"samples": 60},
+    "roboshot": {"tolerance": 0.1},
 }
 VARIANTS = [
     *((name, PARAMS.get(name, {})) for name in NAMES),
@@ -166,6 +167,19 @@ def test_tensors_are_rows_too(i, rows):
 
 
 @pytest.mark.parametrize("i", range(len(VARIANTS)), ids=IDS)
+def test_jax_arrays_are_rows_too_or_refused(i, rows):
+    jax, operator = component("jax"), fitted(i)
+    for change, given in ((operator.image, rows[0]), (operator.text, rows[1])):
+        try:
+            out = change(jax.numpy.asarray(given))
+        except eq.EquipoiseError as error:  # a learned network
+            assert "not jax arrays; pass numpy.asarray(rows)" in str(error)
+        else:
+            assert isinstance(out, jax.Array)
+            np.testing.assert_allclose(np.asarray(out), change(given), atol=1e-5)
+
+
+@pytest.mark.parametrize("i", range(len(VARIANTS)), ids=IDS)
 def test_a_fit_is_repeatable_and_streams(i):
     name, params = VARIANTS[i]
     given = context()
@@ -194,11 +208,12 @@ def test_seven_groups(name):
     assert operator.scores(given.images, Words().encode_text(["a hat"])).shape == (1500, 1)
 
 
-@pytest.mark.parametrize("name", NAMES)
+STRENGTHS = {name: strength for name in NAMES if (strength := eq.methods.find(name).strength) and strength.becomes}
+
+
+@pytest.mark.parametrize("name", STRENGTHS)
 def test_at_the_neutral_value_nothing_is_left_of_a_strength(name, rows):
-    strength = eq.methods.find(name).strength
-    if strength is None or not strength.becomes:
-        pytest.skip(f"{name} has no strength that takes it to another method")
+    strength = STRENGTHS[name]
     given = context()
     neutral = eq.methods.create(name, **(PARAMS.get(name, {}) | {strength.param: strength.neutral})).fit(given)
     other = eq.methods.create(strength.becomes).fit(given)

@@ -10,7 +10,7 @@ import pytest
 from scripts import retrieval_by_gender as clip
 
 import equipoise as eq
-from tests.conftest import shared_data, unit
+from tests.conftest import component, shared_data, unit
 
 GENDER = eq.Attribute("gender", ("male", "female"))
 BOTH = GENDER & eq.Attribute("age", ("young", "old"))
@@ -176,6 +176,17 @@ def test_the_gate_keeps_explicit_prompts(book):
     np.testing.assert_array_equal(operator.text(rows, prompts, gate=lambda prompt: True), rows)
     with pytest.raises(eq.EquipoiseError, match="a gate looks at the prompts"):
         operator.text(rows, gate=True)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax.numpy"])
+def test_the_gate_keeps_rows_of_any_framework(framework, book):
+    xp = component(framework)
+    operator = eq.methods.create("closed-form").fit(eq.FitContext(GENDER, encoder=Words(), book=book))
+    prompts = ["a photo of a doctor", "a photo of a female doctor"]
+    rows = Words().encode_text(prompts)
+    gated = operator.text(xp.asarray(rows), prompts, gate=True)
+    assert type(gated) is type(xp.asarray(rows))
+    np.testing.assert_allclose(np.asarray(gated), operator.text(rows, prompts, gate=True), atol=1e-6)
 
 
 def test_an_operator_refuses_another_encoder(book, tmp_path):

@@ -15,7 +15,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.encoders import registry
-from tests.conftest import component, shared_data
+from tests.conftest import component, shared_data, unit
 
 ROOT = Path(__file__).parents[1]
 TEXTS = ["a photo of a man", "a photo of a woman", "a doctor who smiles", "quantum chromodynamics on a lattice", "ein Arzt", "😀"]
@@ -59,6 +59,65 @@ def test_torch_and_onnx_compute_the_same(mini, package):
     embeddings = model.text.tokens(ids).detach().requires_grad_()
     model.text(embeddings, mask).square().sum().backward()
     assert embeddings.grad.abs().sum() > 0
+
+
+def test_its_text_tower_without_a_prefix_is_the_graph(mini):
+    torch = component("torch")
+    tower = mini.text_tower()
+    assert mini.text_tower() is tower and not any(weight.requires_grad for weight in tower.model.parameters())
+    texts = [*TEXTS, "a very long sentence about people at work " * 9]
+    with torch.no_grad():
+        rows = tower.features(tower.tokenize(texts, 0), torch.zeros(0, 256)).numpy()
+    np.testing.assert_allclose(unit(rows), mini.towers.text_features(texts), atol=5e-6)  # as above
+
+
+def test_a_prefix_is_seen_by_every_token_and_is_not_pooled(mini):
+    """Written out by hand, one text at a time without padding: [prefix, text with its own positions], the mean of the text's states."""
+    torch = component("torch")
+    tower, texts = mini.text_tower(), ["a photo of a doctor", "a nurse"]
+    prefix = torch.randn(3, 256, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    tokens = tower.tokenize([*texts, "people " * 50], 3)
+    assert tokens["input_ids"].shape == (3, 29)  # room for the prefix
+    rows = tower.features(tokens, prefix)
+    model = tower.model
+    for i in range(2):
+        ids = tokens["input_ids"][i][tokens["attention_mask"][i].bool()]
+        x = torch.cat([prefix, model.tokens(ids) + model.positions[: len(ids)]])[None]
+        for layer in model.layers:
+            x = layer(x, torch.ones(1, 1, 1, x.shape[1], dtype=torch.bool))
+        np.testing.assert_allclose(rows[i].detach().numpy(), model.head(model.norm(x[:, 3:]).mean(1))[0].detach().numpy(), atol=2e-5)
+    (gradient,) = torch.autograd.grad(rows[:2].square().sum(), prefix)
+    assert gradient.abs().min() > 0
+    assert np.abs(unit(rows.detach().numpy()[:2]) - mini.encode_text(texts)).max() > 1e-3
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_prompt_array_learns_through_it(mini, tmp_path):
+    """Images of one group lean to some of the prompts; the tokens take it out of how texts rank images."""
+    rng = np.random.default_rng(0)
+    prompts = tuple(f"a photo of a {word} person" for word in ("kind", "strict", "tall", "short", "busy", "calm"))
+    texts = mini.encode_text(prompts)
+    codes = rng.integers(0, 2, 200)
+    images = texts[rng.integers(0, 6, 200)] + 0.02 * rng.standard_normal((200, 256))
+    images += np.where(codes, 0.6, -0.6)[:, None] * (texts[:3].mean(0) - texts[3:].mean(0))
+    gender = eq.Attribute.load("gender")
+    context = eq.FitContext(gender, encoder=mini, images=images, sensitive_features=np.array(gender.groups)[codes], device="cpu")
+    method = eq.methods.create("prompt-array", prompts=prompts, lr=5e-2, epochs=30, held_out=0.25, adversary="logits")
+    operator = method.fit(context)
+    skew = [
+        eq.metrics.ndkl(rows @ unit(images).T, sensitive_features=context.sensitive_features, m=60)
+        for rows in (texts, operator.encode_text(prompts))
+    ]
+    assert skew[1] < 0.8 * skew[0]
+    operator.save(tmp_path / "op.safetensors")
+    again = eq.methods.load(tmp_path / "op.safetensors", encoder=mini)
+    np.testing.assert_array_equal(again.encode_text(prompts), operator.encode_text(prompts))
+
+
+def test_without_torch_the_text_tower_says_what_to_install(package):
+    code = "import sys; sys.modules['torch'] = None\nimport equipoise as eq\neq.load_encoder('mini').text_tower()"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert 'pip install "equipoise[torch]"' in out.stderr.splitlines()[-1]
 
 
 def test_it_loads_without_a_network_and_without_torch(package):

@@ -13,6 +13,7 @@ from equipoise.methods import training
 from tests import models
 from tests.conftest import component, unit
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 GENDER = eq.Attribute("gender", ("male", "female"))
 WORDS = ("old", "young", "red", "blue", "very", "long")
 QUICK = {"prompts": tuple(f"a photo of a {word} person" for word in WORDS), "lr": 2e-2, "epochs": 40, "held_out": 0.25}
@@ -22,15 +23,6 @@ QUICK = {"prompts": tuple(f"a photo of a {word} person" for word in WORDS), "lr"
 def encoder(tmp_path_factory):
     component("transformers")
     return eq.load_encoder(f"hf:{models.clip(tmp_path_factory.mktemp('clip') / 'm')}", device="cpu", show_progress=False)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch = component("torch")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +207,7 @@ def test_encoders_without_a_tower_are_refused(context, tmp_path):
         def encode_text(self, texts):
             return np.ones((len(texts), 16))
 
-    with pytest.raises(eq.EquipoiseError, match=r"Words has no text_tower\(\); use a CLIP of hf:"):
+    with pytest.raises(eq.EquipoiseError, match=r"Words has no text_tower\(\); use mini, or a CLIP of hf:"):
         eq.methods.create("prompt-array").fit(replace(context, encoder=Words()))
     blip = eq.load_encoder(f"hf:{models.blip(tmp_path / 'blip')}", device="cpu")
     with pytest.raises(eq.EquipoiseError, match="has no text tower that gradients flow through"):

@@ -10,13 +10,14 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise import metrics
+from equipoise import metrics, tasks
 from equipoise.audit import Settings, association, documents, run
 from equipoise.audit.plan import make_plan
 from equipoise.audit.sources import Source
 from equipoise.prompts.vectors import TextVectors
-from equipoise.report import comparison, page
+from equipoise.report import comparison, page, sweep_page
 from tests.conftest import ROOT, component, shared_data
+from tests.test_fit_on import evaluation
 
 GENDER = eq.Attribute.load("gender")
 PROMPTS = [f"a photo of a {job}" for job in ("doctor", "nurse", "pilot", "cook", "judge", "clerk", "singer", "coach")]
@@ -220,6 +221,29 @@ def test_a_page_of_texts_alone_and_one_with_a_grid(browser, world, audit, tmp_pa
             assert float(shown(tab, "lean")) == pytest.approx(alone.results["dials"][1]["lean"][-1], abs=5e-5)
         assert complaints == []
         tab.close()
+
+
+@pytest.mark.parametrize(("width", "media"), [(1100, "screen"), (320, "screen"), (A4, "print")])
+def test_the_page_of_a_sweep(browser, width, media, tmp_path):
+    specs = tasks.sweep_grid(None, ["closed-form", "orth-proj"], [], "classification")
+    results, _ = tasks.sweep(evaluation(), specs, tmp_path)
+    (tmp_path / "sweep.html").write_text(sweep_page(results))
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab.emulate_media(media=media)
+    complaints: list[str] = []
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    tab.goto((tmp_path / "sweep.html").as_uri())
+    drawn = tab.locator("#sweep .scatterlayer .point")
+    drawn.first.wait_for()
+    assert drawn.count() == len(results["points"]) == tab.locator("tbody tr").count()
+    assert tab.locator("#sweep .legendtext").all_text_contents() == ["none", "closed-form", "orth-proj"]
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width and complaints == []
+    if media == "screen":
+        axe = component("axe_playwright_python.sync_playwright")
+        found = axe.Axe().run(tab).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"][:100]) for one in found if one["impact"] in ("serious", "critical")] == []
+    tab.close()
 
 
 def test_files_are_small(audit):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,22 +9,14 @@ import sys
 
 import pytest
 
-import equipoise as eq
-from equipoise.errors import MissingExtraError
-from tests.conftest import ROOT, component
+from tests.conftest import ROOT, component, embedded_model
 
 BLOCK = re.compile(r"```(bash|python)\n(.*?)```", re.S)
 
 
 @pytest.fixture
 def mini():
-    """The embedded model, or a skip; a failure where everything must be there."""
-    try:
-        return eq.load_encoder("mini")
-    except MissingExtraError as error:
-        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+    return embedded_model()
 
 
 def test_the_site_builds_without_a_complaint(tmp_path):

@@ -46,9 +46,6 @@ def main() -> None:
     parser.add_argument("--out", default="joint")
     parser.add_argument("--version", required=True)
     parser.add_argument(
-        "--share", type=float, default=1.0, help="How far the text tower goes from stage 2 to stage 3; less keeps more of the teacher."
-    )
-    parser.add_argument(
         "--turn",
         type=float,
         default=0.0,
@@ -57,8 +54,6 @@ def main() -> None:
     args = parser.parse_args()
     pair = Pair(image_tower("conv"))
     pair.load_state_dict(load_file(args.work / f"{args.out}.safetensors"))
-    taught = {name: tensor.float() for name, tensor in load_file(args.work / "text.safetensors").items()}
-    pair.text.load_state_dict({name: taught[name].lerp(tensor, args.share) for name, tensor in pair.text.state_dict().items()})
     if args.turn:
         turn(pair.eval(), args.work, args.turn)
     model = Mini().eval()

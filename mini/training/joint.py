@@ -145,6 +145,12 @@ def main() -> None:
     parser.add_argument("--relations", type=float, default=3.0, help="Weight of the teacher's similarities.")
     parser.add_argument("--lean", type=float, default=0.5, help="Weight of the teacher's lean to men's or women's words.")
     parser.add_argument("--axes", type=float, default=0.3, help="Weight of the angle between the gender axes of images and of texts.")
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=0.8,
+        help="How far the text tower goes from stage 2 to what it learned here; less keeps more of the teacher.",
+    )
     parser.add_argument("--without", nargs="*", default=[], help="Sources to leave out.")
     parser.add_argument("--all", action="store_true", help="Train on the validation part too, once every choice is made.")
     parser.add_argument("--seed", type=int, default=0)
@@ -155,7 +161,8 @@ def main() -> None:
     batches = Batches(args.work, (TRAIN, VALIDATION) if args.all else (TRAIN,), args.without, args.batch)
     corpus = load_file(args.work / "teacher.safetensors", device=DEVICE)
     pair = Pair(image_tower(args.image)).to(DEVICE)
-    pair.text.load_state_dict(load_file(args.work / "text.safetensors", device=DEVICE))
+    taught = {name: tensor.float() for name, tensor in load_file(args.work / "text.safetensors", device=DEVICE).items()}
+    pair.text.load_state_dict(taught)
     pair.image.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     average = AveragedModel(pair, multi_avg_fn=get_ema_multi_avg_fn(0.999), use_buffers=True)
     groups = [
@@ -178,9 +185,11 @@ def main() -> None:
             print(
                 f"{args.out} {step + 1} loss {loss.item():.3f} scale {pair.scale.exp().item():.1f} {time.time() - began:.0f} s", flush=True
             )
-    result = vars(args) | {"seconds": time.time() - began} | measure(cast(Pair, average.module.eval()), batches, args)
+    final = cast(Pair, average.module.eval())
+    final.text.load_state_dict({name: taught[name].lerp(tensor, args.share) for name, tensor in final.text.state_dict().items()})
+    result = vars(args) | {"seconds": time.time() - began} | measure(final, batches, args)
     result = {name: str(value) if isinstance(value, Path) else value for name, value in result.items()}
-    save_file({name: tensor.contiguous() for name, tensor in average.module.state_dict().items()}, args.work / f"{args.out}.safetensors")
+    save_file({name: tensor.contiguous() for name, tensor in final.state_dict().items()}, args.work / f"{args.out}.safetensors")
     (args.work / f"{args.out}.json").write_text(json.dumps(result, indent=1))
     print(json.dumps({name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()}), flush=True)
 

@@ -31,7 +31,7 @@ FEMALE = re.compile(r"\b(?:woman|women|girl|girls|lady|ladies|female|mother|she|
 
 def main() -> None:
     """Read everything, write WORK."""
-    from wordfreq import top_n_list
+    from wordfreq import top_n_list  # pyright: ignore[reportMissingImports]
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="The folder with people/ and annotations/.")

@@ -11,7 +11,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
-    from equipoise import audit, datasets, methods, metrics, published, report, tasks
+    from equipoise import audit, datasets, generation, methods, metrics, published, report, tasks
     from equipoise.applying import apply
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
@@ -32,6 +32,7 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "datasets": "equipoise.datasets",
     "explicit_groups": "equipoise.prompts.marks",
     "export_onnx": "equipoise.encoders",
+    "generation": "equipoise.generation",
     "load_encoder": "equipoise.encoders",
     "methods": "equipoise.methods",
     "metrics": "equipoise.metrics",
@@ -63,6 +64,7 @@ __all__ = [
     "explicit_groups",
     "export_onnx",
     "frontier",
+    "generation",
     "geometry",
     "kernels",
     "load_encoder",

@@ -23,7 +23,7 @@ EXTRAS = {
     "onnx": ("onnxruntime", "tokenizers"),
     "mini": ("equipoise-mini",),
     "export": ("torch", "transformers", "onnxruntime", "onnx", "onnxscript"),
-    "diffusers": ("torch", "transformers", "diffusers"),
+    "generation": ("torch", "transformers", "diffusers", "accelerate"),
     "openai": ("openai",),
     "ray": ("ray",),
     "fsspec": ("fsspec",),

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 DELAY = 2.0
 
@@ -47,6 +48,19 @@ def reporting(label: str, show: bool | None = None, size: float = 0) -> Iterator
     finally:
         if bar is not None:
             bar.stop()
+
+
+@contextmanager
+def quiet_off_terminals(*libraries: Any) -> Iterator[None]:
+    """Without the bars of Hugging Face libraries, given as their ``utils.logging``, where nobody watches."""
+    shown = [] if sys.stderr.isatty() else [library for library in libraries if library.is_progress_bar_enabled()]
+    for library in shown:
+        library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        for library in shown:
+            library.enable_progress_bar()
 
 
 def _bar(label: str, show: bool | None):

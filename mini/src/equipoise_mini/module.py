@@ -100,18 +100,23 @@ class TextTower(nn.Module):
         nn.init.normal_(self.tokens.weight, std=0.02)
         nn.init.normal_(self.positions, std=0.02)
 
-    def pooled(self, embeddings: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Mean state (n, width) of token embeddings (n, length, width)."""
+    def pooled(self, embeddings: torch.Tensor, attention_mask: torch.Tensor, prefix: torch.Tensor | None = None) -> torch.Tensor:
+        """Mean state (n, width) of token embeddings (n, length, width). prefix (room, width): before each text, without positions; it is
+        attended to, and not part of the mean."""
         x = embeddings + self.positions[: embeddings.shape[1]]
         there = attention_mask.bool()
+        weights = there.to(x.dtype).unsqueeze(-1)
+        room = 0 if prefix is None else len(prefix)
+        if prefix is not None:
+            x = torch.cat([prefix.expand(len(x), -1, -1), x], 1)
+            there = F.pad(there, (room, 0), value=True)
         for layer in self.layers:
             x = layer(x, there[:, None, None, :])
-        weights = there.to(x.dtype).unsqueeze(-1)
-        return (self.norm(x) * weights).sum(1) / weights.sum(1)
+        return (self.norm(x[:, room:]) * weights).sum(1) / weights.sum(1)
 
-    def forward(self, embeddings: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Features (n, 256), of any length, of token embeddings; so that learned ones can stand in front."""
-        return self.head(self.pooled(embeddings, attention_mask))
+    def forward(self, embeddings: torch.Tensor, attention_mask: torch.Tensor, prefix: torch.Tensor | None = None) -> torch.Tensor:
+        """Features (n, 256), of any length, of token embeddings; learned ones, prefix (room, width), may stand in front."""
+        return self.head(self.pooled(embeddings, attention_mask, prefix))
 
 
 class Layer(nn.Module):

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -188,5 +188,5 @@ def _trouble(_: Request, error: Exception) -> Response:
 
 
 def _refusal(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+    refused = cast(HTTPException, error)
+    return JSONResponse({"error": refused.detail}, refused.status_code, headers=refused.headers)

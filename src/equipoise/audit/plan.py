@@ -71,7 +71,7 @@ class Plan:
             )
 
     def _in_need_of_images(self) -> str:
-        return next((spec.label for spec in self.specs if spec.takes_images(labelled=False)), "")
+        return next((spec.label for spec in self.specs if spec.takes_images()), "")
 
     @property
     def all_specs(self) -> list[MethodSpec]:

@@ -117,4 +117,4 @@ def _method(subject: Subject, label: str) -> dict[str, Any]:
     spec = next(spec for spec in subject.plan.all_specs if spec.label == label)
     kappa = dial.kappa(operator) if isinstance(operator, SpaceOperator) and dial.turnable(operator) else None
     about = {"label": label, "method": operator.name, "params": operator.params, "changes": list(operator.changes), "kappa": kappa}
-    return about | {"fingerprint": operator.fingerprint, "fitted_on_images": spec.takes_images(labelled=False)}
+    return about | {"fingerprint": operator.fingerprint, "fitted_on_images": spec.takes_images()}

@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -98,8 +98,7 @@ def started(folder: Path, annotators: Sequence[str], *options: str) -> Iterator[
     command = [sys.executable, "-m", "equipoise", "annotate", str(folder), *named, "--json", *(options or ("--port", "0"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
-            if not (line := process.stdout.readline()):
+            if not (line := cast(IO[str], process.stdout).readline()):
                 raise ServiceError(f"the server did not start; type: {' '.join(command)}")
             yield process, json.loads(line)
         finally:

@@ -15,6 +15,7 @@ from equipoise.methods import FitContext, Operator
 from equipoise.prompts.attribute import Attribute
 
 METHODS = ("closed-form", "adapted", "orth-proj", "orth-cali", "prism-mini", "roboshot", "leace", "clip-clip", "sfid", "fairer-clip")
+FORMS = {"clip-clip": "coordinates", "sfid": "coordinates", "fairer-clip": "random features"}  # the others are maps of low rank
 SMALL = {"sfid": {"modality": "image"}}  # there are no texts to grow a forest on
 FITTED_ON = 4000
 YARDSTICK = "closed-form"
@@ -22,9 +23,10 @@ YARDSTICK = "closed-form"
 
 @dataclass(frozen=True)
 class Row:
-    """One method: seconds to fit, and to apply to (rows, dim); closed-form's beside it in the same rounds."""
+    """One method: what it does to a row, seconds to fit, and to apply to (rows, dim); closed-form's beside it in the same rounds."""
 
     method: str
+    form: str
     rank: int | None
     fit_seconds: float
     seconds: float
@@ -51,7 +53,7 @@ def run(
         fit_seconds = time.perf_counter() - start
         apply = operator.image if "image" in operator.changes else operator.text
         times = interleaved({"ours": lambda apply=apply: apply(array), "yardstick": lambda: yardstick.image(array)}, rounds)
-        yield Row(name, _rank(operator), fit_seconds, times["ours"], times["yardstick"])
+        yield Row(name, FORMS.get(name, "low rank"), _rank(operator), fit_seconds, times["ours"], times["yardstick"])
 
 
 def _rank(operator: Operator) -> int | None:

@@ -17,6 +17,7 @@ from equipoise.cli.doctor import doctor
 from equipoise.cli.embed import embed
 from equipoise.cli.evaluate import evaluate
 from equipoise.cli.fit import fit
+from equipoise.cli.generate import generate
 from equipoise.cli.methods import methods
 from equipoise.cli.report import report
 from equipoise.errors import EquipoiseError
@@ -31,6 +32,7 @@ app.command()(apply)
 app.command()(evaluate)
 app.command()(compare)
 app.command()(methods)
+app.command()(generate)
 app.add_typer(annotate.app, name="annotate")
 app.add_typer(bench.app, name="bench")
 app.add_typer(cache.app, name="cache")

@@ -195,12 +195,12 @@ def methods(
         return
     console = Console()
     table = Table(
-        "method", "rank", "fit, s", "apply, ms", "apply / closed-form", title=f"equipoise bench methods, {rows:,} x {dim} float32"
+        "method", "form", "rank", "fit, s", "apply, ms", "apply / closed-form", title=f"equipoise bench methods, {rows:,} x {dim} float32"
     )
     with console.status("measuring"):
         for row in measured:
             rank = "" if row.rank is None else str(row.rank)
-            table.add_row(row.method, rank, f"{row.fit_seconds:.3f}", f"{row.seconds * 1e3:.1f}", f"{row.over_closed_form:.2f}")
+            table.add_row(row.method, row.form, rank, f"{row.fit_seconds:.3f}", f"{row.seconds * 1e3:.1f}", f"{row.over_closed_form:.2f}")
     console.print(table)
     console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
 

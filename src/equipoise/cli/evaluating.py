@@ -170,7 +170,15 @@ def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def show(runs: list[dict[str, Any]], heading: str, as_json: bool, export: list[Path]) -> None:
+def export(runs: list[dict[str, Any]], paths: list[Path]) -> None:
+    """Write the tables that were asked for."""
+    from equipoise.tasks import tables
+
+    for path in paths:
+        tables.export(runs, path)
+
+
+def show(runs: list[dict[str, Any]], heading: str, as_json: bool, paths: list[Path]) -> None:
     """Write the tables that were asked for, then print JSON or the tables."""
     import json
 
@@ -178,8 +186,7 @@ def show(runs: list[dict[str, Any]], heading: str, as_json: bool, export: list[P
 
     from equipoise.tasks import tables
 
-    for path in export:
-        tables.export(runs, path)
+    export(runs, paths)
     if as_json:
         typer.echo(json.dumps(runs[0] if not heading else runs, indent=1, ensure_ascii=False))
         return

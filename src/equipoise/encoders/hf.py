@@ -5,10 +5,8 @@ From transformers 5 on, ``get_text_features`` gives an object whose ``pooler_out
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from equipoise.encoders.names import cannot_load
 from equipoise.encoders.preprocess import Preprocess
 from equipoise.encoders.towers import TextTower, plain_settings
 from equipoise.errors import InputError, MissingExtraError
+from equipoise.progress import quiet_off_terminals
 
 try:
     import torch
@@ -51,7 +50,7 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None, revi
     """Load by hub id or from a folder."""
     where: dict[str, Any] = {} if Path(name).is_dir() else {"revision": revision, "local_files_only": offline}
     try:
-        with _no_bars_off_terminals():
+        with quiet_off_terminals(transformers.utils.logging):
             config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **where)
             model, info = _model_class(config).from_pretrained(name, config=config, dtype=torch.float32, output_loading_info=True, **where)
             _check_whole(name, info)
@@ -206,18 +205,6 @@ class _Blip2(FeatureModule):
 
 
 RETRIEVAL = {"blip": ("BlipForImageTextRetrieval", _Blip), "blip-2": ("Blip2ForImageTextRetrieval", _Blip2)}  # AutoModel finds other heads
-
-
-@contextmanager
-def _no_bars_off_terminals() -> Iterator[None]:
-    shown = transformers.utils.logging.is_progress_bar_enabled()
-    if not sys.stderr.isatty():
-        transformers.utils.logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            transformers.utils.logging.enable_progress_bar()
 
 
 def _module(model: Any, preprocess: Preprocess | None) -> FeatureModule:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -82,19 +82,23 @@ def seal(settings: Settings) -> str:
 def load(
     name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False
 ) -> ONNXTowers:
-    """Load from a folder; every file is checked against the checksum that encoder.json holds."""
-    if dtype not in (None, "float32"):
-        raise InputError(f"dtype={dtype!r} is not legal here: an ONNX graph has the precision that it was exported with")
-    folder = Path(name).expanduser()
-    if not (folder / SETTINGS).is_file():
-        raise InputError(f"onnx:{name} is not a folder with {SETTINGS}; export_onnx(encoder, FOLDER) writes one")
-    settings = _read(folder / SETTINGS)
-    _check_files(folder, settings)
-    return ONNXTowers(folder, settings, _provider(device))
+    """Load from a folder."""
+    return ONNXTowers.of(Path(name).expanduser(), device, dtype)
 
 
 class ONNXTowers(Towers):
     """Two sessions of onnxruntime."""
+
+    @classmethod
+    def of(cls, folder: Path, device: str | None = None, dtype: str | None = None) -> Self:
+        """Those of a folder; every file is checked against the checksum that encoder.json holds."""
+        if dtype not in (None, "float32"):
+            raise InputError(f"dtype={dtype!r} is not legal here: an ONNX graph has the precision that it was exported with")
+        if not (folder / SETTINGS).is_file():
+            raise InputError(f"onnx:{folder} is not a folder with {SETTINGS}; export_onnx(encoder, FOLDER) writes one")
+        settings = _read(folder / SETTINGS)
+        _check_files(folder, settings)
+        return cls(folder, settings, _provider(device))
 
     def __init__(self, folder: Path, settings: Settings, provider: str):
         self.id = settings.id or f"onnx:{folder}"
@@ -108,12 +112,17 @@ class ONNXTowers(Towers):
         self.modalities: tuple[Modality, ...] = ("text", "image") if self._image else ("text",)
         self.preprocess = Preprocess.from_json(settings.image.preprocess) if settings.image else None
         self.max_tokens = settings.text.max_tokens
-        self._whole, self._cut = (_tokenizer(folder / settings.text.tokenizer) for _ in range(2))
+        self._whole, self._cut = _tokenizer(folder / settings.text.tokenizer), self.tokenizer()
         self._whole.no_truncation()
         self._whole.no_padding()
-        self._cut.enable_truncation(self.max_tokens)
-        length = self.max_tokens if settings.text.pad_to_end else None
-        self._cut.enable_padding(direction=settings.text.padding_side, pad_id=settings.text.pad_id, length=length)
+
+    def tokenizer(self, room: int = 0) -> Any:
+        """One that cuts texts so that ``room`` more tokens fit, and pads them as the graph wants them."""
+        text, longest = self.settings.text, self.max_tokens - room
+        tokenizer = _tokenizer(self._folder / text.tokenizer)
+        tokenizer.enable_truncation(longest)
+        tokenizer.enable_padding(direction=text.padding_side, pad_id=text.pad_id, length=longest if text.pad_to_end else None)
+        return tokenizer
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         return [len(encoding) for encoding in self._whole.encode_batch(list(texts))]

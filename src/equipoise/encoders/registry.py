@@ -30,7 +30,7 @@ def find(spec: str) -> tuple[Load, str]:
     scheme, colon, name = spec.partition(":")
     if spec == MINI:
         folder = _mini_folder()
-        return import_module("equipoise.encoders.onnx").load, folder
+        return import_module("equipoise.encoders.mini").load, folder
     if scheme in OURS and name:
         return import_module(f"equipoise.encoders.{OURS[scheme]}").load, os.path.expanduser(name)
     for point in entry_points(group=GROUP):

@@ -65,7 +65,7 @@ class Towers(ABC):
 
     def text_tower(self) -> TextTower:
         """For methods that learn through the text encoder."""
-        raise InputError(f"{self.id} has no text tower that gradients flow through; CLIP models of hf: have one")
+        raise InputError(f"{self.id} has no text tower that gradients flow through; CLIP models of hf: and mini have one")
 
     @abstractmethod
     def digest(self) -> str:

@@ -288,6 +288,54 @@ def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small
 
 
 @_jit
+def _kept2(rows, keep):
+    total = rows.dtype.type(0)
+    for k in range(keep.size):
+        v = rows[0, k] * keep[k]
+        total += v * v
+    return total
+
+
+@_jit
+def _replace(rows, keep, value, k1, k2, line):
+    for k in range(line.size):
+        line[k] = _narrow(k1 * (rows[0, k] * keep[k]) + k2 * value[k], line[k])
+
+
+@_jit
+def overwrite_rows(x, out, start, stop, keep, value, unit, small, large, up, pure, far):
+    """Rows start to stop of x into out: unit length, ``value`` where ``keep`` is 0, unit length again where asked for; both (d,)."""
+    rows, line = np.empty((1, keep.size), keep.dtype), np.empty(keep.size, out.dtype)
+    number = keep.dtype.type
+    size = line.size * line.itemsize
+    x_address, out_address, line_address = x.ctypes.data, out.ctypes.data, line.ctypes.data
+    stream = far and size % 64 == 0 and out_address % 16 == 0 and line_address % 16 == 0
+    v2 = float((value * value).sum())
+    for i in range(start, stop):
+        n2 = float(_load(x, i, rows, 0))
+        if not small <= n2 <= large:
+            n2 = float(_rescale(rows, 0, number(up if n2 < small else 1 / up)))
+        if i + 4 < stop:
+            for offset in range(0, size, 64):
+                _prefetch(x_address + (i + 4) * size + offset)
+        if not 0 < n2 < math.inf:
+            out[i] = x[i]
+            continue
+        n = math.sqrt(n2)
+        length = math.sqrt(float(_kept2(rows, keep)) / n2 + v2)
+        if length <= pure:  # nothing is left of it: it stays
+            _scale(rows, 0, number(1 / n), line)
+        else:
+            k = 1 / length if unit else 1.0
+            _replace(rows, keep, value, number(k / n), number(k), line)
+        if stream:
+            _stream(line_address, out_address + i * size, size)
+        else:
+            out[i] = line
+    _fence()
+
+
+@_jit
 def _gap2(rows, a, scale_a, b, scale_b):
     """Squared distance of two rows, each times its scale."""
     total = rows.dtype.type(0)

@@ -112,6 +112,29 @@ def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
     return bad
 
 
+def overwrite(x: np.ndarray, keep: np.ndarray, value: np.ndarray, unit: bool) -> np.ndarray:
+    """Unit rows of x (n, d) with ``value`` where ``keep`` is 0, then of unit length again where asked for; by numba. keep, value: (d,).
+
+    Rows without a direction come back as they were; a row of which nothing is left, of unit length.
+    """
+    from equipoise.kernels import _numba
+
+    dtype = x.dtype.name
+    compute = _COMPUTE[dtype]
+    x = np.ascontiguousarray(x, x.dtype.newbyteorder("="))
+    out = np.empty_like(x, subok=False)
+    wide, low = geometry.limits(compute), geometry.limits(dtype)
+    arrays = keep.astype(compute), value.astype(compute)
+    arguments = *arrays, unit, wide.small, wide.large, wide.up, low.pure, out.nbytes >= FAR_BYTES
+    source, target = _readable(x, dtype), _writable(out, dtype)
+
+    def work(start: int, stop: int) -> None:
+        _numba.overwrite_rows(source, target, start, stop, *arguments)  # pyright: ignore[reportCallIssue]
+
+    spread(work, len(x), x.nbytes)
+    return out
+
+
 def _debiasing(out, low_rank, preference, value, norm, dtype, bad) -> tuple:
     """What ``debias_rows`` takes after the rows."""
     compute = _COMPUTE[dtype]

@@ -100,6 +100,8 @@ class Adapted(Method):
         context.require(self.name, "images")
         if not isinstance(self.folds, int) or self.folds < 1:
             raise InputError(f"folds={self.folds!r} is not legal; pass 1, or 2 and more to cross-fit")
+        if self.smallest < 1:
+            raise InputError(f"smallest={self.smallest!r} is not legal; a group without images has no mean, so pass 1 or more")
         groups = context.attribute.groups
         sums, counts = self._sums(context, prototypes(self.name, context, self.prototype))
         require_groups(self.name, counts.sum(0), groups, self.smallest, "images", OTHERWISE)

@@ -1,7 +1,8 @@
-"""Operations that operators need on rows of any framework: unit length, and constants of the rows' own kind."""
+"""Operations that operators need on rows of any framework: unit length, its own functions, constants of the rows' own kind."""
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -22,9 +23,15 @@ def unit_and_bad(rows: Any) -> tuple[Any, Any]:
     return kernels.debias(rows, _nothing(rows.shape[-1]), PROJECT, "unit")
 
 
+def namespace(rows: Any) -> Any:
+    """The functions of the rows' framework: ``where``, ``cos``, ..."""
+    framework = kernels.framework(rows)
+    return np if framework == "numpy" else sys.modules["torch"] if framework == "torch" else sys.modules["jax"].numpy
+
+
 def constant(values: np.ndarray, like: Any) -> Any:
     """Numbers as an array of the framework, type and device of ``like``."""
-    return like.new_tensor(values.tolist()) if kernels.framework(like) == "torch" else values.astype(like.dtype)
+    return like.new_tensor(values) if kernels.framework(like) == "torch" else values.astype(like.dtype)
 
 
 @lru_cache(8)

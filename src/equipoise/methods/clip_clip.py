@@ -14,7 +14,7 @@ from equipoise.methods.arrays import normalised
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Operator
 from equipoise.methods.registry import Method, Strength
-from equipoise.methods.rows import labelled_images
+from equipoise.methods.rows import dimensions, labelled_images
 from equipoise.prompts.attribute import Attribute
 from equipoise.space import EncoderRef
 
@@ -59,12 +59,12 @@ class ClippedOperator(Operator):
 
 @dataclass(frozen=True)
 class ClipClip(Method):
-    """m: how many dimensions are cut; None is 22 % of them, the code's 112 of 512. 0 is the identity.
+    """m: how many dimensions are cut, or, below 1, what share of them; the default is the code's 112 of 512. 0 is the identity.
 
     estimator: "histogram" is the code's, "knn" that of other re-runs. renormalise=False is the code.
     """
 
-    m: int | None = None
+    m: float = CUT
     estimator: Literal["histogram", "knn"] = "histogram"
     renormalise: bool = False
 
@@ -73,7 +73,7 @@ class ClipClip(Method):
     source: ClassVar[str] = "Wang et al. 2021"
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features")
     tasks: ClassVar[tuple[str, ...]] = ("retrieval",)
-    strength: ClassVar[Strength | None] = Strength("m", 0, (8, 16, 32, 64, 112, 192, 256))
+    strength: ClassVar[Strength | None] = Strength("m", 0, (1 / 64, 1 / 32, 1 / 16, 1 / 8, CUT, 3 / 8, 1 / 2))
     code: ClassVar[str] = "a smoothed histogram estimates the information, not the paper's nearest neighbours (estimator=knn)"
     operator: ClassVar[type[Operator]] = ClippedOperator
 
@@ -82,9 +82,11 @@ class ClipClip(Method):
             raise InputError(f"estimator={self.estimator!r} is not legal; pass one of {', '.join(ESTIMATORS)}")
         rows, codes = labelled_images(self.name, context)
         dim = rows.shape[1]
-        m = round(CUT * dim) if self.m is None else self.m
-        if not isinstance(m, int) or not 0 <= m < dim:
-            raise InputError(f"m={m!r} is not legal; it is how many of the {dim} dimensions are cut, 0 to {dim - 1}")
+        m = dimensions(self.m, dim)
+        if m is None or m == dim:
+            raise InputError(
+                f"m={self.m!r} is not legal; it is how many of the {dim} dimensions are cut, 0 to {dim - 1}, or a share below 1"
+            )
         information = ESTIMATORS[self.estimator](rows, codes, context.seed)
         keep = np.sort(np.argsort(information, kind="stable")[: dim - m])
         params = {"m": m, "estimator": self.estimator, "renormalise": self.renormalise}

@@ -12,10 +12,11 @@ from equipoise.methods.networks import Net, NetworkOperator, dense, linear, mlp
 from equipoise.methods.operator import Modality, Operator
 from equipoise.methods.registry import Method, Strength
 from equipoise.methods.rows import labelled_images
-from equipoise.methods.training import Batches, Stage, capped, choose, machine, require_numbers, train
+from equipoise.methods.training import Batches, Stage, capped, choose, machine, require_numbers, train, trained_with
 from equipoise.prompts.attribute import Attribute
 
 OBJECTIVES = ("capped", "uniform", "unbounded")
+RESIDUAL = ("objective", "weight", "reconstruction", "lr", "epochs")  # what the classifier knows nothing of
 
 
 class DearOperator(NetworkOperator):
@@ -75,7 +76,7 @@ class Dear(Method):
             return sum(cross_entropy(given, label[at]) for given, label in zip(logits, labels, strict=True))
 
         start = _classifier(context.seed, rows.shape[1], sizes)
-        stage = Stage("dear classifier", context, asdict(self), inputs)
+        stage = Stage("dear classifier", context, trained_with(self, *RESIDUAL), inputs)
         steps = self.classifier_epochs * batches.steps
         frozen = train(stage, here, start, classifier_loss, list(start), steps=steps, lr=self.classifier_lr)
         classifier = {name: here.tensor(array) for name, array in frozen.items()}
@@ -89,7 +90,7 @@ class Dear(Method):
 
         # The residual starts at nothing, so that a weight of 0 leaves images exactly as they are.
         start = linear(np.random.default_rng(context.seed), "residual", rows.shape[1], rows.shape[1], zero=True)
-        stage = Stage("dear residual", context, asdict(self), inputs)
+        stage = Stage("dear residual", context, trained_with(self), inputs)
         net = train(stage, here, start, residual_loss, list(start), steps=self.epochs * batches.steps, lr=self.lr)
         params = asdict(self) | {"seed": context.seed, "images": len(images)}
         return DearOperator(

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from equipoise import geometry
+from equipoise import geometry, kernels
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
-from equipoise.methods.arrays import constant, normalised
+from equipoise.methods.arrays import constant, namespace, normalised
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Operator
 from equipoise.methods.registry import Method, Strength
@@ -81,11 +81,23 @@ class FairerClipOperator(Operator):
         return self._encode(rows, "text")
 
     def _encode(self, rows: Any, modality: str) -> Any:
+        """In float32 or wider, because features are cosines of many radians; in blocks, because there are thousands of them a row."""
+        if kernels.framework(rows) == "torch":
+            return self._block(rows if kernels.dtype_name(rows) == "float64" else rows.float(), modality).to(rows.dtype)
+        if not isinstance(rows, np.ndarray):
+            return self._block(rows, modality)
+        flat = rows.reshape(-1, self.in_dim)
+        out = np.empty((len(flat), self.out_dim), rows.dtype)
+        for start in range(0, len(flat), BLOCK):
+            some = flat[start : start + BLOCK]
+            out[start : start + BLOCK] = self._block(some.astype(np.result_type(some, np.float32)), modality)
+        return out.reshape(*rows.shape[:-1], self.out_dim)
+
+    def _block(self, rows: Any, modality: str) -> Any:
         features, theta = self.towers[modality]
         weights, phases, theta = (constant(array, rows) for array in (features.weights, features.phases, theta))
         angles = normalised(rows) @ weights + phases
-        cosines = angles.cos() if hasattr(angles, "cos") else np.cos(angles)
-        return normalised(cosines @ theta)
+        return normalised(namespace(angles).cos(angles) @ theta)
 
     def arrays(self) -> dict[str, np.ndarray]:
         found = {}
@@ -116,8 +128,9 @@ class FairerClip(Method):
     """tau, tau_z: weights, tau / (1 - tau), of the group and of the other modality for images; tau_text, tau_z_text the same for texts.
 
     dim_z: width of the encoding; None is one less than the classes, 1 for two as in the code. labels, sensitive: "given", or "zero-shot"
-    from the prompts; the code takes given labels and zero-shot groups. iters: rounds where labels are zero-shot; one otherwise. Defaults
-    are the code's for CelebA and ViT-L/14.
+    from the prompts; the code takes given labels and zero-shot groups. balanced=True: as many images of every given class, drawn by lot,
+    as the code's CelebA set has; without it a rare class can be outvoted where signs are chosen. iters: rounds where labels are
+    zero-shot; one otherwise. Defaults are the code's for CelebA and ViT-L/14.
     """
 
     features: int = 4000
@@ -131,6 +144,7 @@ class FairerClip(Method):
     iters: int = 3
     labels: Literal["given", "zero-shot"] = "given"
     sensitive: Literal["given", "zero-shot"] = "zero-shot"
+    balanced: bool = False
 
     name: ClassVar[str] = "fairer-clip"
     summary: ClassVar[str] = "kernel encoders that depend on the class and not on the group"
@@ -150,6 +164,9 @@ class FairerClip(Method):
         classes, texts = self._classes(context)
         images, y, s = self._rows(context, classes, texts)
         rng = np.random.default_rng(context.seed)
+        if self.balanced and self.labels == "given":
+            kept = _as_many_of_each(y, rng)
+            images, y, s = images[kept], y[kept], s[kept]
         image_features, text_features = Features.draw(images, self.features, rng), Features.draw(texts, self.features, rng)
         of_images = _Problem(image_features, images, np.ones(len(images)), self.gamma, self.tau, self.tau_z)
         size = max(1, len(classes) - 1) if self.dim_z is None else self.dim_z
@@ -316,6 +333,12 @@ def _root(rows: Float64) -> Float64:
 def _centred_one_hot(codes: np.ndarray, size: int) -> Float64:
     columns = np.eye(size)[codes]
     return columns - columns.mean(0)
+
+
+def _as_many_of_each(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Places, in order, of as many rows of each code as the rarest has, drawn by lot."""
+    sizes = np.bincount(codes)
+    return np.sort(np.concatenate([rng.choice(np.flatnonzero(codes == code), sizes.min(), replace=False) for code in range(len(sizes))]))
 
 
 def _nearest(rows: Float64, others: Float64) -> np.ndarray:

@@ -17,7 +17,7 @@ from equipoise.methods.networks import Net, NetworkOperator, linear, mlp, unit
 from equipoise.methods.operator import Modality, Operator
 from equipoise.methods.registry import Method, Strength
 from equipoise.methods.rows import labelled_images
-from equipoise.methods.training import Batches, Machine, Stage, choose, machine, require_numbers, train
+from equipoise.methods.training import Batches, Machine, Stage, choose, machine, require_numbers, train, trained_with
 from equipoise.prompts.english import fix_articles
 
 SIGNS = {"add": 1.0, "subtract": -1.0}
@@ -102,7 +102,7 @@ class JointVL(Method):
         start = self._start(context.seed, dim)
         learned = list(start)
         start |= {TEACHER + name: array.copy() for name, array in start.items()}
-        stage = Stage("joint-vl", context, asdict(self), {"rows": images, "codes": codes, "texts": texts})
+        stage = Stage("joint-vl", context, trained_with(self), {"rows": images, "codes": codes, "texts": texts})
         steps = self.epochs * pairs.batches.steps
         net = train(stage, here, start, loss, learned, steps=steps, lr=self.lr, after=follow)
         options = {"sign": self.sign, "length": self.length, "amount": self.amount}

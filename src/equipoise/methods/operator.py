@@ -94,10 +94,14 @@ class Operator(ABC):
             raise InputError(
                 f"this {self.method} operator gives rows {self.out_dim} wide, so a gate cannot keep rows as they are; leave it away"
             )
+        if kept.all():
+            return rows
+        changed = np.flatnonzero(~kept)
+        texts = self._text(rows[changed], [prompts[i] for i in changed.tolist()] if prompts is not None else None)
+        if hasattr(rows, "at"):  # jax writes to a copy
+            return rows.at[changed].set(texts)
         out = rows.copy() if isinstance(rows, np.ndarray) else rows.clone()
-        if not kept.all():
-            changed = np.flatnonzero(~kept).tolist()
-            out[changed] = self._text(rows[changed], [prompts[i] for i in changed] if prompts is not None else None)
+        out[changed] = texts
         return out
 
     def encode_text(self, prompts: Sequence[str], gate: Gate = None) -> np.ndarray:

@@ -57,11 +57,15 @@ def span_of(span: str, method: str, context: FitContext, prototype: str) -> Floa
         raise InputError(f'span={span!r} is not legal; pass "prompts", "texts" or "differences"')
     rows = prototypes(method, context, prototype) if span == "prompts" else labelled_texts(method, context)[0]
     basis = geometry.span_basis(rows)
-    if basis.shape[1] > basis.shape[0] // 2:
-        raise InputError(
-            f"{method}: {len(rows)} texts span {basis.shape[1]} of {basis.shape[0]} dimensions, so little would be left; pass span=prompts"
-        )
+    require_little(method, basis, f"{len(rows)} texts", "pass span=prompts")
     return basis
+
+
+def require_little(method: str, basis: Float64, what: str, otherwise: str) -> None:
+    """Raise where a basis (d, r) holds more than half of the dimensions."""
+    dim, rank = basis.shape
+    if rank > dim // 2:
+        raise InputError(f"{method}: {what} span {rank} of {dim} dimensions, so little would be left; {otherwise}")
 
 
 METHOD = OrthProj

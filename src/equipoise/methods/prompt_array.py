@@ -225,7 +225,7 @@ def tower_of(encoder: Any) -> Any:
     """The encoder's text tower, or an error that says what is missing."""
     if not hasattr(encoder, "text_tower"):
         raise InputError(
-            f"prompt-array learns through the text encoder, and {type(encoder).__name__} has no text_tower(); use a CLIP of hf:"
+            f"prompt-array learns through the text encoder, and {type(encoder).__name__} has no text_tower(); use mini, or a CLIP of hf:"
         )
     return encoder.text_tower()
 
@@ -257,7 +257,7 @@ def _keep_best(state: Net, texts: np.ndarray, images: Labelled, held: np.ndarray
 def _captions(context: FitContext, images: int) -> list[str]:
     """The caption of each image."""
     context.require("prompt-array with contrast", "captions")
-    captions = list(context.captions or ())
+    captions = list(context.captions if context.captions is not None else ())
     if len(captions) != images:
         raise InputError(f"there are {len(captions)} captions and {images} images of a known group; pass one for each, the others left out")
     return captions

@@ -7,7 +7,9 @@ import os
 from abc import ABC, abstractmethod
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, ClassVar, NamedTuple
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from equipoise import artefact
 from equipoise.errors import ArtefactError, InputError
@@ -35,6 +37,12 @@ OURS = (
     "prompt-array",
     "joint-vl",
 )
+PLAIN: dict[Any, tuple[type, str]] = {
+    bool: (bool, "true or false"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a word or a sentence"),
+}
 NEEDS = {  # what a method may need of a context, as a reader is told it
     "prompts": "group prompts: prototypes, or a book with an encoder or text_table",
     "words": "group words: prototypes, or an encoder or text_table",
@@ -100,7 +108,36 @@ def create(name: str, **params: Any) -> Method:
     legal = list(inspect.signature(method).parameters)
     if unknown := [param for param in params if param not in legal]:
         raise InputError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(legal) or 'none'}")
+    kinds = _kinds(method)
+    for param, value in params.items():
+        if param in kinds and (otherwise := _illegal(value, kinds[param])):
+            raise InputError(f"{param}={value!r} is not legal; pass {otherwise}")
     return method(**params)
+
+
+def _kinds(method: type[Method]) -> dict[str, Any]:
+    try:
+        return get_type_hints(method)
+    except (NameError, TypeError):  # of another package, written for a type checker alone
+        return {}
+
+
+def _illegal(value: Any, kind: Any) -> str:
+    """What is legal for a parameter of this kind, or "" where the value is, or the kind is not a plain one."""
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    found = [_one_illegal(value, part) for part in parts]
+    return "" if "" in found else " or ".join(found)
+
+
+def _one_illegal(value: Any, kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "" if value in get_args(kind) else f"one of {', '.join(map(str, get_args(kind)))}"
+    if kind is NoneType:
+        return "" if value is None else "nothing"
+    if kind not in PLAIN:
+        return ""
+    numbers, words = PLAIN[kind]
+    return "" if isinstance(value, numbers) and (kind is bool) == isinstance(value, bool) else words
 
 
 def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:

@@ -14,6 +14,7 @@ from equipoise.kernels.recipe import LowRank
 from equipoise.methods.context import FitContext
 from equipoise.methods.low_rank import LowRankOperator
 from equipoise.methods.operator import Operator
+from equipoise.methods.orth_proj import require_little
 from equipoise.methods.registry import Method
 from equipoise.methods.texts import differences, matched
 from equipoise.prompts.prototypes import encode
@@ -31,7 +32,8 @@ class RoboShotOperator(LowRankOperator):
 class RoboShot(Method):
     """reject, accept: pairs of texts, as a language model would name them. Without reject, the book's prompts in every two groups.
 
-    tolerance: directions weaker than this fraction of the strongest are left out; 0.1 or so keeps the noise of near-duplicates in.
+    tolerance: directions weaker than this fraction of the strongest stay in the images; 0.1 or so spares those that are the noise of
+    near-duplicates. Where more than half of the dimensions would be rejected, the fit is refused.
     """
 
     reject: Pairs = ()
@@ -53,6 +55,7 @@ class RoboShot(Method):
             raise InputError(f"tolerance={self.tolerance} is not legal; it is a fraction of the strongest direction, from 0 to below 1")
         rejected = self._encoded(context, self.reject) if self.reject else differences(matched(self.name, context, self.prototype))
         spurious = geometry.span_basis(rejected, self.tolerance)
+        require_little(self.name, spurious, "differences of the groups", "pass a larger tolerance, such as 0.1, or fewer pairs (reject)")
         true = geometry.span_basis(self._encoded(context, self.accept), self.tolerance) if self.accept else spurious[:, :0]
         params = {"reject": list(self.reject), "accept": list(self.accept), "prototype": self.prototype, "tolerance": self.tolerance}
         return RoboShotOperator(context.attribute, {"image": both(spurious, true)}, True, encoder=context.encoder, params=params)

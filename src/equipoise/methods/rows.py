@@ -80,3 +80,10 @@ def require_groups(method: str, counts: np.ndarray, groups: Sequence[str], few: 
         raise InputError(
             f"{method} needs {few} {what} or more of each group, and there are: {found}; {otherwise or 'add some, or merge groups'}"
         )
+
+
+def dimensions(value: float, dim: int) -> int | None:
+    """How many of ``dim`` dimensions a parameter means: so many, or, above 0 and below 1, that share of them. None where it is neither."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= dim:
+        return None
+    return round(value * dim) if value < 1 else int(value) if value == int(value) else None

@@ -17,7 +17,7 @@ from equipoise.methods.networks import Net, NetworkOperator, linear, mlp, unit
 from equipoise.methods.operator import Gate, Modality, Operator
 from equipoise.methods.registry import Method, Strength
 from equipoise.methods.rows import unit_rows
-from equipoise.methods.training import Batches, Stage, machine, require_numbers, train
+from equipoise.methods.training import Batches, Stage, machine, require_numbers, train, trained_with
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.grammar import CannotWrite, write_entry
 from equipoise.prompts.marks import explicit_groups
@@ -95,7 +95,7 @@ class Saner(Method):
         # The last layer starts at nothing, so that without a debiasing loss texts stay exactly as they are.
         start = linear(rng, "hidden", dim, self.hidden) | linear(rng, "out", self.hidden, dim, zero=True)
         inputs = {"neutral": data.neutral, "stated": data.stated} | ({} if data.images is None else {"images": data.images})
-        stage = Stage("saner", context, asdict(self), inputs)
+        stage = Stage("saner", context, trained_with(self), inputs)
         net = train(stage, here, start, loss, list(start), steps=self.epochs * batches.steps, lr=self.lr)
         used = {"texts": len(data.neutral), "texts_left_out": data.left_out, "with_images": images is not None}
         options = {"amount": self.amount, "gate": self.gate}
@@ -136,9 +136,11 @@ def _corpus(context: FitContext) -> _Corpus:
 
 
 def _from_captions(context: FitContext) -> dict[int, tuple[str, ...]]:
-    """Place of a caption -> its neutral form, and that form with each group put in; those about nobody are left out."""
+    """Place of a caption -> its neutral form, and that form with each group put in; blank ones and those about nobody are left out."""
     found = {}
-    for i, caption in enumerate(context.captions or ()):
+    for i, caption in enumerate(context.captions if context.captions is not None else ()):
+        if not isinstance(caption, str) or not caption.strip():
+            continue
         neutral = neutralize(caption, context.attribute)
         try:
             found[i] = (neutral, *_stated(neutral, context.attribute))

@@ -8,14 +8,16 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from equipoise import kernels
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
-from equipoise.methods.arrays import constant, normalised, unit_and_bad
+from equipoise.kernels import host
+from equipoise.methods.arrays import constant, namespace, normalised, unit_and_bad
 from equipoise.methods.closed_form import changes_of
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Modality, Operator
 from equipoise.methods.registry import Method, Strength
-from equipoise.methods.rows import labelled_images, require_groups
+from equipoise.methods.rows import dimensions, labelled_images, require_groups
 from equipoise.methods.texts import labelled_texts
 from equipoise.prompts.attribute import Attribute
 from equipoise.space import EncoderRef
@@ -50,14 +52,16 @@ class SfidOperator(Operator):
         return self._fill(rows, self.fills["text"])
 
     def _fill(self, rows: Any, fill: Imputation) -> Any:
+        keep, value = np.ones(self.in_dim), np.zeros(self.in_dim)
+        keep[fill.places], value[fill.places] = 0, fill.values
+        if isinstance(rows, np.ndarray) and kernels.which(rows) == "numba":
+            return host.overwrite(host.rows_of(rows), keep, value, self.renormalise).reshape(rows.shape)
         out, bad = unit_and_bad(rows)
-        there = bad[..., None]  # rows without a direction stay as they are
-        values = out[..., fill.places] * there + constant(fill.values, rows) * ~there
-        if hasattr(out, "at"):  # jax writes to a copy
-            out = out.at[..., fill.places].set(values)
-        else:
-            out[..., fill.places] = values
-        return normalised(out) if self.renormalise else out
+        where = namespace(out).where
+        filled = where(constant(keep, out) > 0, out, constant(value, out))
+        filled = normalised(filled) if self.renormalise else filled
+        stays = bad | ((filled * filled).sum(-1) == 0)  # no direction; or nothing is left of it
+        return where(stays[..., None], out, filled)
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {f"{modality}.{name}": array for modality, fill in self.fills.items() for name, array in fill._asdict().items()}
@@ -80,14 +84,14 @@ class SfidOperator(Operator):
 
 @dataclass(frozen=True)
 class Sfid(Method):
-    """k: how many coordinates are overwritten, 0 is the identity. tau: rows the forest is less sure of than this give the values.
-
-    fill: "low-confidence" is the method, "zero" and "noise" (one Gaussian draw for all rows) its ablations. held_out: the share of rows,
-    never seen by the forest, that its confidence is measured on. renormalise=False is the code, which mixes lengths. The text forest needs
-    a book with many texts; modality="image" does without, and is all that the code's own classification changes.
+    """k: how many coordinates are overwritten, or, below 1, what share of them; 0 is the identity. tau: rows the forest is less sure of
+    than this give the values. fill: "low-confidence" is the method, "zero" and "noise" (one Gaussian draw for all rows) its ablations.
+    held_out: the share of rows, never seen by the forest, that its confidence is measured on. renormalise=False is the code, which mixes
+    lengths. The text forest needs a book with many texts; modality="image" does without, and is all that the code's own classification
+    changes.
     """
 
-    k: int = 50
+    k: float = 50
     tau: float = 0.7
     fill: Literal["low-confidence", "zero", "noise"] = "low-confidence"
     trees: int = 100
@@ -101,7 +105,7 @@ class Sfid(Method):
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features", "prompts")
     training: ClassVar[str] = "a random forest a modality"
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
-    strength: ClassVar[Strength | None] = Strength("k", 0, (5, 10, 25, 50, 100, 200))
+    strength: ClassVar[Strength | None] = Strength("k", 0, (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2))
     code: ClassVar[str] = (
         "in classification its text part does nothing (modality=image); text lengths are mixed, mended here (renormalise=False)"
     )
@@ -109,14 +113,14 @@ class Sfid(Method):
 
     def fit(self, context: FitContext) -> SfidOperator:
         self._check()
-        fills, dim = {}, 0
+        fills, dim, k = {}, 0, None
         for modality in changes_of(self.modality):
             rows, codes = labelled_images(self.name, context, FEW) if modality == "image" else self._texts(context)
             dim = rows.shape[1]
-            if not isinstance(self.k, int) or not 0 <= self.k <= dim:
-                raise InputError(f"k={self.k} is not legal; it is how many of the {dim} coordinates are overwritten")
-            fills[modality] = self._imputation(rows, codes, context.seed)
-        params = {"k": self.k, "tau": self.tau, "fill": self.fill, "trees": self.trees, "held_out": self.held_out}
+            if (k := dimensions(self.k, dim)) is None:
+                raise InputError(f"k={self.k} is not legal; it is how many of the {dim} coordinates are overwritten, or a share below 1")
+            fills[modality] = self.imputation(rows, codes, k, context.seed)
+        params = {"k": k, "tau": self.tau, "fill": self.fill, "trees": self.trees, "held_out": self.held_out}
         params |= {"renormalise": self.renormalise, "modality": self.modality}
         return SfidOperator(context.attribute, fills, dim, self.renormalise, encoder=context.encoder, params=params)
 
@@ -136,19 +140,15 @@ class Sfid(Method):
         )
         return rows, codes
 
-    def _imputation(self, rows: Float64, codes: np.ndarray, seed: int) -> Imputation:
-        from sklearn.ensemble import RandomForestClassifier
-        from sklearn.model_selection import train_test_split
-
-        train, rest = train_test_split(np.arange(len(rows)), test_size=self.held_out, random_state=seed, stratify=codes)
-        forest = RandomForestClassifier(self.trees, random_state=seed, n_jobs=-1).fit(rows[train], codes[train])
-        places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[: self.k])
+    def imputation(self, rows: Float64, codes: np.ndarray, k: int, seed: int) -> Imputation:
+        """Which coordinates are overwritten, and with what."""
+        places, rest, probabilities = self.forest(rows, codes, k, seed)
         if self.fill == "zero":
-            return Imputation(places, np.zeros(self.k))
+            return Imputation(places, np.zeros(k))
         if self.fill == "noise":
-            drawn = np.random.default_rng(seed).standard_normal(self.k)
+            drawn = np.random.default_rng(seed).standard_normal(k)
             return Imputation(places, rows[:, places].mean(0) + drawn * rows[:, places].std(0))
-        confidence = forest.predict_proba(rows[rest]).max(1)
+        confidence = probabilities.max(1)
         unsure = rest[confidence < self.tau]
         if not len(unsure):
             lowest = float(confidence.min())
@@ -156,6 +156,16 @@ class Sfid(Method):
                 f"the forest is sure of every held-out row (at least {lowest:.2f}), so tau={self.tau} leaves none to average; raise tau"
             )
         return Imputation(places, rows[unsure][:, places].mean(0))
+
+    def forest(self, rows: Float64, codes: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, np.ndarray, Float64]:
+        """The coordinates it tells groups by (k,), which rows it never saw, and what it makes of those (rows, groups)."""
+        from sklearn.ensemble import RandomForestClassifier
+        from sklearn.model_selection import train_test_split
+
+        train, rest = train_test_split(np.arange(len(rows)), test_size=self.held_out, random_state=seed, stratify=codes)
+        forest = RandomForestClassifier(self.trees, random_state=seed, n_jobs=-1).fit(rows[train], codes[train])
+        places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:k])
+        return places, np.asarray(rest), np.asarray(forest.predict_proba(rows[rest]))
 
 
 METHOD = Sfid

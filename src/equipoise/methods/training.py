@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,6 +139,11 @@ def train(
         if path is not None and first < steps:
             _keep(path, stage.name, state, optimizer, steps)
         return _finite(stage.name, state)
+
+
+def trained_with(method: Any, *but: str) -> dict[str, Any]:
+    """The parameters of a method that a training depends on: all but what is applied afterwards, so that a sweep of that trains once."""
+    return {name: value for name, value in asdict(method).items() if name not in ("amount", *but)}
 
 
 def capped(cross_entropy: Any, groups: int) -> Any:

@@ -1,6 +1,7 @@
-"""The report: one self-contained HTML file from an audit's results, a comparison of several, a section for a model card."""
+"""The report: one self-contained HTML file from an audit's results, a comparison of several, a section for a model card; a sweep's page."""
 
 from equipoise.report.card import model_card
 from equipoise.report.page import comparison, page
+from equipoise.report.sweep import sweep_page, sweep_table
 
-__all__ = ["comparison", "model_card", "page"]
+__all__ = ["comparison", "model_card", "page", "sweep_page", "sweep_table"]

@@ -1,4 +1,4 @@
-"""Audits performed and written; pages from saved results."""
+"""Audits performed and written; pages from saved results; the files of a sweep."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from equipoise.audit.commands import folder_of
 from equipoise.errors import ArtefactError, InputError
 from equipoise.report.card import model_card
 from equipoise.report.page import comparison, page
+from equipoise.report.sweep import sweep_page
+from equipoise.tasks.document import write as write_document
 
 REPORT, SPACE, CARD = "report.html", "space.safetensors", "model-card.md"
+SWEEP = "sweep"
 
 
 def perform(plans: Sequence[Plan], out: Path, pictures: bool) -> list[tuple[Path, dict[str, Any]]]:
@@ -48,3 +51,10 @@ def write(results: Sequence[Path], out: Path, force: bool) -> None:
     except (KeyError, IndexError, TypeError, ValueError, UndefinedError) as error:
         raise ArtefactError(f"the results are not whole ({error!r}); they were changed, so run the audit again") from None
     artefact.write_atomically(out, made.encode())
+
+
+def write_sweep(results: dict[str, Any], folder: Path) -> Path:
+    """sweep.json and sweep.html; gives the page's path."""
+    write_document(folder / f"{SWEEP}.json", results)
+    artefact.write_atomically(folder / f"{SWEEP}.html", sweep_page(results).encode())
+    return folder / f"{SWEEP}.html"

@@ -50,10 +50,10 @@ def page(results: dict[str, Any], pictures: Pictures | None = None) -> str:
         "caveats": words.caveats(results),
         "dumbbells": DUMBBELLS,
         "digits": {row["key"]: digits(row["key"]) for row in results["summary"]},
-        "data": _json(data),
-        "results": _json(results),
+        "data": embedded(data),
+        "results": embedded(results),
     }
-    return _environment(results).get_template("audit.html").render(**context, **_assets("page.js"))
+    return environment(results).get_template("audit.html").render(**context, **assets("page.js"))
 
 
 def digits(key: str) -> str:
@@ -74,11 +74,12 @@ def comparison(runs: Sequence[tuple[str, dict[str, Any]]]) -> str:
         rows.append(about | {"section": SECTIONS[first["section"]], "places": places})
     caveats = list(dict.fromkeys(sentence for _, run in runs for sentence in words.caveats(run)))
     headlines = [words.headline(run) for _, run in runs]
-    context = {"runs": results["runs"], "rows": rows, "caveats": caveats, "headlines": headlines, "results": _json(results)}
-    return _environment(results).get_template("comparison.html").render(**context, **_assets(None))
+    context = {"runs": results["runs"], "rows": rows, "caveats": caveats, "headlines": headlines, "results": embedded(results)}
+    return environment(results).get_template("comparison.html").render(**context, **assets(None))
 
 
-def _environment(results: dict[str, Any]) -> Environment:
+def environment(results: dict[str, Any]) -> Environment:
+    """Templates in which numbers are printed by their place in the results."""
     environment = Environment(
         loader=PackageLoader("equipoise.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -114,7 +115,8 @@ def _sections(results: dict[str, Any]) -> list[tuple[str, list[int]]]:
     return [(title, places) for title, places in found if places]
 
 
-def _assets(script: str | None) -> dict[str, Markup]:
+def assets(script: str | None) -> dict[str, Markup]:
+    """The style sheet, and with a script the charts' library."""
     files = {"css": "page.css"} | ({"script": script, "plotly": "plotly-basic.min.js"} if script else {})
     return {name: Markup((_ASSETS / file).read_text(encoding="utf-8")) for name, file in files.items()}
 
@@ -124,6 +126,6 @@ def _array(array: np.ndarray) -> dict[str, Any]:
     return {"shape": list(array.shape), "float32": base64.b64encode(little.tobytes()).decode()}
 
 
-def _json(value: Any) -> Markup:
+def embedded(value: Any) -> Markup:
     """JSON that no HTML parser can take for the end of its script."""
     return Markup(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))

@@ -9,6 +9,7 @@ from equipoise.tasks.protocol import PROTOCOLS, Protocol, class_prompts
 from equipoise.tasks.retrieval import rank, retrieve
 from equipoise.tasks.settings import Settings
 from equipoise.tasks.specs import MethodSpec, parse
+from equipoise.tasks.sweeps import sweep, sweep_grid
 
 __all__ = [
     "PROTOCOLS",
@@ -27,4 +28,6 @@ __all__ = [
     "presets",
     "rank",
     "retrieve",
+    "sweep",
+    "sweep_grid",
 ]

@@ -67,7 +67,7 @@ def compare(
         if run.get("key") == key:
             found += 1
         else:
-            run = evaluation.run([spec]) | {"key": key}
+            run = evaluation.run([spec]) | {"key": key, "fit_seconds": round(evaluation.fit_seconds[spec.label], 4)}
             write(path, run)
         runs.append(run)
         if progress is not None:

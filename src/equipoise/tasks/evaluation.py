@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +24,7 @@ from equipoise.tasks import asked, books, paper
 from equipoise.tasks.checks import attribute_of, check_members
 from equipoise.tasks.classification import measure_predictions, predict_labels
 from equipoise.tasks.document import digest, document
-from equipoise.tasks.fitted import FitOn, check_fitting, fitted_on, fitting_images
+from equipoise.tasks.fitted import FitOn, check_fitting, fitted_on, fitting_images, takes_images
 from equipoise.tasks.labelled import Labelled
 from equipoise.tasks.leakage import Probe
 from equipoise.tasks.measured import Measured
@@ -75,6 +76,7 @@ class Evaluation:
             self.asked = asked.classes(self.measured.column("label"), dataset.name, self.protocol, prompts, template, positive)
         else:
             self.asked = asked.queries(dataset, self.measured.paths, prompts)
+        self.fit_seconds: dict[str, float] = {}  # how long the last fit of each method took; no part of a run, which is the same each time
         self._plain: Any = None  # what ``none`` predicts or ranks, once for all cells of a grid
 
     @cached_property
@@ -171,7 +173,7 @@ class Evaluation:
 
     def _fit(self, specs: Sequence[MethodSpec]) -> dict[str, Operator]:
         """Those that need no image first: their mistakes show before images are encoded."""
-        in_turn = sorted(specs, key=lambda spec: spec.takes_images(self.fitting is not None))
+        in_turn = sorted(specs, key=lambda spec: takes_images(spec, self.fitting))
         operators = {spec.label: self._fit_one(spec) for spec in in_turn}
         for operator in operators.values():
             operator.require_encoder(self._made_by)
@@ -187,9 +189,12 @@ class Evaluation:
             seed=self.settings.seed,
             device=None if device is None else str(device),
             workdir=self.workdir,
-            **(fitting_images(self.fitting, self.measured) if spec.takes_images(self.fitting is not None) else {}),
+            **(fitting_images(self.fitting, self.measured) if takes_images(spec, self.fitting) else {}),
         )
-        return spec.fit(context, self.protocol.scope)
+        start = time.perf_counter()
+        operator = spec.fit(context, self.protocol.scope)
+        self.fit_seconds[spec.label] = time.perf_counter() - start
+        return operator
 
     def _measure(self, operators: Mapping[str, Operator]) -> tuple[Measured, dict[str, Any]]:
         rows, there = self.measured.images

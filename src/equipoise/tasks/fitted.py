@@ -11,6 +11,8 @@ from equipoise.prompts.attribute import Attribute
 from equipoise.tasks.labelled import Labelled
 from equipoise.tasks.specs import MethodSpec
 
+CAPTIONS = ("caption", "query")  # the columns that may hold them
+
 
 @dataclass(frozen=True)
 class FitOn:
@@ -48,13 +50,18 @@ def check_fitting(spec: MethodSpec, fitting: Labelled | None) -> None:
         )
 
 
+def takes_images(spec: MethodSpec, fitting: Labelled | None) -> bool:
+    """Whether a method is fitted on images here; on captioned ones where it learns from captions, and there are some."""
+    return spec.takes_images(fitting is not None and fitting.column(*CAPTIONS) is not None)
+
+
 def fitting_images(fitting: Labelled | None, measured: Labelled) -> dict[str, Any]:
     """What a context says of images; without any label where they are those that are measured."""
     if fitting is None:
         return {"images": measured.images[0]}
     rows, there = fitting.images
     known = {"images": rows, "sensitive_features": fitting.groups[there]}
-    for name, columns in (("labels", ("label",)), ("captions", ("caption", "query"))):
+    for name, columns in (("labels", ("label",)), ("captions", CAPTIONS)):
         values = fitting.column(*columns)
         known |= {} if values is None else {name: values[there]}
     return known
@@ -62,7 +69,7 @@ def fitting_images(fitting: Labelled | None, measured: Labelled) -> dict[str, An
 
 def fitted_on(spec: MethodSpec, fitting: Labelled | None, measured: Labelled) -> dict[str, Any] | None:
     """For the file of a run; None for a method that needs no image."""
-    if not spec.takes_images(fitting is not None):
+    if not takes_images(spec, fitting):
         return None
     chosen = fitting or measured
     return {"name": chosen.name, "images": int(chosen.images[1].sum()), "measured": fitting is None, "labels": fitting is not None}

@@ -11,6 +11,7 @@ from typing import Any
 from equipoise import methods
 from equipoise.errors import InputError
 from equipoise.methods import FitContext, Operator
+from equipoise.methods.registry import NEEDS
 
 BASELINE = "none"
 SAVED = ".safetensors"
@@ -37,10 +38,10 @@ class MethodSpec:
     def is_file(self) -> bool:
         return self.name.endswith(SAVED)
 
-    def takes_images(self, labelled: bool) -> bool:
-        """Whether it is fitted on images. labelled: there are some of which all is known, for methods that can do without."""
+    def takes_images(self, captioned: bool = False) -> bool:
+        """Whether it is fitted on images. captioned: there are some with captions, for methods that can do without."""
         needs = () if self.is_file else methods.find(self.name).needs
-        return "images" in needs or (labelled and any("images" in need for need in needs))
+        return "images" in needs or (captioned and any("images" in NEEDS.get(need, need) for need in needs))
 
     @property
     def needs_labels(self) -> bool:

@@ -1,0 +1,26 @@
+"""Text-to-image generation: debias what prompts condition in a pipeline (``attach``), draw, label and measure."""
+
+from equipoise.generation.annotators import load_annotator
+from equipoise.generation.attach import Attached, attach
+from equipoise.generation.conditioning import Conditioning
+from equipoise.generation.drawing import draw, read_provenance
+from equipoise.generation.labels import read_labels, unanimous
+from equipoise.generation.mini import MiniPipeline
+from equipoise.generation.painters import DiffusersPainter, load_painter
+from equipoise.generation.plan import Plan, make_plan
+
+__all__ = [
+    "Attached",
+    "Conditioning",
+    "DiffusersPainter",
+    "MiniPipeline",
+    "Plan",
+    "attach",
+    "draw",
+    "load_annotator",
+    "load_painter",
+    "make_plan",
+    "read_labels",
+    "read_provenance",
+    "unanimous",
+]

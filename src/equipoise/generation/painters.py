@@ -1,0 +1,132 @@
+"""What draws: a diffusers pipeline or the embedded generator, behind one small interface; a picture depends on its prompt and its seed."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from equipoise.errors import InputError, MissingExtraError
+from equipoise.generation.conditioning import Conditioning
+from equipoise.generation.mini import MiniPipeline, load_mini
+from equipoise.progress import quiet_off_terminals
+
+MINI = "mini"
+
+
+class Painter(ABC):
+    """A pipeline with the settings of a run. ``id`` names it; ``pipe`` is what ``attach`` takes."""
+
+    pipe: Any
+    id: str
+
+    @abstractmethod
+    def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
+        """Pictures (n, height, width, 3) as bytes; each from the noise of its own seed, whatever else is in the batch."""
+
+    @abstractmethod
+    def require(self, prompts: Sequence[str]) -> None:
+        """Raise for a prompt that cannot be drawn, before long work."""
+
+    @abstractmethod
+    def conditioned_by(self, encoder: Any) -> bool:
+        """Whether this encoder's text tower is one of those that condition the pictures."""
+
+
+class DiffusersPainter(Painter):
+    """Any text-to-image pipeline of diffusers. Settings that are None are the pipeline's own."""
+
+    def __init__(self, pipe: Any, steps: int | None = None, guidance: float | None = None, size: int | None = None, name: str = ""):
+        self.pipe = pipe
+        self.id = name or str(pipe.config.get("_name_or_path") or type(pipe).__name__)
+        asked = {"num_inference_steps": steps, "guidance_scale": guidance, "height": size, "width": size}
+        self._options = {key: value for key, value in asked.items() if value is not None}
+        pipe.set_progress_bar_config(disable=True)
+
+    def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
+        import torch
+
+        noise = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]  # the same on every device
+        drawn = self.pipe(prompt=list(prompts), generator=noise, output_type="np", **self._options).images
+        return np.round(np.asarray(drawn) * 255).astype(np.uint8)
+
+    def require(self, prompts: Sequence[str]) -> None:
+        Conditioning(self.pipe).require_room(prompts)
+
+    def conditioned_by(self, encoder: Any) -> bool:
+        theirs = _token_embeddings(getattr(getattr(encoder, "towers", None), "module", None))
+        ours = [_token_embeddings(getattr(self.pipe, name, None)) for name in ("text_encoder", "text_encoder_2")]
+        return theirs is not None and any(mine is not None and _alike(mine, theirs) for mine in ours)
+
+
+class MiniPainter(Painter):
+    """The embedded generator."""
+
+    def __init__(self, pipe: MiniPipeline, steps: int | None = None, guidance: float | None = None):
+        self.pipe, self.id = pipe, MINI
+        self._options = {key: value for key, value in {"steps": steps, "guidance": guidance}.items() if value is not None}
+
+    def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
+        return self.pipe(list(prompts), seeds=seeds, **self._options)
+
+    def require(self, prompts: Sequence[str]) -> None:
+        towers = self.pipe.encoder.towers
+        for prompt, count in zip(prompts, towers.token_counts(prompts), strict=True):
+            if count > towers.max_tokens:
+                raise InputError(f"the prompt {prompt[:60]!r}... has {count} tokens and mini reads {towers.max_tokens}; shorten it")
+
+    def conditioned_by(self, encoder: Any) -> bool:
+        return getattr(encoder, "fingerprint", None) == self.pipe.encoder.fingerprint
+
+
+def load_painter(
+    model: str,
+    *,
+    steps: int | None = None,
+    guidance: float | None = None,
+    size: int | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    offline: bool | None = None,
+) -> Painter:
+    """By name: "mini", or a diffusers pipeline by its id on the hub or its folder. Weights are read from safetensors files only."""
+    if model == MINI:
+        if size is not None:
+            raise InputError("the embedded generator has one size; leave --size away")
+        return MiniPainter(load_mini(), steps, guidance)
+    try:
+        import torch
+        import transformers
+        from diffusers import DiffusionPipeline, utils  # pyright: ignore[reportPrivateImportUsage]
+    except ImportError:
+        raise MissingExtraError("a diffusers pipeline", "diffusers", "generation") from None
+    from equipoise.encoders import torch_towers
+
+    name = os.path.expanduser(model.removeprefix("hf:"))
+    device = torch_towers.pick_device(device)
+    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    wanted = dtype or ("float16" if device.startswith("cuda") else "float32")
+    if wanted not in kinds:
+        raise InputError(f"dtype={dtype!r} is not legal; pass one of {', '.join(kinds)}")
+    try:
+        with quiet_off_terminals(utils.logging, transformers.utils.logging):
+            pipe = DiffusionPipeline.from_pretrained(name, dtype=kinds[wanted], local_files_only=bool(offline), use_safetensors=True)
+    except (OSError, ValueError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"{name} cannot be loaded as a diffusers pipeline ({first}); pass its id on the hub, a folder, or mini") from None
+    return DiffusersPainter(pipe.to(device), steps, guidance, size, name)
+
+
+def _token_embeddings(module: Any) -> np.ndarray | None:
+    """The table of a text encoder's token embeddings, which tells one CLIP from another; None where there is none."""
+    named = module.named_parameters() if hasattr(module, "named_parameters") else ()
+    table = next((weights for name, weights in named if name.endswith("token_embedding.weight")), None)
+    return None if table is None else table.detach().cpu().float().numpy()
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """The same table, if not in the same precision."""
+    return a.shape == b.shape and np.allclose(a, b, rtol=2.0**-7, atol=1e-3 * float(abs(b).max()))

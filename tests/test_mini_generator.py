@@ -1,0 +1,124 @@
+"""The embedded generator as a pipeline: what attach does to its embeddings, and a whole run with real pictures, offline."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import equipoise as eq
+from equipoise.errors import InputError
+from equipoise.generation import preset
+from equipoise.generation.commands import Request
+from equipoise.generation.mini import MiniPipeline, load_mini
+from equipoise.report.generation import perform
+from tests.conftest import component, embedded_model, exact
+
+GENDER = eq.Attribute.load("gender")
+DOCTOR, NURSE, MAN = "a photo of a doctor", "a photo of a nurse", "a photo of a male doctor"
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return embedded_model()
+
+
+@pytest.fixture(scope="module")
+def generator(encoder):
+    mini = component("equipoise_mini")
+    if not hasattr(mini, "generator"):
+        pytest.skip("the installed equipoise-mini has no generator")
+    return mini.generator()
+
+
+def test_attach_edits_the_embeddings_that_the_generator_samples_from(encoder):
+    pipe = MiniPipeline(encoder, None)
+    plain = pipe.encode_prompt([DOCTOR, NURSE, MAN])
+    with eq.generation.attach(pipe, "gender", kappa=0):
+        assert np.array_equal(pipe.encode_prompt([DOCTOR, NURSE, MAN]), plain)
+    with eq.generation.attach(pipe, "gender") as hook:
+        edited = pipe.encode_prompt([DOCTOR, NURSE, MAN])
+        basis = hook.spaces["text"].basis
+    np.testing.assert_allclose(edited[:2], exact(plain[:2], basis).astype(float), atol=1e-6)
+    assert np.array_equal(edited[2], plain[2]) and hook.gated == {MAN: 1}
+    assert np.array_equal(pipe.encode_prompt([DOCTOR, NURSE, MAN]), plain)
+
+
+def test_what_a_pipeline_is_called_with(encoder):
+    pipe = MiniPipeline(encoder, None)
+    with pytest.raises(InputError, match="one of the two"):
+        pipe(seeds=[0])
+    with pytest.raises(InputError, match="2 seeds were given for 1 prompts"):
+        pipe("a photo of a doctor", seeds=[0, 1])
+
+
+def test_an_equipoise_mini_without_a_generator_says_so(monkeypatch):
+    mini = component("equipoise_mini")
+    monkeypatch.delattr(mini, "generator", raising=False)
+    with pytest.raises(InputError, match="has no generator; type: pip install -U equipoise-mini"):
+        load_mini()
+
+
+class Blots:
+    """Keeps the generator's contract, if not its art: colours by the embedding, blots by the seed."""
+
+    def sample(self, text_embeddings, seeds, guidance=2.0, steps=8):
+        assert text_embeddings.dtype == np.float32 and np.allclose(np.linalg.norm(text_embeddings, axis=1), 1, atol=1e-5)
+        colour = np.tanh(guidance * 8 * text_embeddings[:, :3])[:, None, None]
+        blots = np.stack([np.random.default_rng(seed).standard_normal((64, 64, 3)) for seed in seeds])
+        return np.clip(128 + 80 * colour + 20 * blots, 0, 255).astype(np.uint8)
+
+
+def test_a_run_through_whatever_keeps_the_contract(encoder, monkeypatch, tmp_path):
+    """The preset's five methods in mini's own space, and the columns of Table 4."""
+    monkeypatch.setattr(component("equipoise_mini"), "generator", Blots, raising=False)
+    (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
+    asked = {"methods": preset.MINI_METHODS, "images": 2, "clip_score": "mini", "same_encoder": True, "resamples": 50, "guidance": 3.0}
+    manifest, results = request(tmp_path / "run", **asked).perform()
+    assert [method["label"] for method in results["methods"]] == ["none", "orth-proj", "orth-cali", "sfid", "closed-form"]
+    assert [column["key"] for column in results["columns"]] == ["sp", "sp_5", "clip", "accuracy", "clip_gated", "accuracy_gated"]
+    assert len(manifest.pictures) == 5 * 4 * 2 and results["clip"]["same"] and results["annotator"]["same"]
+    drawn = {picture.slot: np.asarray(Image.open(tmp_path / "run" / picture.image)) for picture in manifest.pictures.values()}
+    assert all(not np.array_equal(drawn[method, DOCTOR, 0], drawn["none", DOCTOR, 0]) for method in ("orth-proj", "sfid", "closed-form"))
+    with pytest.raises(InputError, match="tokens and mini reads"):
+        Request(tmp_path / "long", "mini", prompts="a photo of a doctor" + " with a hat" * 200).perform()
+    with pytest.raises(InputError, match="has one size"):
+        Request(tmp_path / "large", "mini", prompts=DOCTOR, size=512).perform()
+
+
+def test_pictures_depend_on_prompt_and_seed_alone(encoder, generator):
+    pipe = MiniPipeline(encoder, generator)
+    two = pipe([DOCTOR, NURSE], seeds=[3, 4])
+    assert two.dtype == np.uint8 and two.shape[0] == 2 and two.shape[3] == 3
+    assert np.array_equal(pipe([DOCTOR, NURSE], seeds=[3, 4]), two)
+    one = pipe(NURSE, seeds=[4])[0].astype(int)
+    assert abs(one - two[1].astype(int)).max() <= 1  # a batch's products round otherwise
+    assert not np.array_equal(pipe(NURSE, seeds=[5])[0], two[1])
+    embeds = pipe.encode_prompt([DOCTOR, NURSE])
+    assert np.array_equal(pipe(prompt_embeds=embeds, seeds=[3, 4]), two)
+
+
+def request(out, **options) -> Request:
+    return Request(
+        out, "mini", prompts=str(out.parent / "prompts.txt"), annotator="encoder:mini", **{"images": 4, "gate": False, **options}
+    )
+
+
+def test_a_run_of_real_pictures(encoder, generator, tmp_path):
+    (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
+    options = {"methods": ("closed-form", "orth-proj"), "clip_score": "mini"}
+    with pytest.raises(InputError, match="a judge in its own case"):
+        request(tmp_path / "run", **options).perform()
+    manifest, results = perform(request(tmp_path / "run", same_encoder=True, **options))
+    assert results["clip"]["same"] and results["annotator"]["same"] and len(manifest.pictures) == 3 * 4 * 4
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_the_papers_preset_on_the_embedded_generator(encoder, generator, tmp_path):
+    """Real figures for real pictures, offline: Table 4's columns, each with an interval."""
+    asked = Request(tmp_path / "run", "mini", preset="paper", images=4, annotator="encoder:mini", clip_score="mini", same_encoder=True)
+    _, results = perform(asked)
+    assert [column["key"] for column in results["columns"]] == ["sp", "sp_5", "clip", "accuracy", "clip_gated", "accuracy_gated"]
+    for method in results["methods"]:
+        assert all(entry["low"] - 1e-12 <= entry["value"] <= entry["high"] + 1e-12 for entry in method["cells"].values())
