@@ -166,9 +166,18 @@ def write_graph(
     )  # fmt: skip
     if program is None:
         raise RuntimeError(f"torch gave no graph for {file}")
-    graph = program.model_proto
+    graph = without_traces(program.model_proto)
     refer_to_weights(graph, {f"model.{name}": where for name, where in places(FOLDER / stored).items()}, stored)
     onnx.save(graph, FOLDER / file)
+
+
+def without_traces(graph: onnx.ModelProto) -> onnx.ModelProto:
+    """A graph that does not tell where on whose machine each of its nodes was written."""
+    inside = graph.graph
+    for part in (graph, inside, *inside.node, *inside.value_info, *inside.initializer, *inside.input, *inside.output):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    return graph
 
 
 class Place(NamedTuple):

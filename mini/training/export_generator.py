@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from equipoise_mini import PIXELS
-from equipoise_mini.generator import GRAPH, WEIGHTS, Generator
+from equipoise_mini.drawing import GRAPH, WEIGHTS, Generator
+from equipoise_mini.files import seal
 from equipoise_mini.module import DIM, weights
 from equipoise_mini.velocity import Velocity
 from training.export import FOLDER, quantised, write_graph
@@ -32,6 +33,7 @@ def main() -> None:
     save_file(stored, FOLDER / WEIGHTS)
     inputs = (torch.randn(2, 3, PIXELS, PIXELS), torch.rand(2), torch.randn(2, DIM) / DIM**0.5)
     write_graph(model, "forward", inputs, ["pictures", "times", "texts"], GRAPH, output="velocity", stored=WEIGHTS)
+    seal(FOLDER, GRAPH, WEIGHTS)
     with torch.inference_mode():
         expected = model(*inputs).numpy()
     np.testing.assert_allclose(Generator(FOLDER).velocity(*(value.numpy() for value in inputs)), expected, atol=TOLERANCE)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from equipoise_mini import FOLDER
+from equipoise_mini import FOLDER, PIXELS
+from equipoise_mini.files import require
 from equipoise_mini.sampling import integrate, noise, to_bytes
 
 GRAPH, WEIGHTS = "generator.onnx", "generator.safetensors"
-STEPS, GUIDANCE = 20, 2.0
+STEPS, GUIDANCE = 16, 2.0  # two passes a step, with the text and without: 32 a picture
 BLOCK = 8  # pictures drawn at once
 
 
@@ -21,12 +22,14 @@ class Generator:
 
     def __init__(self, folder: Path = FOLDER, threads: int | None = None):
         import onnxruntime
-        from safetensors.numpy import load_file
+        from safetensors import safe_open
 
+        require(folder, GRAPH, WEIGHTS)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or 0
         self.session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
-        self.nothing = load_file(folder / WEIGHTS)["nothing"].astype(np.float32)
+        with safe_open(folder / WEIGHTS, "numpy") as weights:
+            self.nothing = weights.get_tensor("nothing").astype(np.float32)
 
     def sample(self, text_embeddings: np.ndarray, seeds: Sequence[int], guidance: float = GUIDANCE, steps: int = STEPS) -> np.ndarray:
         """Bytes (n, 64, 64, 3) of unit text rows (n, 256), one seed a row; guidance: how far beyond what an unsaid picture would be."""
@@ -37,11 +40,11 @@ class Generator:
             raise ValueError(f"{len(rows)} text rows with {len(seeds)} seeds; pass one seed a row")
         blocks = [slice(i, i + BLOCK) for i in range(0, len(rows), BLOCK)]
         pictures = [self._draw(rows[block], seeds[block], guidance, steps) for block in blocks]
-        return np.concatenate(pictures) if pictures else np.zeros((0, 64, 64, 3), np.uint8)
+        return np.concatenate(pictures) if pictures else np.zeros((0, PIXELS, PIXELS, 3), np.uint8)
 
     def velocity(self, pictures: np.ndarray, times: np.ndarray, texts: np.ndarray) -> np.ndarray:
         """One pass of the network."""
-        return self.session.run(None, {"pictures": pictures, "times": times, "texts": texts})[0]
+        return np.asarray(self.session.run(None, {"pictures": pictures, "times": times, "texts": texts})[0])
 
     def _draw(self, rows: np.ndarray, seeds: Sequence[int], guidance: float, steps: int) -> np.ndarray:
         texts = np.concatenate([rows, np.broadcast_to(self.nothing, rows.shape)])
