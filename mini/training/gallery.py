@@ -34,6 +34,7 @@ BY_TEXT = (
     "soldier", "dentist", "cashier", "singer", "electrician", "dancer", "professor", "cleaner", "baker", "model",
 )  # fmt: skip
 NEAR_REAL = 0.95  # a picture is kept when it lies as near to photographs as this share of other photographs does
+COPIES = 0.01  # share of test photographs that lie nearer to a training photograph than a picture may
 QUALITY = 88  # of the JPEGs
 
 
@@ -100,14 +101,14 @@ def near_real(kind: np.ndarray, features: np.ndarray, batches: Batches, judge: J
 
 
 def near_copies(pictures: np.ndarray, drawer: Drawer, batches: Batches) -> tuple[np.ndarray, dict[str, Any]]:
-    """Which pictures lie nearer to a training photograph, by pixels or by embedding, than any test photograph or its mirror image does."""
+    """Which pictures lie nearer to a training photograph or its mirror image, by pixels or by embedding, than COPIES of test photographs do."""
     real, test = (photographs(batches, ("fairface", "celeba", "idenprof"), parts) for parts in ((TRAIN, VALIDATION), (TEST,)))
     real = np.concatenate([real, real[:, :, ::-1]])
     copies, figures = np.zeros(len(pictures), bool), dict[str, Any]()
     for name, rows in (("pixels", thumbnails), ("embedding", drawer.image_rows)):
         there = rows(real)
         theirs, ours = nearest(rows(test), there), nearest(rows(pictures), there)
-        limit = float(np.quantile(theirs, 0.001))
+        limit = float(np.quantile(theirs, COPIES))
         copies |= ours < limit
         figures |= {f"nearest by {name}, limit": round(limit, 4), f"nearest by {name}, least": round(float(ours.min()), 4)}
         figures |= {
