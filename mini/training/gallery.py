@@ -90,7 +90,6 @@ def main() -> None:
         "drawn": len(table),
         "kept": len(kept),
         "kept by kind": Counter(kept["kind"].tolist()),
-        "classifier": json.loads((args.work / "perceive.json").read_text()),
     }
     args.out.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))

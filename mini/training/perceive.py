@@ -27,7 +27,13 @@ from training.teacher import DEVICE
 from training.text import autocast, warm_cosine
 
 HEADS = ("gender", "age", "race", "occupation")
-MEASURED = (("gender", "fairface"), ("gender", "flickr8k"), ("age", "fairface"), ("race", "fairface"), ("occupation", "idenprof"))
+MEASURED = {
+    "gender": ("gender", "fairface"),
+    "gender from afar": ("gender", "flickr8k"),
+    "age": ("age", "fairface"),
+    "race": ("race", "fairface"),
+    "occupation": ("occupation", "idenprof"),
+}  # figure -> question and set
 
 
 class Perceiver(nn.Module):
@@ -89,15 +95,14 @@ def main() -> None:
 
 
 @torch.inference_mode()
-def measure(model: nn.Module, batches: Batches, known: dict[str, torch.Tensor]) -> dict[str, dict[str, dict[str, float]]]:
-    """Accuracy and count by question and by set, on the test photographs whose answer is known."""
-    out: dict[str, dict[str, dict[str, float]]] = {}
-    for name, source in MEASURED:
+def measure(model: nn.Module, batches: Batches, known: dict[str, torch.Tensor]) -> dict[str, dict[str, float]]:
+    """Accuracy and count, on the test photographs whose answer is known."""
+    out = {}
+    for figure, (name, source) in MEASURED.items():
         rows = batches.of(SOURCES.index(source), (TEST,))
         rows = rows[known[name][rows] >= 0]
         found = torch.cat([model(centre(batches.pictures[part]))[name].argmax(1) for part in rows.split(512)])
-        right = (found == known[name][rows]).float().mean().item()
-        out.setdefault(name, {})[source] = {"accuracy": round(right, 4), "n": len(rows)}
+        out[figure] = {"accuracy": round((found == known[name][rows]).float().mean().item(), 4), "n": len(rows)}
     return out
 
 
