@@ -158,7 +158,8 @@ def test_doctor_says_what_it_knows_and_may_be_used_for(package):
 
 
 def test_it_is_small(package):
-    assert sum(file.stat().st_size for file in package.FOLDER.iterdir()) < 30e6
+    """14 MB of encoder, 17 MB of generator, at most 6 MB of gallery, as the card says."""
+    assert sum(file.stat().st_size for file in package.FOLDER.iterdir()) < 38e6
 
 
 def test_the_card_quotes_its_figures():
