@@ -15,7 +15,7 @@ from equipoise_mini.files import require
 from equipoise_mini.sampling import integrate, noise, to_bytes
 
 GRAPH, WEIGHTS = "generator.onnx", "generator.safetensors"
-STEPS, GUIDANCE = 16, 2.0  # two passes a step, with the text and without: 32 a picture
+STEPS, GUIDANCE = 16, 3.0  # two passes a step, with the text and without: 32 a picture
 BLOCK = 8  # pictures drawn at once
 
 
