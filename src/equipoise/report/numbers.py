@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-PLACE = re.compile(r"\{([\w.]+)\|(\+?\w*%?)\}")
+PLACE = re.compile(r"\{([\w. ]+)\|(\+?\w*%?)\}")
 
 
 def at(results: Any, path: str) -> Any:

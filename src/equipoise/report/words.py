@@ -109,8 +109,9 @@ def origin(results: Results) -> list[str]:
         return []
     found = ["The people in these pictures do not exist: a small generator drew them."]
     if subject["groups_from"] == "classifier":
-        path = "subject.images.generated"
-        right = [f"{{{path}.{column}.accuracy|1%}} of {{{path}.{column}.n|n}} ({column})" for column in subject["group_columns"]]
+        path, columns = "subject.images.generated", subject["group_columns"]
+        asked = [name for name in subject["images"]["generated"] if any(name == c or name.startswith(f"{c} ") for c in columns)]
+        right = [f"{{{path}.{name}.accuracy|1%}} of {{{path}.{name}.n|n}} ({name})" for name in asked]
         found += [
             "Their groups are as an independent classifier perceives them, which on real photographs agrees with annotators for "
             f"{' and '.join(right)}."
