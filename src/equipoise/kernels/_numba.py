@@ -308,7 +308,7 @@ def _debias(x, out, start, stop, room, right, left, bias, orthogonal, kind, valu
         for b in range(count):
             p2[b] = 0.0
             for j in range(rank):
-                p2[b] += float(c[b, j]) * float(c[b, j])
+                p2[b] += np.float64(c[b, j]) * np.float64(c[b, j])
             split = split or not (orthogonal and p2[b] <= n2[b] / 2)
         if split:
             taken[:] = 0
