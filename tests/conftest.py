@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +45,16 @@ def embedded_model():
     try:
         return eq.load_encoder("mini")
     except MissingExtraError as error:
+        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+def embedded_file(open_it: Callable[[], Any]) -> Any:
+    """What equipoise-mini's ``generator`` or ``gallery`` gives, or a skip with a reason; a failure where everything must be there."""
+    try:
+        return open_it()
+    except FileNotFoundError as error:
         if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
             pytest.fail(str(error))
         pytest.skip(str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import re
@@ -99,10 +100,10 @@ def test_prompt_array_learns_through_it(mini, tmp_path):
     texts = mini.encode_text(prompts)
     codes = rng.integers(0, 2, 200)
     images = texts[rng.integers(0, 6, 200)] + 0.02 * rng.standard_normal((200, 256))
-    images += np.where(codes, 0.6, -0.6)[:, None] * (texts[:3].mean(0) - texts[3:].mean(0))
+    images += np.where(codes, 0.3, -0.3)[:, None] * unit(texts[:3].mean(0) - texts[3:].mean(0))
     gender = eq.Attribute.load("gender")
     context = eq.FitContext(gender, encoder=mini, images=images, sensitive_features=np.array(gender.groups)[codes], device="cpu")
-    method = eq.methods.create("prompt-array", prompts=prompts, lr=5e-2, epochs=30, held_out=0.25, adversary="logits")
+    method = eq.methods.create("prompt-array", prompts=prompts, lr=2e-2, epochs=30, held_out=0.25, adversary="logits")
     operator = method.fit(context)
     skew = [
         eq.metrics.ndkl(rows @ unit(images).T, sensitive_features=context.sensitive_features, m=60)
@@ -157,7 +158,8 @@ def test_doctor_says_what_it_knows_and_may_be_used_for(package):
 
 
 def test_it_is_small(package):
-    assert sum(file.stat().st_size for file in package.FOLDER.iterdir()) < 30e6
+    """14 MB of encoder, 17 MB of generator, at most 6 MB of gallery, as the card says."""
+    assert sum(file.stat().st_size for file in package.FOLDER.iterdir()) < 38e6
 
 
 def test_the_card_quotes_its_figures():
@@ -170,12 +172,41 @@ def test_the_card_quotes_its_figures():
     assert quoted > 25 and figures["revision"] in card
 
 
+FLOORS = {
+    "fairface gender": 0.91,
+    "fairface race": 0.65,
+    "fairface young or old, balanced": 0.97,
+    "idenprof occupation": 0.84,
+    **{f"celeba {name}, AUC": 0.96 for name in ("eyeglasses", "wearing_hat", "smiling", "blond_hair")},
+    "flickr8k text to image, R@10": 0.32,
+    "lean of held-out occupations, Spearman with the teacher": 0.8,
+}
+
+
+def test_the_card_reaches_its_floors():
+    figures = json.loads((ROOT / "mini" / "figures.json").read_text())
+    assert {name: figures[name]["value"] for name, floor in FLOORS.items() if figures[name]["value"] < floor} == {}
+
+
+@pytest.mark.slow
+def test_the_card_was_measured_on_what_is_shipped(mini):
+    """All test photographs again. Rounding differs between processors: 2 in 1,000 photographs may."""
+    spec = importlib.util.spec_from_file_location("evaluate", ROOT / "mini" / "evaluate.py")
+    evaluate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(evaluate)
+    card = json.loads((ROOT / "mini" / "figures.json").read_text())
+    assert card["fingerprint"] == mini.fingerprint
+    found = evaluate.from_photographs(mini, shared_data("people").parent)
+    for name in FLOORS.keys() & found.keys():
+        assert abs(found[name]["value"] - card[name]["value"]) <= 0.002, name
+
+
 def test_it_reads_perceived_gender_as_the_card_says(mini, faces):
-    """400 photographs: four standard errors below the card's 0.917 is 0.86."""
+    """400 photographs: four standard errors below the card's 0.912 is 0.855."""
     pictures, gender = faces
     images = mini.encode_images(pictures)
     texts = mini.encode_text(["a photo of a man", "a photo of a woman"])
-    assert (np.array(["male", "female"])[np.argmax(images @ texts.T, axis=1)] == gender).mean() > 0.86
+    assert (np.array(["male", "female"])[np.argmax(images @ texts.T, axis=1)] == gender).mean() > 0.855
 
 
 def test_the_closed_form_makes_its_searches_even(mini, faces):

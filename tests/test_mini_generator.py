@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise.errors import InputError
+from equipoise.errors import ArtefactError, InputError
 from equipoise.generation import preset
 from equipoise.generation.commands import Request
 from equipoise.generation.mini import MiniPipeline, load_mini
 from equipoise.report.generation import perform
-from tests.conftest import component, embedded_model, exact
+from tests.conftest import ROOT, component, embedded_file, embedded_model, exact
 
 GENDER = eq.Attribute.load("gender")
 DOCTOR, NURSE, MAN = "a photo of a doctor", "a photo of a nurse", "a photo of a male doctor"
@@ -25,10 +31,7 @@ def encoder():
 
 @pytest.fixture(scope="module")
 def generator(encoder):
-    mini = component("equipoise_mini")
-    if not hasattr(mini, "generator"):
-        pytest.skip("the installed equipoise-mini has no generator")
-    return mini.generator()
+    return embedded_file(component("equipoise_mini").generator)
 
 
 def test_attach_edits_the_embeddings_that_the_generator_samples_from(encoder):
@@ -52,10 +55,25 @@ def test_what_a_pipeline_is_called_with(encoder):
         pipe("a photo of a doctor", seeds=[0, 1])
 
 
-def test_an_equipoise_mini_without_a_generator_says_so(monkeypatch):
+def test_an_equipoise_mini_without_a_generator_says_so(encoder, monkeypatch, tmp_path):
     mini = component("equipoise_mini")
-    monkeypatch.delattr(mini, "generator", raising=False)
-    with pytest.raises(InputError, match="has no generator; type: pip install -U equipoise-mini"):
+    with monkeypatch.context() as older:
+        older.delattr(mini, "generator")
+        with pytest.raises(InputError, match="has no generator; type: pip install -U equipoise-mini"):
+            load_mini()
+    monkeypatch.setattr(mini, "FOLDER", tmp_path)
+    with pytest.raises(InputError, match=r"has no generator\.onnx; type: pip install"):
+        load_mini()
+
+
+def test_a_damaged_generator_is_named(generator, monkeypatch, tmp_path):
+    mini = component("equipoise_mini")
+    monkeypatch.setattr(mini, "FOLDER", shutil.copytree(mini.FOLDER, tmp_path / "model"))
+    weights = tmp_path / "model" / "generator.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-7] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(ArtefactError, match=r"generator\.safetensors is damaged"):
         load_mini()
 
 
@@ -98,6 +116,14 @@ def test_pictures_depend_on_prompt_and_seed_alone(encoder, generator):
     assert np.array_equal(pipe(prompt_embeds=embeds, seeds=[3, 4]), two)
 
 
+def test_what_a_generator_is_given(generator):
+    assert generator.sample(np.zeros((0, 256)), []).shape == (0, 64, 64, 3)
+    with pytest.raises(ValueError, match=r"shape \(2, 255\); pass rows of mini's encode_text"):
+        generator.sample(np.ones((2, 255)), [0, 1])
+    with pytest.raises(ValueError, match="2 text rows with 1 seeds"):
+        generator.sample(np.ones((2, 256)), [0])
+
+
 def request(out, **options) -> Request:
     return Request(
         out, "mini", prompts=str(out.parent / "prompts.txt"), annotator="encoder:mini", **{"images": 4, "gate": False, **options}
@@ -106,12 +132,26 @@ def request(out, **options) -> Request:
 
 def test_a_run_of_real_pictures(encoder, generator, tmp_path):
     (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
-    options = {"methods": ("closed-form", "orth-proj"), "clip_score": "mini"}
+    options = {"methods": ("closed-form", "orth-proj"), "clip_score": "mini", "steps": 6}  # rough ones, to be quick
     with pytest.raises(InputError, match="a judge in its own case"):
         request(tmp_path / "run", **options).perform()
     manifest, results = perform(request(tmp_path / "run", same_encoder=True, **options))
     assert results["clip"]["same"] and results["annotator"]["same"] and len(manifest.pictures) == 3 * 4 * 4
     assert (tmp_path / "run" / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_a_newcomers_first_pictures(generator, tmp_path, monkeypatch):
+    """What docs/generation.md begins with, word for word."""
+    monkeypatch.chdir(tmp_path)
+    section = (ROOT / "docs" / "generation.md").read_text().split("## Try it")[1].split("## Attach")[0]
+    (typed,) = re.findall(r"```bash\n(.*?)```", section, re.S)
+    subprocess.run([sys.executable, "-m", *shlex.split(typed)], check=True, capture_output=True)
+    assert len(list((tmp_path / "first" / "images").rglob("*.png"))) == 16 and (tmp_path / "first" / "report.html").is_file()
+    (block,) = re.findall(r"```python\n(.*?)```", section, re.S)
+    names: dict = {}
+    exec(compile(block, "generation.md", "exec"), names)
+    assert names["pictures"].shape == (2, 64, 64, 3)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ PHOTO, TEMPLATES = phrases(WORDS["photo"]), phrases(WORDS["templates"])
 NEUTRAL = ("person", "person", "person", "human", "individual", "human being")
 CHILDREN, TEENS = AGES[:2], AGES[2:3]
 AT_WORK = ("", "", "", "at work", "on the job", "on duty", "at the workplace", "looking at the camera")
-PLACE = {"before": "before", "after": "after", "nouns": "noun"}
+ABSENT = 0.35  # weight of saying that an attribute is not there, where one that half of all people have weighs 1
 
 
 @dataclass
@@ -54,14 +55,16 @@ def face(rng: random.Random, gender: str, age: str, race: str) -> tuple[str, dic
     return caption.text(rng.choice(PHOTO)), caption.says
 
 
-def attributes(rng: random.Random, gender: str, young: bool, known: Mapping[str, bool]) -> tuple[str, dict[str, set[str]]]:
-    """A caption for a photograph of CelebA: up to three attributes, gender and youth at times."""
+def attributes(
+    rng: random.Random, gender: str, young: bool, known: Mapping[str, bool], rates: Mapping[str, float]
+) -> tuple[str, dict[str, set[str]]]:
+    """A caption for a photograph of CelebA: up to three attributes, gender and youth at times. rates: how common each attribute is."""
     caption = Caption()
     _gender_noun(rng, caption, gender if rng.random() < 0.7 else None, "30-39")
     if rng.random() < 0.25:
         caption.before.append("young" if young else rng.choice(("older", "old", "middle-aged")))
         caption.say("young", ["yes" if young else "no"])
-    for name in _choose(rng, known):
+    for name in _choose(rng, known, rates):
         said = phrases(WORDS["celeba"][name][0 if known[name] else 1])
         phrase = rng.choice(said)
         if phrase.startswith("adjective:"):
@@ -112,10 +115,10 @@ def _fitting(rng: random.Random, tables: Mapping[str, Mapping[str, str]], value:
     return rng.choice(fits)
 
 
-def _choose(rng: random.Random, known: Mapping[str, bool]) -> list[str]:
-    """Up to three attributes; what is there is said more often than what is not."""
+def _choose(rng: random.Random, known: Mapping[str, bool], rates: Mapping[str, float]) -> list[str]:
+    """Up to three attributes: of what is there, by how many bits it tells; what is not there is said less often."""
     sayable = [name for name in ATTRIBUTES if WORDS["celeba"][name][0 if known[name] else 1]]
-    weights = [1.0 if known[name] else 0.35 for name in sayable]
+    weights = [-math.log2(rates[name]) if known[name] else ABSENT for name in sayable]
     count = rng.choice((0, 1, 1, 2, 2, 3))
     return list(dict.fromkeys(rng.choices(sayable, weights, k=count)))
 

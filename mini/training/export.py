@@ -63,7 +63,7 @@ def main() -> None:
     save_file(stored, FOLDER / WEIGHTS)
     write_graph(model, "encode_image", (torch.zeros(2, PIXELS, PIXELS, 3, dtype=torch.uint8),), ["pixels"], "image.onnx")
     tokens, mask = torch.arange(14).view(2, 7), torch.ones(2, 7, dtype=torch.int64)
-    write_graph(model, "encode_text", (tokens, mask), ["input_ids", "attention_mask"], "text.onnx")
+    write_graph(model, "encode_text", (tokens, mask), ["input_ids", "attention_mask"], "text.onnx", lengths=True)
     shutil.copy(args.work / "tokenizer.json", FOLDER / "tokenizer.json")
     files = ("image.onnx", "text.onnx", "tokenizer.json", WEIGHTS)
     settings = Settings(
@@ -137,8 +137,18 @@ def quantised(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return out
 
 
-def write_graph(model: Mini, method: str, inputs: tuple[torch.Tensor, ...], names: list[str], file: str) -> None:
-    """A graph whose weights lie in the safetensors file; each is read as half precision and cast when a session starts."""
+def write_graph(
+    model: nn.Module,
+    method: str,
+    inputs: tuple[torch.Tensor, ...],
+    names: list[str],
+    file: str,
+    *,
+    output: str = "unit_row",
+    lengths: bool = False,
+    stored: str = WEIGHTS,
+) -> None:
+    """A graph whose weights lie in the safetensors file ``stored``; lengths: the second axis varies too, beside the first."""
 
     class Graph(nn.Module):
         def __init__(self) -> None:
@@ -149,16 +159,25 @@ def write_graph(model: Mini, method: str, inputs: tuple[torch.Tensor, ...], name
             return getattr(self.model, method)(*values)
 
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=TOKENS)
-    axes = [{0: batch} if len(inputs) == 1 else {0: batch, 1: length} for _ in inputs]
+    axes = [{0: batch, 1: length} if lengths else {0: batch} for _ in inputs]
     program = torch.onnx.export(
-        Graph().eval(), inputs, input_names=names, output_names=["unit_row"], dynamic_shapes={"values": tuple(axes)},
+        Graph().eval(), inputs, input_names=names, output_names=[output], dynamic_shapes={"values": tuple(axes)},
         opset_version=OPSET, dynamo=True, optimize=False, verbose=False,
     )  # fmt: skip
     if program is None:
         raise RuntimeError(f"torch gave no graph for {file}")
-    graph = program.model_proto
-    refer_to_weights(graph, {f"model.{name}": where for name, where in places(FOLDER / WEIGHTS).items()})
+    graph = without_traces(program.model_proto)
+    refer_to_weights(graph, {f"model.{name}": where for name, where in places(FOLDER / stored).items()}, stored)
     onnx.save(graph, FOLDER / file)
+
+
+def without_traces(graph: onnx.ModelProto) -> onnx.ModelProto:
+    """A graph that does not tell where on whose machine each of its nodes was written."""
+    inside = graph.graph
+    for part in (graph, inside, *inside.node, *inside.value_info, *inside.initializer, *inside.input, *inside.output):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    return graph
 
 
 class Place(NamedTuple):
@@ -183,7 +202,7 @@ def places(path: Path) -> dict[str, Place]:
     return found
 
 
-def refer_to_weights(graph: onnx.ModelProto, where: dict[str, Place]) -> None:
+def refer_to_weights(graph: onnx.ModelProto, where: dict[str, Place], stored: str) -> None:
     """Replace each stored weight by a reference into the file, and what makes float32 of it; onnxruntime does that once, when a session starts."""
     kept, added, nodes = [], [], []
     for tensor in graph.graph.initializer:
@@ -192,10 +211,10 @@ def refer_to_weights(graph: onnx.ModelProto, where: dict[str, Place]) -> None:
             kept.append(tensor)
             continue
         scaled = f"{name}{SCALE}" in where
-        added.append(external(f"{name}.stored", where[name]))
+        added.append(external(f"{name}.stored", where[name], stored))
         nodes.append(helper.make_node("Cast", [f"{name}.stored"], [f"{name}.float" if scaled else name], to=TensorProto.FLOAT))
         if scaled:
-            added.append(external(f"{name}{SCALE}", where[f"{name}{SCALE}"]))
+            added.append(external(f"{name}{SCALE}", where[f"{name}{SCALE}"], stored))
             nodes.append(helper.make_node("Mul", [f"{name}.float", f"{name}{SCALE}"], [name]))
     nodes += graph.graph.node
     for field, values in ((graph.graph.initializer, [*kept, *added]), (graph.graph.node, nodes), (graph.graph.value_info, [])):
@@ -204,10 +223,10 @@ def refer_to_weights(graph: onnx.ModelProto, where: dict[str, Place]) -> None:
         field.extend(copies)
 
 
-def external(name: str, place: Place) -> TensorProto:
+def external(name: str, place: Place, stored: str) -> TensorProto:
     """A tensor that lies in the weights' file."""
     tensor = TensorProto(name=name, data_type=TYPES[place.dtype], dims=place.shape, data_location=TensorProto.EXTERNAL)
-    for key, value in (("location", WEIGHTS), ("offset", place.offset), ("length", place.length)):
+    for key, value in (("location", stored), ("offset", place.offset), ("length", place.length)):
         tensor.external_data.add(key=key, value=str(value))
     return tensor
 

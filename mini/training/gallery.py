@@ -34,6 +34,8 @@ BY_TEXT = (
     "soldier", "dentist", "cashier", "singer", "electrician", "dancer", "professor", "cleaner", "baker", "model",
 )  # fmt: skip
 NEAR_REAL = 0.95  # a picture is kept when it lies as near to photographs as this share of other photographs does
+CLEAR = 0.7  # a picture is kept when the classifier is as sure as this of the perceived gender: it sees a person
+COPIES = 0.01  # share of test photographs that lie nearer to a training photograph than a picture may
 QUALITY = 88  # of the JPEGs
 
 
@@ -48,6 +50,11 @@ def prompts() -> list[tuple[str, str, int]]:
     return [*portraits, *neutral, *explicit]
 
 
+def asked(share: float = 1.0) -> list[tuple[str, str, int]]:
+    """(kind, prompt, seed) of every picture."""
+    return [(kind, prompt, seed) for kind, prompt, count in prompts() for seed in range(max(1, round(count * share)))]
+
+
 def main() -> None:
     """Draw, judge, sift, write OUT and its figures beside it."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -56,17 +63,17 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="Of the pictures to draw, to try things out.")
     args = parser.parse_args()
     drawer, judge = Drawer(args.work), Judge(args.work)
-    asked = [(kind, prompt, seed) for kind, prompt, count in prompts() for seed in range(max(1, round(count * args.share)))]
-    pictures = drawer([prompt for _, prompt, _ in asked], [seed for _, _, seed in asked])
+    wanted = asked(args.share)
+    pictures = drawer([prompt for _, prompt, _ in wanted], [seed for _, _, seed in wanted])
     found = judge(pictures)
     batches = Batches(args.work, (TRAIN,), ["flickr8k"], 1)
     table = pd.DataFrame(
         {
-            "name": [f"{i:05d}" for i in range(len(asked))],
+            "name": [f"{i:05d}" for i in range(len(wanted))],
             "image": [jpeg(picture) for picture in pictures],
-            "prompt": [prompt for _, prompt, _ in asked],
-            "seed": [seed for _, _, seed in asked],
-            "kind": [kind for kind, _, _ in asked],
+            "prompt": [prompt for _, prompt, _ in wanted],
+            "seed": [seed for _, _, seed in wanted],
+            "kind": [kind for kind, _, _ in wanted],
             "gender": says(found, "gender"),
             "age": says(found, "age"),
             "race": says(found, "race"),
@@ -75,12 +82,14 @@ def main() -> None:
     )
     near, figures = near_real(table["kind"].to_numpy(), found["features"], batches, judge)
     copies, more = near_copies(pictures, drawer, batches)
-    kept = cast(pd.DataFrame, table[near & ~copies]).reset_index(drop=True)
+    clear = (table["gender_probability"] >= CLEAR).to_numpy()
+    kept = cast(pd.DataFrame, table[near & clear & ~copies]).reset_index(drop=True)
     kept.to_parquet(args.out, compression=None, index=False)
     figures |= more | {
+        "clear": round(float(clear.mean()), 4),
         "drawn": len(table),
         "kept": len(kept),
-        "kept_by_kind": Counter(kept["kind"].tolist()),
+        "kept by kind": Counter(kept["kind"].tolist()),
     }
     args.out.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
@@ -100,21 +109,22 @@ def near_real(kind: np.ndarray, features: np.ndarray, batches: Batches, judge: J
 
 
 def near_copies(pictures: np.ndarray, drawer: Drawer, batches: Batches) -> tuple[np.ndarray, dict[str, Any]]:
-    """Which pictures lie nearer to a training photograph, by pixels or by embedding, than any test photograph or its mirror image does."""
+    """Which pictures, or their mirror images, lie nearer to a training photograph, by pixels or by embedding, than COPIES of test photographs do."""
     real, test = (photographs(batches, ("fairface", "celeba", "idenprof"), parts) for parts in ((TRAIN, VALIDATION), (TEST,)))
-    real = np.concatenate([real, real[:, :, ::-1]])
     copies, figures = np.zeros(len(pictures), bool), dict[str, Any]()
     for name, rows in (("pixels", thumbnails), ("embedding", drawer.image_rows)):
         there = rows(real)
-        theirs, ours = nearest(rows(test), there), nearest(rows(pictures), there)
-        limit = float(np.quantile(theirs, 0.001))
+        theirs, ours = (np.minimum(nearest(rows(some), there), nearest(rows(some[:, :, ::-1]), there)) for some in (test, pictures))
+        limit = float(np.quantile(theirs, COPIES))
         copies |= ours < limit
-        figures |= {f"nearest by {name}, limit": round(limit, 4), f"nearest by {name}, least": round(float(ours.min()), 4)}
-        figures |= {
-            f"nearest by {name}, median": round(float(np.median(ours)), 4),
-            f"of test photographs, {name}, median": round(float(np.median(theirs)), 4),
+        figures[f"nearest by {name}"] = {
+            "limit": round(limit, 4),
+            "least": round(float(ours.min()), 4),
+            "median": round(float(np.median(ours)), 4),
+            "median of test photographs": round(float(np.median(theirs)), 4),
+            "near-copies": int((ours < limit).sum()),
         }
-    return copies, figures | {"near-copies": int(copies.sum())}
+    return copies, figures
 
 
 def photographs(batches: Batches, sources: tuple[str, ...], parts: tuple[int, ...]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Stage 6: the generator learns to draw what a text row of the model says.
+"""Stage 7: the generator learns to draw what a text row of the model says.
 
 python -m training.generator --work WORK --seconds 360
 """
@@ -30,12 +30,13 @@ from training.joint import Batches, Pair, encoded, image_tower
 from training.teacher import DEVICE
 from training.text import autocast
 
-MIX = {"fairface": 0.5, "celeba": 0.17, "idenprof": 0.33}
+MIX = {"fairface": 0.42, "celeba": 0.18, "idenprof": 0.4}
 UNSAID = 0.1  # share of pictures drawn without their text, so that there is something to guide away from
 NAMED = 0.5  # share of the captions at work that name a gender, where it is clear
 CLEAR = 0.7  # share of the photographs at work whose gender counts as clear
 JITTER = 2  # pixels that a crop may be off the middle
 BLOCK = 256  # pictures drawn at once
+STEPS, GUIDANCE = 16, 3.0  # two passes a step: one that is told the text, one that is not
 PROMPTS = (
     "a photo of a man", "a photo of a woman", "a photo of a young woman", "a photo of an old man", "a photo of a little girl",
     "a photo of a Black woman", "a photo of an East Asian man", "a photo of a woman with blond hair", "a photo of a smiling man with glasses",
@@ -109,7 +110,7 @@ def main() -> None:
     model = Velocity().to(DEVICE)
     if args.start:
         model.load_state_dict({name: tensor.float() for name, tensor in load_file(args.start, device=DEVICE).items()})
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9985))
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=0.02, betas=(0.9, 0.99), fused=DEVICE == "cuda")
     compiled = cast(nn.Module, torch.compile(model, dynamic=False)) if DEVICE == "cuda" else model
     began, step, total, spent = None, 0, 0.0, 0.0
@@ -130,9 +131,15 @@ def main() -> None:
         if step % 250 == 0:
             print(f"generator {step} loss {float(total) / 250:.4f} {spent:.0f} s", flush=True)
             total = 0.0
-    final = average.module.state_dict()
-    save_file({name: tensor.half().contiguous() for name, tensor in final.items()}, args.work / "generator.safetensors")
+        if step % 2500 == 0:
+            write(average.module, args.work)
+    write(average.module, args.work)
     sheet(Drawer(args.work, args.joint), args.work / "generator.png")
+
+
+def write(model: nn.Module, work: Path) -> None:
+    """The weights in half precision, for export or to go on from."""
+    save_file({name: tensor.half().contiguous() for name, tensor in model.state_dict().items()}, work / "generator.safetensors")
 
 
 def one_step(model: nn.Module, nothing: torch.Tensor, batches: Batches, texts: Texts) -> torch.Tensor:
@@ -150,7 +157,8 @@ def one_step(model: nn.Module, nothing: torch.Tensor, batches: Batches, texts: T
 class Drawer:
     """Pictures of prompts, drawn on the device by what WORK holds."""
 
-    def __init__(self, work: Path, joint: str = "joint"):
+    def __init__(self, work: Path, joint: str = "joint", guidance: float = GUIDANCE):
+        self.guidance = guidance
         self.pair = read_pair(work, joint)
         self.model = Velocity().to(DEVICE).eval()
         self.model.load_state_dict(
@@ -165,11 +173,15 @@ class Drawer:
     def of_rows(self, rows: torch.Tensor, seeds: list[int]) -> np.ndarray:
         """The same for text rows (n, 256)."""
         blocks = range(0, len(seeds), BLOCK)
-        return np.concatenate([draw(self.model, rows[i : i + BLOCK], seeds[i : i + BLOCK]) for i in blocks])
+        return np.concatenate([draw(self.model, rows[i : i + BLOCK], seeds[i : i + BLOCK], self.guidance) for i in blocks])
 
     def text_rows(self, prompts: list[str]) -> torch.Tensor:
         """Unit rows of texts."""
-        return encoded(self.pair, torch.from_numpy(tokenize(self.tokenizer, prompts)))
+        return self.token_rows(torch.from_numpy(tokenize(self.tokenizer, prompts)))
+
+    def token_rows(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Unit rows of tokenized texts."""
+        return torch.cat([encoded(self.pair, part) for part in tokens.split(4096)])
 
     @torch.inference_mode()
     def image_rows(self, pictures: np.ndarray) -> np.ndarray:
@@ -186,7 +198,7 @@ def read_pair(work: Path, name: str) -> Pair:
 
 
 @torch.inference_mode()
-def draw(model: Velocity, texts: torch.Tensor, seeds: list[int], guidance: float = 2.0, steps: int = 24) -> np.ndarray:
+def draw(model: Velocity, texts: torch.Tensor, seeds: list[int], guidance: float, steps: int = STEPS) -> np.ndarray:
     """Pictures (n, 64, 64, 3) of text rows, one seed a row."""
     both = torch.cat([texts, model.nothing.expand(len(texts), DIM)])
 

@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--teacher", type=Path, help="To compare leans with.")
     parser.add_argument("--out", default="joint")
-    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--steps", type=int, default=8000)
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--image", choices=("conv", "clip"), default="conv")
     parser.add_argument("--image-rate", type=float, default=2e-3)
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument(
         "--share",
         type=float,
-        default=0.8,
+        default=0.7,
         help="How far the text tower goes from stage 2 to what it learned here; less keeps more of the teacher.",
     )
     parser.add_argument("--without", nargs="*", default=[], help="Sources to leave out.")

@@ -31,17 +31,20 @@ FEMALE = re.compile(r"\b(?:woman|women|girl|girls|lady|ladies|female|mother|she|
 
 def main() -> None:
     """Read everything, write WORK."""
+    from tokenizers import Tokenizer
     from wordfreq import top_n_list  # pyright: ignore[reportMissingImports]
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="The folder with people/ and annotations/.")
     parser.add_argument("--teacher", type=Path, required=True, help="all-MiniLM-L6-v2, for the words it knows.")
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, help="One to keep, so that a text tower that was trained with it still fits.")
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
 
     table = photographs(args.data)
-    pool = Pool()
+    celeba = table[table["source"] == "celeba"]
+    pool = Pool({name: float(celeba[name].mean()) for name in ATTRIBUTES})
     rows = table.drop(columns="image").to_dict("records")
     spans = [pool.span(row) for row in rows]
     vocabulary = [*(args.teacher / "vocab.txt").read_text().split("\n"), *top_n_list("en", WORDS)]
@@ -49,7 +52,7 @@ def main() -> None:
     random.Random(SEED).shuffle(texts)
     with gzip.open(args.work / "corpus.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(texts))
-    tokenizer = train_tokenizer(texts)
+    tokenizer = Tokenizer.from_file(str(args.tokenizer)) if args.tokenizer else train_tokenizer(texts)
     tokenizer.save(str(args.work / "tokenizer.json"))
 
     tokens = tokenize(tokenizer, pool.texts)
@@ -117,7 +120,8 @@ def caption_gender(texts) -> str:
 class Pool:
     """Captions of all photographs; those of FairFace and IdenProf are shared by photographs of the same labels."""
 
-    def __init__(self) -> None:
+    def __init__(self, rates: dict[str, float]) -> None:
+        self.rates = rates
         self.rng = random.Random(SEED)
         self.texts: list[str] = []
         self.bits: list[np.ndarray] = []
@@ -138,7 +142,9 @@ class Pool:
             return self.shared[row["occupation"]]
         if row["source"] == "celeba":
             has = {name: bool(row[name]) for name in ATTRIBUTES}
-            return self._add([captions.attributes(self.rng, GENDERS[not row["male"]], bool(row["young"]), has) for _ in range(14)])
+            return self._add(
+                [captions.attributes(self.rng, GENDERS[not row["male"]], bool(row["young"]), has, self.rates) for _ in range(14)]
+            )
         return self._add([(text, {}) for text in row["captions"]], free=True)
 
     def written(self) -> list[str]:

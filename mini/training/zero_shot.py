@@ -48,11 +48,21 @@ SAID = {
     },
     "occupation": {name: tuple(dict.fromkeys(phrases(WORDS["idenprof"][name])[:3])) for name in SLOTS["occupation"]},
 }
+PEOPLE = ("person", "man", "woman")
 AUC = {
-    "eyeglasses": (("person with glasses", "person wearing eyeglasses"), ("person without glasses", "person not wearing glasses")),
-    "wearing_hat": (("person wearing a hat", "person with a hat"), ("person without a hat", "person wearing no hat")),
-    "smiling": (("smiling person", "person with a smile"), ("person who does not smile", "person with a serious face")),
-    "blond_hair": (("person with blond hair", "blond person"), ("person without blond hair", "person with dark hair")),
+    "eyeglasses": (tuple(f"{who} with glasses" for who in PEOPLE), (*PEOPLE, "person without glasses")),
+    "wearing_hat": (
+        tuple(f"{who} {hat}" for who in PEOPLE for hat in ("wearing a hat", "with a hat")),
+        tuple(f"{who} {bare}" for who in PEOPLE for bare in ("without a hat", "wearing no hat")),
+    ),
+    "smiling": (
+        tuple(smile.format(who) for who in PEOPLE for smile in ("smiling {}", "{} with a smile")),
+        tuple(f"{who} {serious}" for who in PEOPLE for serious in ("who does not smile", "with a serious face")),
+    ),
+    "blond_hair": (
+        (*(f"{who} with blond hair" for who in PEOPLE), "blond person"),
+        tuple(f"{who} with {colour} hair" for who in PEOPLE for colour in ("black", "brown", "dark")),
+    ),
 }
 PAIRS = [
     (f"{adjective} man", f"{adjective} woman")

@@ -1,14 +1,18 @@
-"""equipoise-mini: a compact vision-language model of people. ``equipoise.load_encoder("mini")`` runs it on onnxruntime."""
+"""equipoise-mini: a compact vision-language model of people, a generator that its texts condition, and a gallery that this one drew.
+
+``equipoise.load_encoder("mini")`` runs the model on onnxruntime.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from equipoise_mini.drawing import Generator
     from equipoise_mini.module import Mini
 
-__all__ = ["FOLDER", "KNOWS", "NOTICE", "torch_model"]
+__all__ = ["FOLDER", "KNOWS", "NOTICE", "Gallery", "gallery", "generator", "torch_model"]
 
 FOLDER = Path(__file__).parent / "model"
 PIXELS = 64
@@ -27,3 +31,28 @@ def torch_model() -> Mini:
     from equipoise_mini.module import load
 
     return load(FOLDER)
+
+
+class Gallery(NamedTuple):
+    """table: a parquet file, a line a picture of somebody who does not exist. figures: how it was sifted, how far its classifier errs."""
+
+    table: Path
+    figures: dict[str, Any]
+
+
+def gallery() -> Gallery:
+    """Some two thousand small pictures, each with its prompt, its seed and the groups that an independent classifier perceives."""
+    import json
+
+    from equipoise_mini.files import require
+
+    table, figures = "gallery.parquet", "gallery.json"
+    require(FOLDER, table, figures)
+    return Gallery(FOLDER / table, json.loads((FOLDER / figures).read_text()))
+
+
+def generator(threads: int | None = None) -> Generator:
+    """What draws pictures of text rows: ``generator().sample(encoder.encode_text(["a photo of a doctor"]), seeds=[0])``."""
+    from equipoise_mini.drawing import Generator
+
+    return Generator(FOLDER, threads)

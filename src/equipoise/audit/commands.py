@@ -9,8 +9,9 @@ from typing import Any
 
 from equipoise.artefact import require_writable
 from equipoise.audit.documents import RESULTS
+from equipoise.audit.embedded import find_gallery, judged, read_gallery
 from equipoise.audit.plan import Plan, Settings, columns_for, make_plan
-from equipoise.audit.sources import read_images
+from equipoise.audit.sources import Source, read_images
 from equipoise.errors import InputError
 from equipoise.fitting import text_encoder
 from equipoise.prompts.attribute import Attribute
@@ -19,6 +20,9 @@ from equipoise.prompts.writing import read_prompts
 from equipoise.space import check_options
 from equipoise.tasks.checks import attribute_of
 from equipoise.tasks.specs import parse
+
+MINI = "mini"
+GALLERY, NONE = "gallery", "none"  # in place of a path: the embedded pictures; texts only
 
 
 @dataclass(frozen=True)
@@ -44,21 +48,36 @@ class Request:
         if self.kappa is not None:
             check_options(kappa=self.kappa)
         specs = parse(self.methods) if self.methods else None
-        if self.images is None and (given := self._needs_images()):
-            raise InputError(f"{given} is about images, and there are none; pass --images")
         attributes = [Attribute.load(name) for name in self.attributes]
         attributes = attributes or [attribute_of(self.group_columns) if self.group_columns else Attribute.load("gender")]
         prompts = None if self.prompts is None else _prompts(self.prompts)
         columns: dict[str, Any] = {"label_column": self.label_column, "caption_column": self.caption_column}
-        source = None
-        if self.images is not None:
-            source = read_images(self.images, self.embeddings, root=self.root, group_columns=self.group_columns, **columns)
+        source = self._source(columns)
+        if source is None and (given := self._needs_images()):
+            raise InputError(f"{given} is about images, and there are none; pass --images")
         encoder = self._encoder(encoder_options)
         options = {"prompts": prompts, "book": self.book, "specs": specs, "kappa": self.kappa, "source": source, "settings": settings}
         return [
-            make_plan(encoder, attribute, group_columns=columns_for(attribute, self.group_columns), **columns, **options)
-            for attribute in attributes
+            make_plan(encoder, attribute, group_columns=self._columns(attribute, source), **columns, **options) for attribute in attributes
         ]
+
+    def _source(self, columns: dict[str, Any]) -> Source | None:
+        """The photographs that are named; for mini, where none are, the gallery that comes with it."""
+        columns = columns | {"group_columns": self.group_columns}
+        if self.images is None:
+            alone = self.model in (None, MINI) and self.vectors is None and self.embeddings is None
+            found = find_gallery() if alone else None
+            return None if found is None else read_gallery(found, **columns)
+        word = None if self.images.exists() else str(self.images)
+        if word == NONE:
+            return None
+        if word == GALLERY:
+            return read_gallery(find_gallery(), self.embeddings, **columns)
+        return read_images(self.images, self.embeddings, root=self.root, **columns)
+
+    def _columns(self, attribute: Attribute, source: Source | None) -> tuple[str, ...]:
+        given = source is None or source.generated is None or self.group_columns
+        return columns_for(attribute, self.group_columns) if given else judged(attribute)
 
     def _needs_images(self) -> str:
         given = {"--embeddings": self.embeddings, "--group-columns": self.group_columns, "--label-column": self.label_column}
@@ -69,7 +88,7 @@ class Request:
             return text_encoder(self.model, self.vectors)
         from equipoise.encoders import load_encoder
 
-        return load_encoder(self.model or "mini", cache=True, **options)
+        return load_encoder(self.model or MINI, cache=True, **options)
 
 
 def prepare(folder: Path, force: bool) -> None:

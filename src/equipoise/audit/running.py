@@ -91,11 +91,11 @@ def _subject(subject: Subject) -> dict[str, Any]:
     if index is not None:
         sizes = [{"group": group, "n": int(n)} for group, n in zip(index.groups.labels, index.groups.sizes, strict=True)]
         images = {"name": index.source.name, "given": len(index.source.table), "n": len(index.rows), "known": index.known, "groups": sizes}
-        images |= {"unknown": len(index.rows) - index.known, "dropped": index.source.dropped}
+        images |= {"unknown": len(index.rows) - index.known, "dropped": index.source.dropped, "generated": index.source.generated}
     return {
         "model": encoder._asdict() | {"dim": subject.space.dim},
         "attribute": {"name": plan.attribute.name, "groups": list(plan.attribute.groups)},
-        "groups_from": "text" if images is None else "zero-shot" if plan.groups is None else "labels",
+        "groups_from": _groups_from(plan),
         "group_columns": list(plan.group_columns),
         "images": images,
         "prompts": len(plan.prompts),
@@ -103,6 +103,14 @@ def _subject(subject: Subject) -> dict[str, Any]:
         "book": {"hash": plan.book.hash, "prompts": len(plan.book), "writers": sorted({source.writer for source in plan.book.sources})},
         "space": {"rank": subject.space.rank, "dim": subject.space.dim, "fingerprint": subject.space.fingerprint},
     }
+
+
+def _groups_from(plan: Plan) -> str:
+    if plan.source is None:
+        return "text"
+    if plan.groups is None:
+        return "zero-shot"
+    return "classifier" if set(plan.group_columns) <= set(plan.source.generated or ()) else "labels"
 
 
 def _settings(plan: Plan, inputs: dial.Inputs) -> dict[str, Any]:

@@ -22,7 +22,8 @@ NAMES = ("name", "path", "file", "filename", "file_name", "id")
 class Source:
     """table: a line an image, with the columns asked for. pictures: what opens each, a path or bytes; None where there are only embeddings.
 
-    embeddings: a store or an array, in the order of the table; None where the pictures must be encoded.
+    embeddings: a store or an array, in the order of the table; None where the pictures must be encoded. generated: for pictures of nobody,
+    how often the classifier that named their groups is right on photographs, by column.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Source:
     pictures: list[Any] | None = None
     embeddings: Any = None
     dropped: dict[str, int] = field(default_factory=dict)
+    generated: dict[str, Any] | None = None
 
     @property
     def names(self) -> list[str]:

@@ -18,7 +18,8 @@ FAILED = 3
 def audit(
     model: Annotated[str | None, typer.Option(help="The encoder, as eq.load_encoder takes it; the embedded mini by default.")] = None,
     images: Annotated[
-        Path | None, typer.Option(help="Photographs: a folder, a .csv or .parquet table, a store, a .npy file. Without: texts only.")
+        Path | None,
+        typer.Option(help="Photographs: a folder, a .csv or .parquet table, a store, a .npy file; gallery: mini's; none: texts only."),
     ] = None,
     attribute: Annotated[
         list[str] | None, typer.Option("--attribute", "-a", help='gender, age, "gender&age", or a .toml file; repeat for several audits.')
@@ -64,7 +65,10 @@ def audit(
     offline: Offline = None,
     as_json: Json = False,
 ) -> None:
-    """Measure how far a model leans to groups, before and after debiasing, and write one report. Without arguments: a demonstration."""
+    """Measure how far a model leans to groups, before and after debiasing, and write one report.
+
+    Without arguments: a demonstration, the embedded model on pictures of people who do not exist.
+    """
     from equipoise.audit import Settings
     from equipoise.audit.commands import Request, prepare
     from equipoise.report.commands import perform

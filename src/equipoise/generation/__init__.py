@@ -5,7 +5,7 @@ from equipoise.generation.attach import Attached, attach
 from equipoise.generation.conditioning import Conditioning
 from equipoise.generation.drawing import draw, read_provenance
 from equipoise.generation.labels import read_labels, unanimous
-from equipoise.generation.mini import MiniPipeline
+from equipoise.generation.mini import MiniPipeline, load_mini
 from equipoise.generation.painters import DiffusersPainter, load_painter
 from equipoise.generation.plan import Plan, make_plan
 
@@ -18,6 +18,7 @@ __all__ = [
     "attach",
     "draw",
     "load_annotator",
+    "load_mini",
     "load_painter",
     "make_plan",
     "read_labels",

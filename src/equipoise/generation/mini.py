@@ -9,7 +9,7 @@ import numpy as np
 
 from equipoise import geometry
 from equipoise.encoders import load_encoder
-from equipoise.errors import InputError, MissingExtraError
+from equipoise.errors import ArtefactError, InputError, MissingExtraError
 from equipoise.generation.conditioning import Call
 
 PART = "text"
@@ -83,4 +83,10 @@ def load_mini() -> MiniPipeline:
         raise InputError(
             "the installed equipoise-mini has no generator; type: pip install -U equipoise-mini, or name a diffusers pipeline with --model"
         )
-    return MiniPipeline(load_encoder("mini"), generator())
+    try:
+        drawing = generator()
+    except FileNotFoundError as error:
+        raise InputError(str(error)) from None
+    except ValueError as error:
+        raise ArtefactError(str(error)) from None
+    return MiniPipeline(load_encoder("mini"), drawing)

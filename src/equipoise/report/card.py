@@ -12,7 +12,7 @@ def model_card(results: dict[str, Any]) -> str:
     """Markdown with the numbers of results.json."""
     subject, methods = results["subject"], results["methods"]
     lines = [f"## Bias audit: {subject['attribute']['name']}", "", f"**{words.headline(results)}**", ""]
-    lines += [numbers.fill(sentence, results) + "\n" for sentence in words.sentences(results)]
+    lines += [numbers.fill(sentence, results) + "\n" for sentence in [*words.sentences(results), *words.origin(results)]]
     lines += ["| | n | " + " | ".join(method["label"] for method in methods) + " |", "|---|---|" + "---|" * len(methods)]
     for row in results["summary"]:
         cells = [_cell(value, digits(row["key"])) for value in row["values"]]

@@ -47,6 +47,7 @@ def page(results: dict[str, Any], pictures: Pictures | None = None) -> str:
         "sections": _sections(results),
         "headline": words.headline(results),
         "sentences": [_filled(sentence, results) for sentence in words.sentences(results)],
+        "origin": [_filled(sentence, results) for sentence in words.origin(results)],
         "caveats": words.caveats(results),
         "dumbbells": DUMBBELLS,
         "digits": {row["key"]: digits(row["key"]) for row in results["summary"]},

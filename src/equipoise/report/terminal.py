@@ -15,6 +15,7 @@ def summary(results: dict[str, Any]) -> Group:
     """What rich prints."""
     lines: list[Any] = [Text(""), Text(words.headline(results), style="bold"), Text("")]
     lines += [Text(numbers.fill(sentence, results)) for sentence in words.sentences(results)]
+    lines += [Text(numbers.fill(sentence, results), style="yellow") for sentence in words.origin(results)]
     if results["subject"]["groups_from"] == "zero-shot":
         lines.append(Text("Groups are perceived by the model itself (zero-shot), not labels.", style="yellow"))
     return Group(*lines, Text(""), _worst(results), Text(""), *_notes(results))

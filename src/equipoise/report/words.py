@@ -10,6 +10,8 @@ FROM = {
     "labels": "Groups are those of the labels given; they say what somebody perceived or recorded, not who a person is.",
     "zero-shot": "No labels were given: each image has the group that the model itself perceives (zero-shot, by the nearest prototype). "
     "The model's own errors are in every number that depends on groups, and the probe reads what the model perceived.",
+    "classifier": "Groups are as an independent classifier perceives them. Its errors are in every number that depends on groups, and for "
+    "pictures of nobody there is no right answer.",
     "text": "Without images, only texts are measured: what search or classification would do with them is not.",
 }
 
@@ -100,6 +102,22 @@ def _probe(results: Results) -> list[str]:
     return [f"What stays: a classifier trained to tell the groups has an AUC of {{{after}}}, {{{before}}} before (one half is chance)."]
 
 
+def origin(results: Results) -> list[str]:
+    """Of generated pictures: that nobody in them exists, who named their groups, and where to read on."""
+    subject = results["subject"]
+    if subject["images"] is None or subject["images"].get("generated") is None:
+        return []
+    found = ["The people in these pictures do not exist: a small generator drew them."]
+    if subject["groups_from"] == "classifier":
+        path = "subject.images.generated"
+        right = [f"{{{path}.{column}.accuracy|1%}} of {{{path}.{column}.n|n}} ({column})" for column in subject["group_columns"]]
+        found += [
+            "Their groups are as an independent classifier perceives them, which on real photographs agrees with annotators for "
+            f"{' and '.join(right)}."
+        ]
+    return [*found, "How they were drawn, sifted and checked: the page “The gallery” of the documentation, docs/gallery.md."]
+
+
 def caveats(results: Results) -> list[str]:
     """What the numbers do not say."""
     subject = results["subject"]
@@ -113,11 +131,16 @@ def caveats(results: Results) -> list[str]:
             "Intervals say what another draw of as many images would give, for these prompts. Other prompts may differ.",
             "MaxSkew is above zero for a random ranking; read it beside its floor. Lower skew is not the same as fair.",
         ]
+        if subject["images"].get("generated") is not None:
+            found.append(
+                "The pictures were drawn from text embeddings of equipoise-mini, so that this model finds in them what its own texts say. "
+                "They demonstrate a report; they are no sample of any people."
+            )
         if any(method["fitted_on_images"] for method in results["methods"]):
             found.append("Methods fitted on images were measured on the same images; on others they do a little worse.")
     found += [
         "At any finite kappa the attribute is shrunk, not erased: which of two groups is nearer stays the same.",
         "Equality is promised for the wordings of the prompt book only, and for no attribute but this one.",
-        "Not measured: generated images, other languages, other prompts, and what people do with the results.",
+        "Not measured: what a maker of images draws, other languages, other prompts, and what people do with the results.",
     ]
     return found + list(results["notes"])

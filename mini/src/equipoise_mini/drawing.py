@@ -1,0 +1,57 @@
+"""Small pictures of people who do not exist, drawn from text rows of the model on onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from equipoise_mini import FOLDER, PIXELS
+from equipoise_mini.files import require
+from equipoise_mini.sampling import integrate, noise, to_bytes
+
+GRAPH, WEIGHTS = "generator.onnx", "generator.safetensors"
+STEPS, GUIDANCE = 16, 3.0  # two passes a step, with the text and without: 32 a picture
+BLOCK = 8  # pictures drawn at once
+
+
+class Generator:
+    """What the text says, at 64 x 64. The same row and seed give the same picture, whatever else is drawn beside it."""
+
+    def __init__(self, folder: Path = FOLDER, threads: int | None = None):
+        import onnxruntime
+        from safetensors import safe_open
+
+        require(folder, GRAPH, WEIGHTS)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads or 0
+        self.session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
+        with safe_open(folder / WEIGHTS, "numpy") as weights:
+            self.nothing = weights.get_tensor("nothing").astype(np.float32)
+
+    def sample(self, text_embeddings: np.ndarray, seeds: Sequence[int], guidance: float = GUIDANCE, steps: int = STEPS) -> np.ndarray:
+        """Bytes (n, 64, 64, 3) of unit text rows (n, 256), one seed a row; guidance: how far beyond what an unsaid picture would be."""
+        rows = np.asarray(text_embeddings, np.float32)
+        if rows.ndim != 2 or rows.shape[1] != len(self.nothing):
+            raise ValueError(f"text_embeddings has shape {rows.shape}; pass rows of mini's encode_text, (n, {len(self.nothing)})")
+        if len(seeds) != len(rows):
+            raise ValueError(f"{len(rows)} text rows with {len(seeds)} seeds; pass one seed a row")
+        blocks = [slice(i, i + BLOCK) for i in range(0, len(rows), BLOCK)]
+        pictures = [self._draw(rows[block], seeds[block], guidance, steps) for block in blocks]
+        return np.concatenate(pictures) if pictures else np.zeros((0, PIXELS, PIXELS, 3), np.uint8)
+
+    def velocity(self, pictures: np.ndarray, times: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        """One pass of the network."""
+        return np.asarray(self.session.run(None, {"pictures": pictures, "times": times, "texts": texts})[0])
+
+    def _draw(self, rows: np.ndarray, seeds: Sequence[int], guidance: float, steps: int) -> np.ndarray:
+        texts = np.concatenate([rows, np.broadcast_to(self.nothing, rows.shape)])
+
+        def guided(pictures: Any, time: float) -> Any:
+            times = np.full(len(texts), time, np.float32)
+            said, unsaid = np.split(self.velocity(np.concatenate([pictures, pictures]), times, texts), 2)
+            return (unsaid + guidance * (said - unsaid)).astype(np.float32)
+
+        return to_bytes(integrate(guided, noise(seeds), steps))

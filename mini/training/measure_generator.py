@@ -1,0 +1,136 @@
+"""Stage 9: what the generator can do, in figures. Does it draw what is asked, how near are its pictures to photographs, whom does it draw
+when nobody is named, and what does the closed form change about that?
+
+python -m training.measure_generator --work WORK
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import equipoise as eq
+from equipoise.generation.measures import Resamples, parity_floor
+from equipoise.generation.mini import MiniPipeline
+from equipoise_mini.module import DIM
+from training.arrays import SOURCES, TEST, TRAIN
+from training.gallery import AT_WORK, BY_TEXT, photographs
+from training.generator import PROMPTS, Drawer
+from training.joint import Batches
+from training.judging import Judge, kernel_distance, says
+from training.labels import GENDERS, SLOTS
+from training.teacher import DEVICE
+from training.zero_shot import article
+
+EACH = 100  # pictures a prompt
+STATED = {"man": "male", "male": "male", "woman": "female", "female": "female", "girl": "female"}
+METHODS = {"none": None, "closed form": "closed-form", "projection": "orth-proj"}
+
+
+class OnDevice:
+    """A drawer as the two halves of the library's pipeline, so that what is measured is what a user runs."""
+
+    id, dim = "mini", DIM
+
+    def __init__(self, drawer: Drawer):
+        self.drawer = drawer
+
+    def encode_text(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit rows."""
+        return self.drawer.text_rows(list(texts)).cpu().numpy()
+
+    def sample(self, rows: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
+        """Pictures of rows."""
+        return self.drawer.of_rows(torch.from_numpy(rows).to(DEVICE), list(seeds))
+
+
+def main() -> None:
+    """Read WORK, write WORK/measured.json."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--guidance", type=float, nargs="+", default=[2.0])
+    parser.add_argument("--each", type=int, default=EACH, help="Pictures a prompt.")
+    args = parser.parse_args()
+    judge, batches = Judge(args.work), Batches(args.work, (TRAIN,), ["flickr8k"], 1)
+    out: dict[str, Any] = {"classifier": json.loads((args.work / "perceive.json").read_text())}
+    for guidance in args.guidance:
+        drawer = Drawer(args.work, guidance=guidance)
+        out[f"guidance {guidance:g}"] = {
+            "asked": asked(drawer, judge, args.each),
+            "kernel distance": quality(drawer, judge, batches, 50 * args.each),
+            "at work": skew(drawer, judge, AT_WORK, args.each),
+            "by text alone": skew(drawer, judge, BY_TEXT[: len(AT_WORK)], args.each),
+        }
+        print(json.dumps({f"guidance {guidance:g}": out[f"guidance {guidance:g}"]}, indent=1), flush=True)
+    (args.work / "measured.json").write_text(json.dumps(out, indent=1) + "\n")
+
+
+def stated(prompt: str) -> str | None:
+    """The gender that a prompt names."""
+    return next((STATED[word] for word in prompt.split() if word in STATED), None)
+
+
+def asked(drawer: Drawer, judge: Judge, each: int) -> dict[str, Any]:
+    """Share of pictures that show the gender, and the occupation, that their prompt names; by prompt."""
+    gender = {prompt: stated(prompt) for prompt in PROMPTS if stated(prompt)}
+    work = dict(zip([article(f"a photo of a {name}") for name in AT_WORK], SLOTS["occupation"], strict=True))
+    out: dict[str, Any] = {}
+    for question, expected in (("gender", gender), ("occupation", work)):
+        prompts = [prompt for prompt in expected for _ in range(each)]
+        shown = says(judge(drawer(prompts, list(range(each)) * len(expected))), question)
+        right = (shown == np.repeat(list(expected.values()), each)).reshape(-1, each)
+        (entry,) = Resamples().mean(right[None].astype(float), (0.0, 1.0))
+        out[question] = entry | {"by prompt": dict(zip(expected, right.mean(1).round(3).tolist(), strict=True))}
+    return out
+
+
+def quality(drawer: Drawer, judge: Judge, batches: Batches, count: int) -> dict[str, float]:
+    """KID in the classifier's features against FairFace's test photographs: of pictures drawn from their captions, of training photographs."""
+    rows = batches.of(SOURCES.index("fairface"), (TEST,))[:count]
+    captions = batches.captions["tokens"][batches.caption_of(rows)]
+    drawn = drawer.of_rows(drawer.token_rows(captions), list(range(len(rows))))
+    test, train = (photographs(batches, ("fairface",), parts)[:count] for parts in ((TEST,), (TRAIN,)))
+    there = judge(test)["features"]
+    return {
+        "drawn": kernel_distance(judge(drawn)["features"], there),
+        "photographs": kernel_distance(judge(train)["features"], there),
+        "n": len(rows),
+    }
+
+
+def skew(drawer: Drawer, judge: Judge, occupations: Sequence[str], each: int) -> dict[str, Any]:
+    """SP of neutral prompts with the text row as it is and edited, and how many explicit prompts still show what they name."""
+    neutral = [article(f"a photo of a {name}") for name in occupations]
+    explicit = [(f"a photo of a {gender} {name}", g) for name in occupations for g, gender in enumerate(GENDERS)]
+    half = OnDevice(drawer)
+    pipe = MiniPipeline(half, half)
+    codes, kept = [], []
+    for method in METHODS.values():
+        with eq.generation.attach(pipe, "gender", method=method) if method else eq.generation.attach(pipe, "gender", kappa=0):
+            codes.append(genders(pipe, judge, neutral, each))
+            kept.append(genders(pipe, judge, [prompt for prompt, _ in explicit], max(1, each // 4)))
+    found, known = np.stack(codes), np.stack(kept)
+    parity, accuracy = Resamples().parity(found, len(GENDERS)), Resamples().accuracy(known, np.array([g for _, g in explicit]))
+    return {
+        "floor": parity_floor(each, len(GENDERS)),
+        "methods": {name: {"sp": parity[i], "explicit": accuracy[i]} for i, name in enumerate(METHODS)},
+        "share of women": {
+            name: dict(zip(METHODS, (found[:, p] == 1).mean(1).round(3).tolist(), strict=True)) for p, name in enumerate(occupations)
+        },
+    }
+
+
+def genders(pipe: MiniPipeline, judge: Judge, prompts: Sequence[str], each: int) -> np.ndarray:
+    """The perceived gender (prompts, each), the same seeds for every prompt."""
+    pictures = pipe([prompt for prompt in prompts for _ in range(each)], seeds=list(range(each)) * len(prompts))
+    return judge(pictures)["gender"].argmax(1).reshape(len(prompts), each)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Stage 12: contact sheets for the documentation, each chosen by rule: the surest, a random draw, and what the sifting threw away.
+
+python -m training.sheets --work WORK --gallery gallery.parquet --out FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from training.gallery import asked
+from training.generator import Drawer
+
+COLUMNS, ROWS, SEED = 12, 4, 0
+
+
+def main() -> None:
+    """Read WORK and the gallery, write one JPEG a sheet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--gallery", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    kept, rng = pd.read_parquet(args.gallery), np.random.default_rng(SEED)
+    count = COLUMNS * ROWS
+    for kind, name in (("portrait", "portraits"), ("at work", "at_work")):
+        of = kept[kept["kind"] == kind]
+        write(decoded(of.nlargest(count, "gender_probability")), args.out / f"gallery_{name}_surest.jpg")
+        write(decoded(of.iloc[rng.choice(len(of), count, replace=False)]), args.out / f"gallery_{name}_typical.jpg")
+    drawn, there = asked(), set(zip(kept["prompt"], kept["seed"], strict=True))
+    gone = [(prompt, seed) for _, prompt, seed in drawn if (prompt, seed) not in there]
+    some = [gone[i] for i in rng.choice(len(gone), count, replace=False)]
+    write(Drawer(args.work)([prompt for prompt, _ in some], [seed for _, seed in some]), args.out / "gallery_sifted_out.jpg")
+
+
+def decoded(table: pd.DataFrame) -> np.ndarray:
+    """Bytes (n, 64, 64, 3)."""
+    return np.stack([np.asarray(Image.open(io.BytesIO(picture))) for picture in table["image"]])
+
+
+def write(pictures: np.ndarray, path: Path) -> None:
+    """In rows."""
+    rows = [np.concatenate(list(row), axis=1) for row in np.split(pictures, len(pictures) // COLUMNS)]
+    Image.fromarray(np.concatenate(rows)).save(path, quality=90)
+
+
+if __name__ == "__main__":
+    main()

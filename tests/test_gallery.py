@@ -1,0 +1,305 @@
+"""The gallery of people who do not exist: how its files are made and checked, what an audit opens with, and what is shipped."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from html import unescape
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import equipoise as eq
+from equipoise import cli
+from equipoise.audit import read
+from equipoise.audit.embedded import judged
+from equipoise.report import numbers
+from tests.conftest import ROOT, component, embedded_file, embedded_model
+from tests.test_audit import visible
+
+COLUMNS = ["name", "image", "prompt", "seed", "kind", "gender", "age", "race", "gender_probability"]
+RACES = ["White", "Black", "Latino_Hispanic", "East Asian", "Southeast Asian", "Indian", "Middle Eastern"]
+CLASSIFIER = {"gender": {"accuracy": 0.884, "n": 5000}, "age": {"accuracy": 0.545, "n": 5000}, "race": {"accuracy": 0.629, "n": 4321}}
+
+
+def jpeg(pixels: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "JPEG", quality=88)
+    return out.getvalue()
+
+
+def blots(n: int = 140, side: int = 64) -> pd.DataFrame:
+    """What training.gallery writes, with blots in place of people."""
+    rng = np.random.default_rng(0)
+    coarse = [Image.fromarray(rng.integers(0, 255, (4, 4, 3), dtype=np.uint8)) for _ in range(n)]
+    pictures = [jpeg(np.asarray(picture.resize((side, side), Image.Resampling.BICUBIC))) for picture in coarse]
+    columns = {"name": [f"{i:05d}" for i in range(n)], "image": pictures, "prompt": ["a photo of a doctor"] * n, "seed": range(n)}
+    seen = {"kind": ["portrait", "at work"] * (n // 2), "gender": ["male", "female"] * (n // 2), "age": ["20-29"] * n}
+    return pd.DataFrame(columns | seen | {"race": (RACES * n)[:n], "gender_probability": [0.9] * n})
+
+
+def exported(table: pd.DataFrame, work, folder) -> subprocess.CompletedProcess:
+    """Stage 10, as it is typed."""
+    table.to_parquet(work / "drawn.parquet", compression=None, index=False)
+    (work / "drawn.json").write_text(json.dumps({"drawn": 200, "kept": len(table), "near-copies": 0}))
+    (work / "perceive.json").write_text(json.dumps(CLASSIFIER))
+    command = ["-m", "training.export_gallery", "--work", str(work), "--gallery", str(work / "drawn.parquet"), "--folder", str(folder)]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'mini'}:{ROOT / 'mini' / 'src'}"}
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture(scope="module")
+def package():
+    return component("equipoise_mini")
+
+
+@pytest.fixture(scope="module")
+def bare(package, tmp_path_factory):
+    """The encoder's files alone."""
+    embedded_model()
+    folder = tmp_path_factory.mktemp("bare")
+    for name in ("encoder.json", "image.onnx", "text.onnx", "tokenizer.json", "weights.safetensors"):
+        (folder / name).symlink_to(package.FOLDER / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stand_in(bare, tmp_path_factory):
+    """The encoder's files, and a gallery of blots."""
+    folder = tmp_path_factory.mktemp("stand_in")
+    for file in bare.iterdir():
+        (folder / file.name).symlink_to(file.resolve())
+    made = exported(blots(), tmp_path_factory.mktemp("work"), folder)
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def audit(*arguments) -> int:
+    """Run ``equipoise audit`` in this process; the exit code."""
+    before, sys.argv = sys.argv, ["equipoise", "audit", *map(str, arguments)]
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        sys.argv = before
+    return 0
+
+
+QUICK = ("--resamples", "20", "--workers", "0")
+
+
+# --- The files ---------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_exported_is_found_with_the_classifiers_error(package, stand_in, monkeypatch):
+    monkeypatch.setattr(package, "FOLDER", stand_in)
+    table, figures = package.gallery()
+    assert list(pd.read_parquet(table).columns) == COLUMNS
+    assert figures == {"drawn": 200, "kept": 140, "near-copies": 0, "classifier": CLASSIFIER}
+
+
+@pytest.mark.parametrize("name", ["gallery.parquet", "gallery.json"])
+def test_a_damaged_file_is_named(package, bare, monkeypatch, tmp_path, capsys, name):
+    folder, work = tmp_path / "model", tmp_path / "work"
+    folder.mkdir()
+    work.mkdir()
+    assert exported(blots(), work, folder).returncode == 0
+    data = bytearray((folder / name).read_bytes())
+    data[-7] ^= 1
+    (folder / name).write_bytes(data)
+    monkeypatch.setattr(package, "FOLDER", folder)
+    with pytest.raises(ValueError, match=f"{re.escape(name)} is damaged"):
+        package.gallery()
+    assert audit("--out", tmp_path / "out") == 2 and f"{name} is damaged" in capsys.readouterr().err.replace("\n", "")
+    (folder / "checksums.json").write_text("{")
+    with pytest.raises(ValueError, match=r"checksums\.json cannot be read"):
+        package.gallery()
+
+
+@pytest.mark.parametrize(("table", "told"), [(blots(side=32), "not 64 x 64"), (blots().drop(columns="seed"), "needs the columns")])
+def test_a_gallery_that_is_not_whole_is_not_exported(tmp_path, table, told):
+    (tmp_path / "model").mkdir()
+    made = exported(table, tmp_path, tmp_path / "model")
+    assert made.returncode == 1 and told in made.stderr and not list((tmp_path / "model").iterdir())
+
+
+# --- The audit ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def audited(package, stand_in, tmp_path_factory):
+    """``equipoise audit`` as a newcomer types it; its folder."""
+    out = tmp_path_factory.mktemp("out") / "audit"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(package, "FOLDER", stand_in)
+        assert audit("--out", out, *QUICK) == 0
+    return out
+
+
+def test_an_audit_opens_with_the_gallery(audited):
+    results, pictures = read(audited)
+    images = results["subject"]["images"]
+    assert images["n"] == 140 and images["name"] == "the gallery of equipoise-mini" and images["generated"] == CLASSIFIER
+    assert results["subject"]["groups_from"] == "classifier" and results["subject"]["group_columns"] == ["gender"]
+    assert {one["group"]: one["n"] for one in images["groups"]} == {"male": 70, "female": 70}
+    assert results["gallery"]["prompts"] and pictures.small
+    small = Image.open(io.BytesIO(next(iter(pictures.small.values()))))
+    assert small.size == (64, 64)
+
+
+@pytest.mark.parametrize("file", ["report.html", "model-card.md"])
+def test_the_report_says_that_nobody_exists_and_how_far_the_classifier_errs(audited, file):
+    text = re.sub(r"<[^>]+>", "", (audited / file).read_text())
+    assert "people in these pictures do not exist" in text and "docs/gallery.md" in text
+    assert "independent classifier perceives them, which on real photographs agrees with annotators for 88.4 % of 5,000 (gender)." in text
+    assert "no sample of any people" in text
+
+
+def test_its_numbers_are_those_of_the_results(audited):
+    results, _ = read(audited)
+    spans, rest = visible((audited / "report.html").read_text())
+    assert "subject.images.generated.gender.accuracy" in {path for path, _, _ in spans}
+    for path, form, shown in spans:
+        assert unescape(shown) == numbers.text(numbers.at(results, path), form), path
+    rest = unescape(rest).replace("95 in 100", "")
+    assert [line.strip() for line in rest.splitlines() if re.search(r"\d", line)] == []
+
+
+def test_the_terminal_says_it_too(package, stand_in, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(package, "FOLDER", stand_in)
+    assert audit("--out", tmp_path / "a", *QUICK, "--method", "none") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "do not exist" in told and "88.4 % of 5,000 (gender)" in told
+
+
+def test_groups_of_another_attribute(package, stand_in, monkeypatch, tmp_path):
+    """Race has a column; age is asked of the model itself, because the classifier's ranges are not young and old."""
+    monkeypatch.setattr(package, "FOLDER", stand_in)
+    (tmp_path / "jobs.txt").write_text("a photo of a doctor\na photo of a nurse")
+    asked = ("-a", "race", "--prompts", tmp_path / "jobs.txt", "--book", "grammar", "--method", "none")
+    assert audit("--out", tmp_path / "a", *QUICK, *asked) == 0
+    results, _ = read(tmp_path / "a")
+    assert results["subject"]["groups_from"] == "classifier" and len(results["subject"]["images"]["groups"]) == 7
+    assert "62.9 %" in (tmp_path / "a" / "report.html").read_text()
+    race, gender = eq.Attribute.load("race"), eq.Attribute.load("gender")
+    assert judged(gender & race) == ("gender", "race") and judged(eq.Attribute.load("age")) == ()
+
+
+def test_texts_only_and_the_gallery_for_another_model(package, stand_in, monkeypatch, tmp_path):
+    monkeypatch.setattr(package, "FOLDER", stand_in)
+    monkeypatch.chdir(tmp_path)
+    assert audit("--out", "texts", *QUICK, "--images", "none", "--method", "none") == 0
+    assert read(tmp_path / "texts")[0]["subject"]["images"] is None
+    other = ("--model", f"onnx:{stand_in}", *QUICK, "--method", "none")
+    assert audit("--out", "other", *other) == 0
+    assert read(tmp_path / "other")[0]["subject"]["groups_from"] == "text"
+    assert audit("--out", "both", *other, "--images", "gallery") == 0
+    assert read(tmp_path / "both")[0]["subject"]["groups_from"] == "classifier"
+
+
+def test_a_folder_of_that_name_is_a_folder(package, stand_in, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(package, "FOLDER", stand_in)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gallery").mkdir()
+    assert audit("--images", "gallery", *QUICK) == 2 and "no row is left" in capsys.readouterr().err
+
+
+def test_where_no_gallery_is_shipped_texts_are_audited(package, bare, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(package, "FOLDER", bare)
+    assert audit("--out", tmp_path / "a", *QUICK, "--method", "none") == 0
+    assert read(tmp_path / "a")[0]["subject"]["groups_from"] == "text"
+    assert audit("--out", tmp_path / "b", "--images", "gallery") == 2 and "there is no gallery here" in capsys.readouterr().err
+    assert audit("--out", tmp_path / "b", "--group-columns", "gender") == 2 and "pass --images" in capsys.readouterr().err
+
+
+# --- What is shipped -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped(package):
+    return embedded_file(package.gallery)
+
+
+@pytest.fixture(scope="module")
+def table(shipped):
+    return pd.read_parquet(shipped.table)
+
+
+def test_its_columns(table):
+    assert list(table.columns) == COLUMNS and not table.isna().any(axis=None)
+    assert table["name"].is_unique and not table.duplicated(["prompt", "seed"]).any()
+    assert set(table["kind"]) == {"portrait", "at work"} and set(table["gender"]) == {"male", "female"}
+    assert set(table["race"]) <= set(RACES) and table["gender_probability"].between(0.5, 1).all()
+    assert 1500 <= len(table) <= 2600  # about 2,000
+    neutral = table.loc[(table["kind"] == "at work") & ~table["prompt"].str.contains(r" (?:fe)?male "), "prompt"]
+    assert neutral.nunique() >= 25  # some thirty occupations, less those of which no picture was fit to show
+
+
+def test_every_picture_opens(table):
+    for name, data in zip(table["name"], table["image"], strict=True):
+        picture = Image.open(io.BytesIO(data))
+        picture.load()
+        assert picture.format == "JPEG" and picture.size == (64, 64) and picture.mode == "RGB", name
+
+
+def test_its_figures_say_how_it_was_sifted(table, shipped):
+    figures = shipped.figures
+    assert figures["kept"] == len(table) <= figures["drawn"]
+    assert isinstance(figures["near-copies"], int)
+    for name in ("pixels", "embedding"):  # those nearer than the limit are left out, if there were any
+        assert figures[f"nearest by {name}, limit"] > 0
+        assert figures["near-copies"] > 0 or figures[f"nearest by {name}, least"] >= figures[f"nearest by {name}, limit"]
+    for column in ("gender", "age", "race"):
+        assert 0 < figures["classifier"][column]["accuracy"] < 1 and figures["classifier"][column]["n"] >= 1000
+
+
+def test_the_pages_quote_its_figures(shipped):
+    for page in (ROOT / "docs" / "gallery.md", ROOT / "mini" / "README.md"):
+        text = page.read_text()
+        assert "TODO-LEAD" not in text, page.name
+        for figure in (shipped.figures["kept"], shipped.figures["drawn"]):
+            assert f"{figure:,}" in text, page.name
+        assert f"{100 * shipped.figures['classifier']['gender']['accuracy']:.1f} %" in text, page.name
+
+
+def test_a_prompt_and_its_seed_redraw_the_picture(package, table):
+    """Up to the JPEG, int8 weights and the order of sums: far nearer than pictures of the same prompt from other noise."""
+    generator, encoder = embedded_file(package.generator), embedded_model()
+    line = table.iloc[0]
+    again = generator.sample(encoder.encode_text([line["prompt"]]), [int(line["seed"])])[0].astype(float)
+    pixels = np.stack([np.asarray(Image.open(io.BytesIO(data)), float) for data in table.loc[table["prompt"] == line["prompt"], "image"]])
+    distances = np.sqrt(((pixels - again) ** 2).mean((1, 2, 3)))
+    assert distances.argmin() == 0 and distances[0] < 12 and (len(distances) == 1 or distances[0] < distances[1:].min() / 3)
+
+
+def test_the_picture_of_the_docs(browser, shipped, tmp_path):
+    """Who comes first, in the report of ``equipoise audit``. Written to docs/pictures where EQUIPOISE_PICTURES is set."""
+    assert audit("--out", tmp_path / "audit", *QUICK) == 0
+    folder = ROOT / "docs" / "pictures" if os.environ.get("EQUIPOISE_PICTURES") else tmp_path
+    tab = browser.new_page(viewport={"width": 1000, "height": 900})
+    tab.goto((tmp_path / "audit" / "report.html").as_uri())
+    first = tab.locator("details.gallery").first
+    first.locator("li img").first.wait_for()
+    assert "do not exist" in tab.inner_text(".flag")
+    first.screenshot(path=folder / "gallery-report.png")
+    tab.close()
+    Image.open(folder / "gallery-report.png").convert("RGB").quantize(128).save(folder / "gallery-report.png", optimize=True)
+    assert 10_000 < (folder / "gallery-report.png").stat().st_size < 200_000
+
+
+def test_everything_binary_is_small():
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"], capture_output=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = [ROOT / name.decode() for name in listed.stdout.split(b"\0") if name]
+    binary = [path for path in files if path.is_file() and b"\0" in path.read_bytes()[:8192]]
+    assert sum(path.stat().st_size for path in binary) < 45e6
