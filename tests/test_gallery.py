@@ -270,13 +270,18 @@ def test_the_pages_quote_its_figures(shipped):
 
 
 def test_a_prompt_and_its_seed_redraw_the_picture(package, table):
-    """Up to the JPEG, int8 weights and the order of sums: far nearer than pictures of the same prompt from other noise."""
+    """Up to JPEG and the precision it was drawn in: a quarter as far from it as pictures of the same prompt from other noise, typically."""
     generator, encoder = embedded_file(package.generator), embedded_model()
-    line = table.iloc[0]
-    again = generator.sample(encoder.encode_text([line["prompt"]]), [int(line["seed"])])[0].astype(float)
-    pixels = np.stack([np.asarray(Image.open(io.BytesIO(data)), float) for data in table.loc[table["prompt"] == line["prompt"], "image"]])
-    distances = np.sqrt(((pixels - again) ** 2).mean((1, 2, 3)))
-    assert distances.argmin() == 0 and distances[0] < 12 and (len(distances) == 1 or distances[0] < distances[1:].min() / 3)
+    ratios = []
+    for place in np.linspace(0, len(table) - 1, 5).astype(int):
+        line = table.iloc[place]
+        same = table[table["prompt"] == line["prompt"]]
+        again = generator.sample(encoder.encode_text([line["prompt"]]), [int(line["seed"])])[0].astype(float)
+        pixels = np.stack([np.asarray(Image.open(io.BytesIO(data)), float) for data in same["image"]])
+        distances = np.sqrt(((pixels - again) ** 2).mean((1, 2, 3)))
+        mine = (same["name"] == line["name"]).to_numpy()
+        ratios.append(distances[mine][0] / np.median(distances[~mine]))
+    assert np.median(ratios) < 0.25, ratios
 
 
 def test_the_picture_of_the_docs(browser, shipped, tmp_path):

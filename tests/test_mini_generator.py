@@ -106,14 +106,13 @@ def test_a_run_through_whatever_keeps_the_contract(encoder, monkeypatch, tmp_pat
 
 def test_pictures_depend_on_prompt_and_seed_alone(encoder, generator):
     pipe = MiniPipeline(encoder, generator)
-    two = pipe([DOCTOR, NURSE], seeds=[3, 4])
+    rough = {"steps": 6}  # to be quick
+    two = pipe([DOCTOR, NURSE], seeds=[3, 4], **rough)
     assert two.dtype == np.uint8 and two.shape[0] == 2 and two.shape[3] == 3
-    assert np.array_equal(pipe([DOCTOR, NURSE], seeds=[3, 4]), two)
-    one = pipe(NURSE, seeds=[4])[0].astype(int)
-    assert abs(one - two[1].astype(int)).max() <= 1  # a batch's products round otherwise
-    assert not np.array_equal(pipe(NURSE, seeds=[5])[0], two[1])
+    assert np.array_equal(pipe(NURSE, seeds=[4], **rough)[0], two[1])
+    assert not np.array_equal(pipe(NURSE, seeds=[5], **rough)[0], two[1])
     embeds = pipe.encode_prompt([DOCTOR, NURSE])
-    assert np.array_equal(pipe(prompt_embeds=embeds, seeds=[3, 4]), two)
+    assert np.array_equal(pipe(prompt_embeds=embeds, seeds=[3, 4], **rough), two)
 
 
 def test_what_a_generator_is_given(generator):
@@ -132,7 +131,7 @@ def request(out, **options) -> Request:
 
 def test_a_run_of_real_pictures(encoder, generator, tmp_path):
     (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
-    options = {"methods": ("closed-form", "orth-proj"), "clip_score": "mini", "steps": 6}  # rough ones, to be quick
+    options = {"methods": ("closed-form", "orth-proj"), "clip_score": "mini", "steps": 4}  # rough ones, to be quick
     with pytest.raises(InputError, match="a judge in its own case"):
         request(tmp_path / "run", **options).perform()
     manifest, results = perform(request(tmp_path / "run", same_encoder=True, **options))

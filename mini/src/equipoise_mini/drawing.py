@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,10 @@ BLOCK = 8  # pictures drawn at once
 
 
 class Generator:
-    """What the text says, at 64 x 64. The same row and seed give the same picture, whatever else is drawn beside it."""
+    """What the text says, at 64 x 64. The same row and seed give the same picture, bit for bit, whatever else is drawn beside it.
+
+    A pass is one row on one thread, and threads take rows: none waits for another inside a pass, which a busy machine would make long.
+    """
 
     def __init__(self, folder: Path = FOLDER, threads: int | None = None):
         import onnxruntime
@@ -26,10 +31,11 @@ class Generator:
 
         require(folder, GRAPH, WEIGHTS)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads or 0
+        options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
         with safe_open(folder / WEIGHTS, "numpy") as weights:
             self.nothing = weights.get_tensor("nothing").astype(np.float32)
+        self.threads = threads or os.cpu_count() or 1
 
     def sample(self, text_embeddings: np.ndarray, seeds: Sequence[int], guidance: float = GUIDANCE, steps: int = STEPS) -> np.ndarray:
         """Bytes (n, 64, 64, 3) of unit text rows (n, 256), one seed a row; guidance: how far beyond what an unsaid picture would be."""
@@ -43,8 +49,14 @@ class Generator:
         return np.concatenate(pictures) if pictures else np.zeros((0, PIXELS, PIXELS, 3), np.uint8)
 
     def velocity(self, pictures: np.ndarray, times: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """One pass of the network."""
-        return np.asarray(self.session.run(None, {"pictures": pictures, "times": times, "texts": texts})[0])
+        """One pass of the network for each row."""
+
+        def one(i: int) -> np.ndarray:
+            row = slice(i, i + 1)
+            return np.asarray(self.session.run(None, {"pictures": pictures[row], "times": times[row], "texts": texts[row]})[0])
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            return np.concatenate(list(pool.map(one, range(len(texts)))))
 
     def _draw(self, rows: np.ndarray, seeds: Sequence[int], guidance: float, steps: int) -> np.ndarray:
         texts = np.concatenate([rows, np.broadcast_to(self.nothing, rows.shape)])
