@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import threading
 import time
 
@@ -205,6 +206,29 @@ def test_lancedb(lance_table, space):
         eq.apply(f"{path}#vector", "debiased", space=space)
     with pytest.raises(eq.EquipoiseError, match="no column 'id' of float16"):
         eq.apply(f"{path}#id", "other", space=space)
+
+
+def test_lancedb_resumed_when_all_is_done(lance_table, space):
+    """Nothing is written and the certificate is told again; not for another run's column, nor where rows came in since."""
+    import pyarrow as pa
+
+    path, rows, read = lance_table
+    first, before = eq.apply(f"{path}#vector", "debiased", space=space), read()
+    again = eq.apply(f"{path}#vector", "debiased", space=space, resume=True)
+    assert (again.rows, again.bytes, again.shards) == (0, 0, 0) and again.certificate == first.certificate
+    assert read().equals(before)
+    space.save(path.parent / "space")
+    command = [sys.executable, "-m", "equipoise", "apply", f"{path}#vector", "debiased", "--space", path.parent / "space", "--resume"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0 and "nothing was left to write" in told.stdout
+    with pytest.raises(eq.EquipoiseError, match="has a column 'debiased' already"):
+        eq.apply(f"{path}#vector", "debiased", space=space, kappa=0.5, resume=True)
+    added = {"id": [300], "vector": pa.FixedSizeListArray.from_arrays(pa.array(rows[0]), DIM)}
+    component("lance").write_dataset(pa.table(added), path, mode="append")
+    with pytest.raises(eq.EquipoiseError, match="1 rows were added"):
+        eq.apply(f"{path}#vector", "debiased", space=space, resume=True)
+    component("lance").dataset(path).drop_columns(["debiased"])
+    assert eq.apply(f"{path}#vector", "debiased", space=space).rows == 300
 
 
 def test_lancedb_stopped_and_resumed(lance_table, space, monkeypatch):

@@ -99,11 +99,13 @@ def test_any_low_rank_affine_map(rng, monkeypatch, dtype, bias, framework):
         assert np.abs(np.asarray(u) - want).max() < 16 * EPS[dtype] * np.abs(want).max()
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-def test_measurements_agree(rng, monkeypatch, dtype):
-    """The fused measurement and the one in blocks, rows of every kind among them."""
-    space = make_space(rng, 100, 4)
+def test_measurements_agree(rng, monkeypatch, dtype, rank):
+    """The fused measurement and the one in blocks, rows of every kind and of other lengths among them."""
+    space = make_space(rng, 100, rank + 1)
     e = rows_at(rng, space, rng.uniform(0, 1, 301)).astype(dtype)
+    e[100:200] *= rng.uniform(0.5, 2, (100, 1)).astype(dtype)
     e[3], e[4, 7], e[5] = 0, np.nan, e[5] * e.dtype.type(1e4)
     if dtype != "float16":
         tiny, huge = (1e-160, 1e160) if dtype == "float64" else (1e-30, 1e30)
@@ -117,10 +119,11 @@ def test_measurements_agree(rng, monkeypatch, dtype):
     assert np.isnan(fused[0][[3, 4]]).all() and np.isfinite(np.delete(fused[0], [3, 4])).all()
 
 
+@pytest.mark.parametrize("groups", [2, 3, 4])
 @pytest.mark.parametrize("dtype", EPS)
-def test_debiased_and_measured_in_one_pass(rng, dtype):
+def test_debiased_and_measured_in_one_pass(rng, dtype, groups):
     """Is debiased, then measured; also where the last rows are fewer than are taken together, and some have no direction."""
-    space, wanted = make_space(rng, 72, 3), Preference("kappa", 1.0)
+    space, wanted = make_space(rng, 72, groups), Preference("kappa", 1.0)
     e = rows_at(rng, space, rng.uniform(0, 0.9, 131)).astype(dtype)
     e[3], e[70, 7] = 0, np.nan
     u, apart = np.empty_like(e), np.empty_like(e)

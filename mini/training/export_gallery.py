@@ -1,4 +1,4 @@
-"""Stage 10: the gallery as it is shipped, checked, with the error of the classifier that named its groups.
+"""Stage 11: the gallery as it is shipped, checked, with the error of the classifier that named its groups.
 
 python -m training.export_gallery --work WORK --gallery gallery.parquet
 """

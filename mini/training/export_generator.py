@@ -1,4 +1,4 @@
-"""Stage 9: the generator as it is shipped, checked against torch.
+"""Stage 10: the generator as it is shipped, checked against torch.
 
 python -m training.export_generator --work WORK
 """

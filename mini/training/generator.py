@@ -1,4 +1,4 @@
-"""Stage 6: the generator learns to draw what a text row of the model says.
+"""Stage 7: the generator learns to draw what a text row of the model says.
 
 python -m training.generator --work WORK --seconds 360
 """

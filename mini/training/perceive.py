@@ -1,4 +1,4 @@
-"""Stage 7: the classifier that judges generated pictures. It shares no weight with the model, which conditions the generator.
+"""Stage 6: the classifier that judges generated pictures. It shares no weight with the model, which conditions the generator.
 
 Flickr8k, where several captions agree on a gender, is there for people who are not seen close by.
 

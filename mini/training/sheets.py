@@ -1,4 +1,4 @@
-"""Contact sheets for the documentation, each chosen by rule: the surest, a random draw, and what the sifting threw away.
+"""Stage 12: contact sheets for the documentation, each chosen by rule: the surest, a random draw, and what the sifting threw away.
 
 python -m training.sheets --work WORK --gallery gallery.parquet --out FOLDER
 """

@@ -6,7 +6,7 @@ Per-row arrays for who wants them; ``Totals`` (sums, extremes, histograms) for w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -89,7 +89,7 @@ class Totals:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a manifest; ``from_json`` reads it back."""
-        return asdict(self)
+        return {name: dict(vars(value)) if isinstance(value, Tally) else value for name, value in vars(self).items()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Totals:

@@ -30,14 +30,24 @@ def apply_lance(
         raise InputError(f"there is no table {path}; pass the folder that ends in .lance, in LanceDB's own folder, and #column")
     table = lance.dataset(path)
     dim, dtype = _column(table, path, column)
-    if name in table.schema.names:
-        raise InputError(f"{path} has a column {name!r} already; write to another, or drop it first")
     transform = transform.for_modality(modality)
     transform.require(EncoderRef(), dim, dtype)
     folder, last = Path(path).parent, Path(path).name
     journal = _Journal(folder / f".{last}.{name}.equipoise-apply.journal")
+    identity = {**transform.identity(dtype), "column": column, "modality": modality, "version": table.version}
+
+    def report(parts: list[dict[str, Any]], rows: int = 0, shards: int = 0) -> Report:
+        totals = merged((modality, Totals.from_json(part["totals"])) for part in parts)
+        found = certificate(totals, transform.operator is None, transform.certifies)
+        size = rows * transform.out_dim * np.dtype(dtype).itemsize
+        return Report(f"{path}#{name}", rows, size, shards, time.monotonic() - started, found)
+
     with alone_in(folder, f".{last}.{name}.lock"):
-        identity = {**transform.identity(dtype), "column": column, "modality": modality, "version": table.version}
+        if name in table.schema.names:
+            if not resume or (written := journal.finished(identity)) is None:
+                raise InputError(f"{path} has a column {name!r} already; write to another, or drop it first")
+            _require_whole(table, path, name)
+            return report(written)
         done = journal.begin(identity, resume)
         fragments = table.get_fragments()
         left = [fragment for fragment in fragments if str(fragment.fragment_id) not in done]
@@ -56,18 +66,27 @@ def apply_lance(
         parts = [done[str(fragment.fragment_id)] for fragment in fragments]
         metadata = [lance.fragment.FragmentMetadata.from_json(json.dumps(part["fragment"])) for part in parts]
         lance.LanceDataset.commit(path, lance.LanceOperation.Merge(metadata, schema), read_version=table.version)
-        journal.path.unlink()
-    found = certificate(
-        merged((modality, Totals.from_json(part["totals"])) for part in parts), transform.operator is None, transform.certifies
-    )
-    return Report(f"{path}#{name}", rows, rows * transform.out_dim * np.dtype(dtype).itemsize, len(left), time.monotonic() - started, found)
+        journal.finish()
+        return report(parts, rows, len(left))
 
 
 class _Journal:
-    """A line for the run and one for each fragment that is written and waits for the commit."""
+    """A line for the run and one for each fragment that is written and waits for the commit; kept under another name after it."""
 
     def __init__(self, path: Path):
-        self.path = path
+        self.path, self.kept = path, path.with_suffix(".done")
+
+    def finish(self) -> None:
+        self.path.replace(self.kept)
+
+    def finished(self, identity: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """The fragments of this very run, whose column the table has by now; None where another made the column."""
+        for path in (self.path, self.kept):  # the first where the commit was the last thing that happened
+            if path.is_file():
+                head, *lines = path.read_text().split("\n")
+                if json.loads(head) | {"version": 0} == identity | {"version": 0}:
+                    return [json.loads(line) for line in lines[:-1]]
+        return None
 
     def begin(self, identity: dict[str, Any], resume: bool) -> dict[str, Any]:
         head = json.dumps(identity, sort_keys=True)
@@ -136,6 +155,12 @@ def _merge(fragment: Any, change: _Change, field: Any) -> tuple[Any, Any]:
         if change.error is not None:
             raise change.error from None
         raise
+
+
+def _require_whole(table: Any, path: str, name: str) -> None:
+    """Raise for rows that were added since the column was written, and have nothing in it."""
+    if added := table.count_rows(f"`{name}` IS NULL"):
+        raise InputError(f"{added:,} rows were added to {path} since {name!r} was written; drop that column and write it again")
 
 
 def _column(table: Any, path: str, column: str) -> tuple[int, str]:

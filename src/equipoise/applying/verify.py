@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +13,7 @@ from equipoise.engines.transform import Transform
 from equipoise.errors import ArtefactError, InputError
 from equipoise.kernels.host import threads
 from equipoise.progress import progress
+from equipoise.stores.checksum import crc32
 
 BLOCK = 1 << 20
 
@@ -63,7 +63,7 @@ def _check(todo: Plan, part: Done) -> Done:
             header = target_header(todo.job, file)
             data.seek(len(header.raw) + part.start * header.row_bytes)
         while left and (block := data.read(min(BLOCK, left))):
-            checksum = zlib.crc32(block, checksum)
+            checksum = crc32(block, checksum)
             left -= len(block)
     if left or f"{checksum:08x}" != part.crc32:
         raise ArtefactError(f"{target} in {todo.where} is not what was written:{rows} differ; delete it, then write it again with --resume")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from equipoise.engines.transform import Meter, Transform
 from equipoise.errors import InvalidRowsError
 from equipoise.kernels.host import on_one_thread
 from equipoise.stores import npy, parquet
+from equipoise.stores.checksum import crc32
 from equipoise.stores.layout import SourceFile
 from equipoise.stores.places import PART, LocalPlace, Place, place, unwritable
 
@@ -113,7 +113,7 @@ class _Sink(ABC):
         view = memoryview(data).cast("B")
         with unwritable(self.name):
             self._write(view)
-        self.crc = zlib.crc32(view, self.crc)
+        self.crc = crc32(view, self.crc)
         self.bytes += len(view)
         return len(view)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import groupby, zip_longest
 
 from equipoise.engines.shard import Done, Job, Piece, run_piece
 from equipoise.kernels.host import threads
@@ -19,7 +20,7 @@ def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[D
     largest = max((job.files[piece.file].group_bytes for piece in pieces), default=0)
     workers = workers or threads() + WAITING_FOR_THE_DISK
     workers = max(1, min(workers, MEMORY // (COPIES_OF_A_GROUP * largest))) if largest else workers
-    left, running, error = iter(pieces), set[Future[Done]](), None
+    left, running, error = _apart(pieces, workers), set[Future[Done]](), None
     pool = ThreadPoolExecutor(workers, thread_name_prefix="equipoise-apply")
     try:
         while True:
@@ -39,3 +40,11 @@ def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[D
         pool.shutdown(cancel_futures=True)
     if error is not None:
         raise error
+
+
+def _apart(pieces: list[Piece], workers: int) -> Iterator[Piece]:
+    """Pieces of as many files at a time as there are workers, in turns: those of one file would wait for each other to write to it."""
+    files = [list(parts) for _, parts in groupby(pieces, key=lambda piece: piece.file)]
+    for first in range(0, len(files), workers):
+        for turn in zip_longest(*files[first : first + workers]):
+            yield from filter(None, turn)

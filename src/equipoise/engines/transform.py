@@ -17,7 +17,7 @@ from equipoise.methods import Operator
 from equipoise.methods.spaces import SpaceOperator
 from equipoise.space import AttributeSpace, EncoderRef
 
-CPU_BLOCK = 1 << 19  # in and out together stay in a core's own cache
+CPU_BLOCK = 1 << 20  # near a core's own cache: a smaller one costs more calls, and waiting for each other, than it saves
 WIDE_BLOCK = 1 << 26  # for devices, and operators that are matrix products
 MEASURED_AT_ONCE = 1 << 15  # rows whose measurements are held before they are counted
 

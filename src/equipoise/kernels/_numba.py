@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 
 from equipoise import geometry
 
-TOGETHER = 64  # rows that are debiased before they are measured
+TOGETHER = 128  # rows that are debiased before they are measured; with what is written of them they stay in the second-level cache
 FAST = {"reassoc", "contract"}  # reorder sums, fuse multiply and add; NaN and infinity keep their meaning
 
 
@@ -126,6 +126,21 @@ def _fence(typingctx):  # pyright: ignore[reportUnusedParameter]
 
 
 @_jit
+def _buffer(count, d, like):
+    """(count, d) zeros of ``like``'s type that start with a cache line: a vector across two of them takes twice as long to load."""
+    flat = np.zeros(count * d + 64 // like.itemsize, like.dtype)
+    skip = -flat.ctypes.data % 64 // like.itemsize
+    return flat[skip : skip + count * d].reshape(count, d)
+
+
+@_jit
+def _room(right, left, out):
+    """What a kernel works in: four rows, what is taken of them, their products with the axes, four numbers a row, and a row of out."""
+    rows, taken = _buffer(4, right.shape[1], right), _buffer(4, right.shape[1], right)
+    return rows, taken, np.zeros((4, left.shape[0]), right.dtype), np.ones((4, 4)), _buffer(1, right.shape[1], out)[0]
+
+
+@_jit
 def _load(x, i, rows, b):
     """Row i of x into row b; returns its squared length."""
     n2 = rows.dtype.type(0)
@@ -134,6 +149,20 @@ def _load(x, i, rows, b):
         rows[b, k] = v
         n2 += v * v
     return n2
+
+
+@_jit
+def _load_pair(e, u, i, rows, b):
+    """Rows i of e and u into rows b and b + 1; returns their squared lengths, and that of their difference."""
+    number = rows.dtype.type
+    e2 = u2 = gap2 = number(0)
+    for k in range(rows.shape[1]):
+        v, w = number(_widen(e[i, k])), number(_widen(u[i, k]))
+        rows[b, k], rows[b + 1, k] = v, w
+        e2 += v * v
+        u2 += w * w
+        gap2 += (w - v) * (w - v)
+    return e2, u2, gap2
 
 
 @_jit
@@ -148,9 +177,10 @@ def _rescale(rows, b, scale):
 
 @_jit
 def _dots(rows, right, c):
-    """``c = rows @ right.T`` for four rows, two axes at a time: eight sums for six loads."""
+    """``c = rows @ right.T`` for four rows, two axes at a time: eight sums for six loads. c may have a column more, which stays."""
     zero = rows.dtype.type(0)
-    for j in range(0, right.shape[0], 2):
+    rank = right.shape[0]
+    for j in range(0, rank - 1, 2):
         a0 = a1 = b0 = b1 = c0 = c1 = d0 = d1 = zero
         for k in range(right.shape[1]):
             q0, q1 = right[j, k], right[j + 1, k]
@@ -168,6 +198,15 @@ def _dots(rows, right, c):
             d1 += v * q1
         c[0, j], c[0, j + 1], c[1, j], c[1, j + 1] = a0, a1, b0, b1
         c[2, j], c[2, j + 1], c[3, j], c[3, j + 1] = c0, c1, d0, d1
+    if rank % 2:
+        a0 = b0 = c0 = d0 = zero
+        for k in range(right.shape[1]):
+            q0 = right[rank - 1, k]
+            a0 += rows[0, k] * q0
+            b0 += rows[1, k] * q0
+            c0 += rows[2, k] * q0
+            d0 += rows[3, k] * q0
+        c[0, rank - 1], c[1, rank - 1], c[2, rank - 1], c[3, rank - 1] = a0, b0, c0, d0
 
 
 @_jit
@@ -204,6 +243,13 @@ def _weigh(rows, taken, b, k1, k2, line):
 
 
 @_jit
+def _weigh_two(rows, b, k1, left, w0, w1, line):
+    """``_weigh`` with what is taken along two axes, which need not be written down first."""
+    for k in range(line.size):
+        line[k] = _narrow(k1 * rows[b, k] + (w0 * left[0, k] + w1 * left[1, k]), line[k])
+
+
+@_jit
 def _scale(rows, b, factor, line):
     for k in range(line.size):
         line[k] = _narrow(rows[b, k] * factor, line[k])
@@ -228,20 +274,25 @@ def _weights(p2, o, kind, parameter, norm):
 
 
 @_jit
-def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small, large, up, pure, unit, bad, far):
-    """Rows start to stop of x into out. right, left (r, d); ``value`` (1,) or one a row; sets ``bad`` for rows left as they were.
+def debias_rows(x, out, start, stop, right, left, *options):
+    """Rows start to stop of x into out; see ``_debias`` for the rest."""
+    _debias(x, out, start, stop, _room(right, left, out), right, left, *options)
+    _fence()
 
+
+@_jit
+def _debias(x, out, start, stop, room, right, left, bias, orthogonal, kind, value, norm, small, large, up, pure, unit, bad, far):
+    """right (r, d), left (r + r % 2, d); ``value`` (1,) or one a row; sets ``bad`` for rows left as they were.
+
+    orthogonal: right is left, of orthonormal rows, and there is no bias.
     far: past the caches, which is quicker for an array that is larger than they are, and slower for one that is read next.
     """
-    d = right.shape[1]
-    number = right.dtype.type
-    rows, taken = np.zeros((4, d), right.dtype), np.empty((4, d), right.dtype)
-    c = np.empty((4, right.shape[0]), right.dtype)
-    n2, scale = np.ones(4), np.ones(4)
-    line = np.empty(d, out.dtype)
+    rows, taken, c, numbers, line = room
+    n2, p2, scale = numbers[0], numbers[1], numbers[2]
+    rank, number = right.shape[0], right.dtype.type
     size = line.size * line.itemsize
     x_address, out_address, line_address = x.ctypes.data, out.ctypes.data, line.ctypes.data
-    stream = far and size % 64 == 0 and out_address % 16 == 0 and line_address % 16 == 0
+    stream = far and size % 64 == 0 and out_address % 16 == 0
     for first in range(start, stop, 4):
         count = min(4, stop - first)
         for b in range(count):
@@ -250,15 +301,22 @@ def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small
             if not small <= n2[b] <= large:
                 scale[b] = up if n2[b] < small else 1 / up
                 n2[b] = _rescale(rows, b, number(scale[b]))
-        for offset in range(0, min(4, stop - first - 4) * size, 64):
+        for offset in range(0, min(4, x.shape[0] - first - 4) * size, 64):
             _prefetch(x_address + (first + 4) * size + offset)
         _dots(rows, right, c)
-        taken[:] = 0
-        if bias.size:
-            for b in range(count):
-                taken[b] = number(math.sqrt(n2[b])) * bias
-        for j in range(0, right.shape[0], 4):
-            _combine(c, left, taken, j)
+        split = rank > 2
+        for b in range(count):
+            p2[b] = 0.0
+            for j in range(rank):
+                p2[b] += np.float64(c[b, j]) * np.float64(c[b, j])
+            split = split or not (orthogonal and p2[b] <= n2[b] / 2)
+        if split:
+            taken[:] = 0
+            if bias.size:
+                for b in range(count):
+                    taken[b] = number(math.sqrt(n2[b])) * bias
+            for j in range(0, left.shape[0], 4):
+                _combine(c, left, taken, j)
         for b in range(count):
             i = first + b
             if not 0 < n2[b] < math.inf:
@@ -272,19 +330,21 @@ def debias_rows(x, out, start, stop, right, left, bias, kind, value, norm, small
             if identity and (norm == 1 or abs(n2[b] / (scale[b] * scale[b]) - 1) <= unit):
                 out[i] = x[i]
                 continue
-            o = math.sqrt(_rest2(rows, taken, b) / n2[b])
+            share = p2[b] / n2[b]
+            pythagoras = orthogonal and p2[b] <= n2[b] / 2  # which loses nothing here
+            o = math.sqrt(1 - share) if pythagoras else math.sqrt(_rest2(rows, taken, b) / n2[b])
             target = line if stream else out[i]
             if identity or o <= pure:  # Proposition 2, case B
                 _scale(rows, b, number(factor), target)
             else:
-                p2 = 0.0
-                for j in range(right.shape[0]):
-                    p2 += float(c[b, j]) * float(c[b, j])
-                k1, k2 = _weights(p2 / n2[b], o, kind, parameter, norm)
-                _weigh(rows, taken, b, number(k1 * factor), number(k2 * factor), target)
+                k1, k2 = _weights(share, o, kind, parameter, norm)
+                k1, k2 = k1 * factor, k2 * factor
+                if pythagoras and rank <= 2:
+                    _weigh_two(rows, b, number(k1), left, number((k2 - k1) * c[b, 0]), number((k2 - k1) * c[b, 1]), target)
+                else:
+                    _weigh(rows, taken, b, number(k1), number(k2), target)
             if stream:
                 _stream(line_address, out_address + i * size, size)
-    _fence()
 
 
 @_jit
@@ -346,32 +406,50 @@ def _gap2(rows, a, scale_a, b, scale_b):
 
 
 @_jit
-def measure_rows(e, u, start, stop, basis, _left, _bias, small, large, up, out):
-    """Rows start to stop of e and u, measured in float64 into out (6, n): p, o, leakage, |u - e|, |e|, |u|. basis (r, d)."""
-    rows, taken = np.zeros((4, basis.shape[1]), basis.dtype), np.empty((4, basis.shape[1]), basis.dtype)
-    c = np.empty((4, basis.shape[0]), basis.dtype)
-    n, scale = np.ones(4), np.ones(4)
+def _chord(rows, b, n, m, gap2, scaled):
+    """Distance of the unit rows of b and b + 1, whose lengths are n and m, and whose own squared distance is gap2 where not ``scaled``.
+
+    ``|u / m - e / n|^2 = (|u - e|^2 - (m - n)^2) / (m n)``, which loses nothing as long as the lengths differ by less than the directions.
+    """
+    turned = gap2 - (m - n) * (m - n)
+    if not scaled and turned >= gap2 / 2:
+        return math.sqrt(turned / (m * n))
+    return math.sqrt(_gap2(rows, b, 1 / n, b + 1, 1 / m))
+
+
+@_jit
+def measure_rows(e, u, start, stop, basis, left, *options):
+    """Rows start to stop of e and u, measured; see ``_measure`` for the rest."""
+    _measure(e, u, start, stop, _room(basis, left, basis), basis, left, *options)
+
+
+@_jit
+def _measure(e, u, start, stop, room, basis, left, _bias, _orthogonal, small, large, up, out):
+    """In float64 into out (6, n): p, o, leakage, |u - e|, |e|, |u|. basis (r, d), left (r + r % 2, d), which is the same."""
+    rows, taken, c, numbers, _ = room
+    n, n2, scale, gap2 = numbers[0], numbers[1], numbers[2], numbers[3]
+    rank = basis.shape[0]
     for first in range(start, stop, 2):
-        count = min(2, stop - first)
-        for b in range(2 * count):  # e, u, e, u
-            i = first + b // 2
-            n2 = _load(e, i, rows, b) if b % 2 == 0 else _load(u, i, rows, b)
+        count = 2 * min(2, stop - first)
+        for b in range(0, count, 2):  # e, u, e, u
+            n2[b], n2[b + 1], gap2[b] = _load_pair(e, u, first + b // 2, rows, b)
+        for b in range(count):
             scale[b] = 1.0
-            if not small <= n2 <= large:
-                scale[b] = up if n2 < small else 1 / up
-                n2 = _rescale(rows, b, scale[b])
-            n[b] = math.sqrt(n2) if 0 < n2 < math.inf else math.nan
+            if not small <= n2[b] <= large:
+                scale[b] = up if n2[b] < small else 1 / up
+                n2[b] = _rescale(rows, b, scale[b])
+            n[b] = math.sqrt(n2[b]) if 0 < n2[b] < math.inf else math.nan
         _dots(rows, basis, c)
         split = False
-        for b in range(0, 2 * count, 2):
+        for b in range(0, count, 2):
             i = first + b // 2
-            inside, left = 0.0, 0.0
-            for j in range(basis.shape[0]):
+            inside, leaked = 0.0, 0.0
+            for j in range(rank):
                 inside += c[b, j] * c[b, j]
-                left += c[b + 1, j] * c[b + 1, j]
+                leaked += c[b + 1, j] * c[b + 1, j]
             out[0, i] = math.sqrt(inside) / n[b]
-            out[2, i] = math.sqrt(left) / n[b + 1]
-            out[3, i] = math.sqrt(_gap2(rows, b, 1 / n[b], b + 1, 1 / n[b + 1]))
+            out[2, i] = math.sqrt(leaked) / n[b + 1]
+            out[3, i] = _chord(rows, b, n[b], n[b + 1], gap2[b], scale[b] != 1 or scale[b + 1] != 1)
             out[4, i] = n[b] / scale[b]
             out[5, i] = n[b + 1] / scale[b + 1]
             share = inside / (n[b] * n[b])
@@ -381,9 +459,9 @@ def measure_rows(e, u, start, stop, basis, _left, _bias, small, large, up, out):
                 split = True
         if split:
             taken[:] = 0
-            for j in range(0, basis.shape[0], 4):
-                _combine(c, basis, taken, j)
-            for b in range(0, 2 * count, 2):
+            for j in range(0, left.shape[0], 4):
+                _combine(c, left, taken, j)
+            for b in range(0, count, 2):
                 if not (c[b] * c[b]).sum() <= 0.75 * n[b] * n[b]:
                     out[1, first + b // 2] = math.sqrt(_rest2(rows, taken, b)) / n[b]
 
@@ -391,7 +469,9 @@ def measure_rows(e, u, start, stop, basis, _left, _bias, small, large, up, out):
 @_jit
 def debias_and_measure_rows(x, out, written, start, stop, debiasing, measuring):
     """Both, for a few rows at a time: they are measured while they are in the cache. ``written`` is ``out``, to read."""
+    one, other = _room(debiasing[0], debiasing[1], out), _room(measuring[0], measuring[1], measuring[0])
     for first in range(start, stop, TOGETHER):
         last = min(first + TOGETHER, stop)
-        debias_rows(x, out, first, last, *debiasing)
-        measure_rows(x, written, first, last, *measuring)
+        _debias(x, out, first, last, one, *debiasing)
+        _measure(x, written, first, last, other, *measuring)
+    _fence()

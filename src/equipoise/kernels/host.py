@@ -151,11 +151,21 @@ def _measuring(low_rank, columns) -> tuple:
     return *factors, wide.small, wide.large, wide.up, columns
 
 
-def _factors(low_rank: LowRank, compute: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """right and left as (r, d) rows, an even number of them (the last may be zero), and the bias (empty where there is none)."""
-    extra = ((0, low_rank.rank % 2), (0, 0))
-    right, left = (np.pad(m.T, extra).astype(compute, order="C") for m in (low_rank.right, low_rank.left))
-    return right, left, np.zeros(0, compute) if low_rank.bias is None else low_rank.bias.astype(compute)
+def _factors(low_rank: LowRank, compute: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+    """right (r, d), left with an even number of rows (the last may be zero), the bias (empty where there is none), and if it projects."""
+    left = np.pad(low_rank.left.T, ((0, low_rank.rank % 2), (0, 0)))
+    bias = np.zeros(0, compute) if low_rank.bias is None else low_rank.bias.astype(compute)
+    return _aligned(low_rank.right.T, compute), _aligned(left, compute), bias, low_rank.is_projection
+
+
+def _aligned(matrix: np.ndarray, dtype: str) -> np.ndarray:
+    """A copy that starts with a cache line, which numpy's own memory need not."""
+    size = matrix.size * np.dtype(dtype).itemsize
+    memory = np.empty(size + 64, np.uint8)
+    skip = -memory.ctypes.data % 64
+    copy = memory[skip : skip + size].view(dtype).reshape(matrix.shape)
+    copy[:] = matrix
+    return copy
 
 
 def _readable(x: np.ndarray, dtype: str) -> np.ndarray:
