@@ -86,7 +86,7 @@ def main() -> None:
     kept = cast(pd.DataFrame, table[near & clear & ~copies]).reset_index(drop=True)
     kept.to_parquet(args.out, compression=None, index=False)
     figures |= more | {
-        "clear": round(float(clear.mean()), 4),
+        "clear, of those": round(float(clear[near].mean()), 4),
         "drawn": len(table),
         "kept": len(kept),
         "kept by kind": Counter(kept["kind"].tolist()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import io
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -29,8 +30,8 @@ def main() -> None:
     kept, rng = pd.read_parquet(args.gallery), np.random.default_rng(SEED)
     count = COLUMNS * ROWS
     for kind, name in (("portrait", "portraits"), ("at work", "at_work")):
-        of = kept[kept["kind"] == kind]
-        write(decoded(of.nlargest(count, "gender_probability")), args.out / f"gallery_{name}_surest.jpg")
+        of = cast(pd.DataFrame, kept[kept["kind"] == kind])
+        write(decoded(of.sort_values("gender_probability", ascending=False).head(count)), args.out / f"gallery_{name}_surest.jpg")
         write(decoded(of.iloc[rng.choice(len(of), count, replace=False)]), args.out / f"gallery_{name}_typical.jpg")
     drawn, there = asked(), set(zip(kept["prompt"], kept["seed"], strict=True))
     gone = [(prompt, seed) for _, prompt, seed in drawn if (prompt, seed) not in there]
