@@ -354,15 +354,14 @@ def test_tables_and_page_say_what_the_results_say(run):
     assert "| none |" in markdown and "SP_all ↓" in markdown and "Regenerated" in markdown
 
 
-def test_the_page_in_a_browser(places, run, browser, tmp_path, monkeypatch):
+def test_the_page_in_a_browser(places, run, browser, tmp_path):
     """It opens without a complaint, is accessible and fits a phone. Written to docs/pictures where EQUIPOISE_PICTURES is set."""
     axe = component("axe_playwright_python.sync_playwright")
     out, folder = run[0], tmp_path
     if os.environ.get("EQUIPOISE_PICTURES"):
         out, folder = tmp_path / "run", ROOT / "docs" / "pictures"
-        monkeypatch.chdir(places["sd1"].parent)
-        judges = {"annotator": "encoder:hf:clip", "clip_score": "hf:clip", "resamples": 1000}
-        perform(request({**places, "sd1": "sd1"}, out, images=10, methods=("orth-proj", "closed-form"), **judges))
+        judges = {"annotator": "encoder:mini", "clip_score": "mini", "same_encoder": True}
+        perform(Request(out, "mini", prompts=str(places["prompts"]), images=10, methods=("orth-proj", "closed-form"), **judges))
     tab = browser.new_page(viewport={"width": 1000, "height": 1250})
     complaints: list[str] = []
     tab.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
