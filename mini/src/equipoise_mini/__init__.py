@@ -41,7 +41,7 @@ class Gallery(NamedTuple):
 
 
 def gallery() -> Gallery:
-    """Some two thousand small pictures, each with its prompt, its seed and the groups that an independent classifier perceives."""
+    """More than a thousand small pictures, each with its prompt, its seed and the groups that an independent classifier perceives."""
     import json
 
     from equipoise_mini.files import require
