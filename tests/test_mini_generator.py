@@ -93,11 +93,13 @@ def test_a_run_through_whatever_keeps_the_contract(encoder, monkeypatch, tmp_pat
     (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
     asked = {"methods": preset.MINI_METHODS, "images": 2, "clip_score": "mini", "same_encoder": True, "resamples": 50, "guidance": 3.0}
     manifest, results = request(tmp_path / "run", **asked).perform()
-    assert [method["label"] for method in results["methods"]] == ["none", "orth-proj", "orth-cali", "sfid", "closed-form"]
+    assert [method["label"] for method in results["methods"]] == ["none", "orth-proj", "orth-cali", "sfid (tau=0.9)", "closed-form"]
     assert [column["key"] for column in results["columns"]] == ["sp", "sp_5", "clip", "accuracy", "clip_gated", "accuracy_gated"]
     assert len(manifest.pictures) == 5 * 4 * 2 and results["clip"]["same"] and results["annotator"]["same"]
     drawn = {picture.slot: np.asarray(Image.open(tmp_path / "run" / picture.image)) for picture in manifest.pictures.values()}
-    assert all(not np.array_equal(drawn[method, DOCTOR, 0], drawn["none", DOCTOR, 0]) for method in ("orth-proj", "sfid", "closed-form"))
+    assert all(
+        not np.array_equal(drawn[method, DOCTOR, 0], drawn["none", DOCTOR, 0]) for method in ("orth-proj", "sfid (tau=0.9)", "closed-form")
+    )
     with pytest.raises(InputError, match="tokens and mini reads"):
         Request(tmp_path / "long", "mini", prompts="a photo of a doctor" + " with a hat" * 200).perform()
     with pytest.raises(InputError, match="has one size"):

@@ -12,7 +12,7 @@ from equipoise.prompts.book import PromptBook
 NAME = "paper"
 IMAGES, SUBSET, ANNOTATORS = 100, 5, 3
 METHODS = ("none", "orth-proj", "orth-cali", "sfid:on=unet", "closed-form")
-MINI_METHODS = ("none", "orth-proj", "orth-cali", "sfid", "closed-form")  # the embedded generator has no UNet to attach to
+MINI_METHODS = ("none", "orth-proj", "orth-cali", "sfid:tau=0.9", "closed-form")  # no UNet there; and no text that 0.7 calls unsure
 NEUTRAL, EXPLICIT = "occupations-gender", "occupations-explicit-gender"
 
 
