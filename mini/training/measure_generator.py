@@ -78,7 +78,7 @@ def stated(prompt: str) -> str | None:
 
 def asked(drawer: Drawer, judge: Judge, each: int) -> dict[str, Any]:
     """Share of pictures that show the gender, and the occupation, that their prompt names; by prompt."""
-    gender = {prompt: stated(prompt) for prompt in PROMPTS if stated(prompt)}
+    gender = {prompt: group for prompt in PROMPTS if (group := stated(prompt))}
     work = dict(zip([article(f"a photo of a {name}") for name in AT_WORK], SLOTS["occupation"], strict=True))
     out: dict[str, Any] = {}
     for question, expected in (("gender", gender), ("occupation", work)):

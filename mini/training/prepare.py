@@ -10,7 +10,7 @@ import gzip
 import random
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,7 @@ def main() -> None:
 
     table = photographs(args.data)
     celeba = table[table["source"] == "celeba"]
-    pool = Pool({name: float(celeba[name].mean()) for name in ATTRIBUTES})
+    pool = Pool({name: float(cast(float, celeba[name].mean())) for name in ATTRIBUTES})
     rows = table.drop(columns="image").to_dict("records")
     spans = [pool.span(row) for row in rows]
     vocabulary = [*(args.teacher / "vocab.txt").read_text().split("\n"), *top_n_list("en", WORDS)]
