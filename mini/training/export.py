@@ -81,14 +81,16 @@ def main() -> None:
 
 @torch.inference_mode()
 def turn(pair: Pair, work: Path, share: float) -> None:
-    """Rotate the image head in the plane of both gender axes; the images' is measured on the validation part of FairFace."""
+    """Rotate the image head towards the text's gender axis at work; the images' own is measured on the validation part of FairFace."""
     batches = Batches(work, (VALIDATION,), [], 1)
     rows = batches.of(SOURCES.index("fairface"), (VALIDATION,))
     images = torch.cat([F.normalize(pair.image(centre(batches.pictures[part])), dim=-1) for part in rows.split(256)])
     gender = torch.from_numpy(zero_shot.answer(batches.labels["bits"][rows].numpy(), "gender"))
     seen = F.normalize(images[gender == 0].mean(0) - images[gender == 1].mean(0), dim=0)
     tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
-    said = torch.from_numpy(zero_shot.gender_axis(lambda texts: encoded(pair, torch.from_numpy(tokenize(tokenizer, texts))).numpy()))
+    said = torch.from_numpy(
+        zero_shot.gender_axis_at_work(lambda texts: encoded(pair, torch.from_numpy(tokenize(tokenizer, texts))).numpy())
+    )
     across = F.normalize(said - (said @ seen) * seen, dim=0)
     angle = share * torch.arccos(said @ seen)
     plane = torch.stack([seen, across])

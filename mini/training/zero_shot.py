@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from training.labels import AGES, BITS, SLOTS, WORDS, phrases
+from training.labels import AGES, BITS, OCCUPATIONS, SLOTS, WORDS, phrases
 
 Encode = Callable[[list[str]], np.ndarray]
 TEMPLATES = ("a photo of a {}", "a picture of a {}", "a portrait of a {}", "the face of a {}", "a close-up of a {}", "this is a {}")
@@ -57,7 +57,7 @@ AUC = {
     ),
     "smiling": (
         tuple(smile.format(who) for who in PEOPLE for smile in ("smiling {}", "{} with a smile")),
-        tuple(f"{who} {serious}" for who in PEOPLE for serious in ("who does not smile", "with a serious face")),
+        tuple(grave.format(who) for who in PEOPLE for grave in ("{}", "unsmiling {}", "{} who does not smile", "{} with a serious face")),
     ),
     "blond_hair": (
         (*(f"{who} with blond hair" for who in PEOPLE), "blond person"),
@@ -120,6 +120,12 @@ def gender_axis(encode: Encode) -> np.ndarray:
     rows = [encode([article(t.format(" ".join(pair[side].split()))) for pair in PAIRS for t in TEMPLATES[:4]]) for side in (0, 1)]
     difference = (rows[0] - rows[1]).mean(0)
     return difference / np.linalg.norm(difference)
+
+
+def gender_axis_at_work(encode: Encode) -> np.ndarray:
+    """The same over occupations, "a male nurse" minus "a female nurse": the axis that prompt books of occupations span."""
+    rows = [encode([f"a photo of a {gender} {name}" for name in OCCUPATIONS]).mean(0) for gender in SLOTS["gender"]]
+    return (rows[0] - rows[1]) / np.linalg.norm(rows[0] - rows[1])
 
 
 def alignment(encode: Encode, images: np.ndarray, bits: np.ndarray) -> float:
