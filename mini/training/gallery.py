@@ -34,7 +34,7 @@ BY_TEXT = (
     "soldier", "dentist", "cashier", "singer", "electrician", "dancer", "professor", "cleaner", "baker", "model",
 )  # fmt: skip
 NEAR_REAL = 0.95  # a picture is kept when it lies as near to photographs as this share of other photographs does
-CLEAR = 0.8  # a picture is kept when the classifier is as sure as this of the perceived gender: it sees a person
+CLEAR = 0.9  # a picture is kept when the classifier is as sure as this of the perceived gender: it sees a person
 COPIES = 0.01  # share of test photographs that lie nearer to a training photograph than a picture may
 QUALITY = 88  # of the JPEGs
 
