@@ -59,7 +59,7 @@ make the mean scores of the groups equal.
 
 ## Intersections
 
-{groups} groups on real photographs: mini, the {faces} of FairFace's validation part, {prompts} occupation prompts, perceived gender and race at once. Prototypes are of the prompts with each of the groups put in.
+{groups} groups on real photographs: mini 0.1, the {faces} of FairFace's validation part, {prompts} occupation prompts, perceived gender and race at once. Prototypes are of the prompts with each of the groups put in.
 
 {both}
 A resample repeats some photographs and lacks others, which by itself raises MaxSkew over so many groups: near the floor the percentile intervals lie above their values, and those of differences with them.
@@ -67,7 +67,7 @@ A resample repeats some photographs and lacks others, which by itself raises Max
 ## Where it does not: classification
 
 On CelebA, hats and glasses by gender ([same page](methods-clip.md)), `adapted` moves nothing that the intervals could show: EO_avg {eo} from none, macro F1 {f1}. What a hat looks like hardly depends
-on gender. Where it does, equal mean scores take a part of the class away that really goes with the group. Blond hair is the example: mini, {celebrities} photographs of CelebA that it has not seen, {blond} of them
+on gender. Where it does, equal mean scores take a part of the class away that really goes with the group. Blond hair is the example: mini 0.1, {celebrities} photographs of CelebA that it has not seen, {blond} of them
 blond, by gender and age.
 
 {hair}
