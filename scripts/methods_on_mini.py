@@ -140,7 +140,7 @@ READING = """
   photographs differ are not the same. In the space of the photographs themselves it gives {gender:adapted} and, as a projection, {gender:adapted (kappa=inf)}; LEACE, which has seen the labels, {gender:leace}.
 - **Retrieval by race.** {race:none} without a method; closed form {race:closed-form}, adapted {race:adapted (kappa=inf)} and LEACE {race:leace}, both as projections.
 - **Classification.** Blond hair goes with gender in CelebA ({hair} photographs, 286 blond, 19 of those men). A part of the gap can be had for little F1 (orth-proj {gap:orth-proj} in EO_avg and {cost:orth-proj} in F1, prompt-array
-  {gap:prompt-array} and {cost:prompt-array}); beyond that F1 goes with it (closed form {gap:closed-form} and {cost:closed-form}, adapted as a projection {gap:adapted (kappa=inf)} and {cost:adapted (kappa=inf)}). The intervals of EO hang on 19 photographs;
+  {gap:prompt-array} and {cost:prompt-array}, closed form {gap:closed-form} and {cost:closed-form}); beyond that F1 goes with it (adapted as a projection {gap:adapted (kappa=inf)} and {cost:adapted (kappa=inf)}). The intervals of EO hang on 19 photographs;
   with one class and two groups EO_avg and EO_max are the same.
 - **The probe.** A fresh linear classifier reads gender with {probe:none} where nothing was done, after LEACE with {probe:leace}, and with {probe:leace (renormalise=True)} once its rows are of unit length. No other method that keeps the width of the
   rows hides it.
