@@ -244,10 +244,10 @@ def test_its_columns(table):
     assert list(table.columns) == COLUMNS and not table.isna().any(axis=None)
     assert table["name"].is_unique and not table.duplicated(["prompt", "seed"]).any()
     assert set(table["kind"]) == {"portrait", "at work"} and set(table["gender"]) == {"male", "female"}
-    assert set(table["race"]) <= set(RACES) and table["gender_probability"].between(0.5, 1).all()
+    assert set(table["race"]) <= set(RACES) and table["gender_probability"].between(0.9, 1).all()  # the rule of training/gallery.py
     assert 1000 <= len(table) <= 2600
     neutral = table.loc[(table["kind"] == "at work") & ~table["prompt"].str.contains(r" (?:fe)?male "), "prompt"]
-    assert neutral.nunique() >= 25  # some thirty occupations, less those of which no picture was fit to show
+    assert neutral.nunique() >= 15  # of thirty, less those of which no picture was fit to show
 
 
 def test_every_picture_opens(table):
