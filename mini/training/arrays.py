@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from training.labels import BITS
 
-SOURCES = ("fairface", "celeba", "idenprof", "flickr8k")
+SOURCES = ("fairface", "celeba", "idenprof", "flickr8k", "idenprof_close", "flickr8k_close")
 TRAIN, VALIDATION, TEST = 0, 1, 2
 TOKENS = 32
 

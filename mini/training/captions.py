@@ -14,6 +14,7 @@ PHOTO, TEMPLATES = phrases(WORDS["photo"]), phrases(WORDS["templates"])
 NEUTRAL = ("person", "person", "person", "human", "individual", "human being")
 CHILDREN, TEENS = AGES[:2], AGES[2:3]
 AT_WORK = ("", "", "", "at work", "on the job", "on duty", "at the workplace", "looking at the camera")
+AFAR = ("in the distance", "seen from afar", "from far away", "far away from the camera")
 ABSENT = 0.35  # weight of saying that an attribute is not there, where one that half of all people have weighs 1
 
 
@@ -78,10 +79,12 @@ def attributes(
     return caption.text(rng.choice(PHOTO)), caption.says
 
 
-def at_work(rng: random.Random, occupation: str, gender: str | None = None) -> tuple[str, dict[str, set[str]]]:
-    """A caption for a photograph of IdenProf; the generator's captions name a gender too."""
+def at_work(rng: random.Random, occupation: str, gender: str | None = None, *, afar: bool = False) -> tuple[str, dict[str, set[str]]]:
+    """A caption for a photograph of IdenProf; the generator's captions name a gender too, or say that it was taken from afar."""
     noun = rng.choice(phrases(WORDS["idenprof"][occupation]))
-    caption = Caption(noun=noun, after=[part for part in [rng.choice(AT_WORK)] if part], says={"occupation": {occupation}})
+    caption = Caption(
+        noun=noun, after=[part for part in [rng.choice(AFAR if afar else AT_WORK)] if part], says={"occupation": {occupation}}
+    )
     if gender:
         word = rng.choice({"male": ("man", "gentleman", "guy"), "female": ("woman", "lady", "woman")}[gender])
         caption.noun = rng.choice((f"{gender} {noun}", f"{gender} {noun}", f"{word} working as a {noun}", f"{noun} who is a {word}"))

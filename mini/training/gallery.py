@@ -45,14 +45,15 @@ def prompts() -> list[tuple[str, str, int]]:
         ("portrait", f"a photo of a{'n' * (first[0] in 'aeiouAEIOU')} {first} {' '.join(rest)}", 40)
         for first, *rest in product(AGES, LOOKS, ("man", "woman"))
     ]
-    neutral = [("at work", f"a photo of a{'n' * (name[0] in 'aeiou')} {name}", 50) for name in (*AT_WORK, *BY_TEXT)]
+    neutral = [("at work", f"a photo of a{'n' * (name[0] in 'aeiou')} {name}", 60) for name in (*AT_WORK, *BY_TEXT)]
     explicit = [("at work", f"a photo of a {gender} {name}", 20) for name in AT_WORK for gender in ("male", "female")]
     return [*portraits, *neutral, *explicit]
 
 
 def asked(share: float = 1.0) -> list[tuple[str, str, int]]:
-    """(kind, prompt, seed) of every picture."""
-    return [(kind, prompt, seed) for kind, prompt, count in prompts() for seed in range(max(1, round(count * share)))]
+    """(kind, prompt, seed) of every picture, each with a seed of its own."""
+    wanted = [(kind, prompt) for kind, prompt, count in prompts() for _ in range(max(1, round(count * share)))]
+    return [(kind, prompt, seed) for seed, (kind, prompt) in enumerate(wanted)]
 
 
 def main() -> None:
@@ -66,7 +67,7 @@ def main() -> None:
     wanted = asked(args.share)
     pictures = drawer([prompt for _, prompt, _ in wanted], [seed for _, _, seed in wanted])
     found = judge(pictures)
-    batches = Batches(args.work, (TRAIN,), ["flickr8k"], 1)
+    batches = Batches(args.work, (TRAIN,), [], 1)
     table = pd.DataFrame(
         {
             "name": [f"{i:05d}" for i in range(len(wanted))],
@@ -98,7 +99,7 @@ def main() -> None:
 def near_real(kind: np.ndarray, features: np.ndarray, batches: Batches, judge: Judge) -> tuple[np.ndarray, dict[str, float]]:
     """Whether each picture lies near photographs of its kind in the classifier's features; the rule is set by test photographs alone."""
     keep, figures = np.zeros(len(kind), bool), {}
-    for name, sources in (("portrait", ("fairface", "celeba")), ("at work", ("idenprof",))):
+    for name, sources in (("portrait", ("fairface", "celeba")), ("at work", ("idenprof_close",))):
         real, test = (photographs(batches, sources, parts) for parts in ((TRAIN, VALIDATION), (TEST,)))
         there = judge(real)["features"]
         limit = float(np.quantile(nearest(judge(test)["features"], there), NEAR_REAL))
@@ -110,7 +111,9 @@ def near_real(kind: np.ndarray, features: np.ndarray, batches: Batches, judge: J
 
 def near_copies(pictures: np.ndarray, drawer: Drawer, batches: Batches) -> tuple[np.ndarray, dict[str, Any]]:
     """Which pictures, or their mirror images, lie nearer to a training photograph, by pixels or by embedding, than COPIES of test photographs do."""
-    real, test = (photographs(batches, ("fairface", "celeba", "idenprof"), parts) for parts in ((TRAIN, VALIDATION), (TEST,)))
+    real, test = (
+        photographs(batches, ("fairface", "celeba", "idenprof", "idenprof_close"), parts) for parts in ((TRAIN, VALIDATION), (TEST,))
+    )
     copies, figures = np.zeros(len(pictures), bool), dict[str, Any]()
     for name, rows in (("pixels", thumbnails), ("embedding", drawer.image_rows)):
         there = rows(real)

@@ -20,20 +20,22 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from equipoise_mini.module import DIM
+from equipoise_mini import FOLDER
+from equipoise_mini.module import DIM, Mini, load, weights
 from equipoise_mini.sampling import integrate, noise, to_bytes
 from equipoise_mini.velocity import Velocity
 from training import zero_shot
 from training.arrays import SOURCES, TRAIN, VALIDATION, tokenize
 from training.augment import SIDE, centre
-from training.joint import Batches, Pair, encoded, image_tower
+from training.joint import Batches
+from training.judging import Judge
 from training.teacher import DEVICE
 from training.text import autocast
 
-MIX = {"fairface": 0.42, "celeba": 0.18, "idenprof": 0.4}
+MIX = {"fairface": 0.36, "celeba": 0.14, "idenprof_close": 0.4, "idenprof": 0.1}
 UNSAID = 0.1  # share of pictures drawn without their text, so that there is something to guide away from
-NAMED = 0.5  # share of the captions at work that name a gender, where it is clear
-CLEAR = 0.7  # share of the photographs at work whose gender counts as clear
+NAMED = 0.6  # share of the captions of close-ups at work that name a gender, where it is clear
+CLEAR = 0.85  # how sure a classifier is of a gender that is named
 JITTER = 2  # pixels that a crop may be off the middle
 BLOCK = 256  # pictures drawn at once
 STEPS, GUIDANCE = 16, 3.0  # two passes a step: one that is told the text, one that is not
@@ -46,36 +48,39 @@ PROMPTS = (
 
 
 class Texts:
-    """Text rows of every caption, and a caption for each photograph, at work at times with the gender that the model sees."""
+    """Text rows of every caption, and a caption for each photograph: of close-ups at work often with the gender that a classifier sees,
+    of others at work with how far away they are."""
 
-    def __init__(self, pair: Pair, batches: Batches):
+    def __init__(self, mini: Mini, batches: Batches):
         self.batches = batches
-        tokens = batches.captions["tokens"]
-        self.rows = torch.cat([encoded(pair, part) for part in tokens.split(4096)]).half()
-        self.spans = batches.labels["spans_at_work"]
-        work = batches.of(SOURCES.index("idenprof"), (TRAIN, VALIDATION))
-        self.occupation = torch.full((len(batches.pictures),), -1, device=DEVICE)
-        self.gender = self.occupation.clone()
-        bits = batches.labels["bits"][work].cpu().numpy()
-        self.occupation[work] = torch.from_numpy(zero_shot.answer(bits, "occupation")).to(DEVICE)
-        tokenizer = Tokenizer.from_file(str(batches.work / "tokenizer.json"))
-        axis = [
-            zero_shot.ensemble(lambda texts: encoded(pair, torch.from_numpy(tokenize(tokenizer, texts))).cpu().numpy(), nouns)
-            for nouns in zero_shot.SAID["gender"].values()
-        ]
-        seen = torch.cat([F.normalize(pair.image(centre(batches.pictures[part])).float(), dim=-1) for part in work.split(512)])
-        margin = seen @ torch.from_numpy(axis[0] - axis[1]).to(DEVICE)
-        clear = margin.abs() >= margin.abs().quantile(1 - CLEAR)
-        self.gender[work] = torch.where(clear, (margin < 0).long(), -1)
+        self.rows = torch.cat([text_rows(mini, part) for part in batches.captions["tokens"].split(4096)]).half()
+        close, afar = (batches.of(SOURCES.index(name), (TRAIN, VALIDATION)) for name in ("idenprof_close", "idenprof"))
+        occupation = torch.from_numpy(zero_shot.answer(batches.labels["bits"].cpu().numpy(), "occupation")).to(DEVICE)
+        self.spans = batches.labels["spans"].clone()
+        self.spans[afar] = batches.labels["spans_afar"][occupation[afar]]
+        self.gender = torch.full_like(occupation, -1)
+        self.gender[close] = clear_gender(Judge(batches.work, "labeller"), batches.pictures[close])
+        self.named = batches.labels["spans_at_work"][occupation, self.gender]
 
     def of(self, rows: torch.Tensor) -> torch.Tensor:
         """A text row for each photograph."""
-        captions = self.batches.caption_of(rows)
-        occupation, gender = self.occupation[rows], self.gender[rows]
-        start, end = self.spans[occupation.clamp(min=0), gender.clamp(min=0)].unbind(1)
-        named = start + (torch.rand(len(rows), device=DEVICE) * (end - start)).long()
-        use = (gender >= 0) & (torch.rand(len(rows), device=DEVICE) < NAMED)
-        return self.rows[torch.where(use, named, captions)].float()
+        named = (self.gender[rows] >= 0) & (torch.rand(len(rows), device=DEVICE) < NAMED)
+        start, end = torch.where(named[:, None], self.named[rows], self.spans[rows]).unbind(1)
+        return self.rows[start + (torch.rand(len(rows), device=DEVICE) * (end - start)).long()].float()
+
+
+def clear_gender(judge: Judge, pictures: torch.Tensor) -> torch.Tensor:
+    """The gender that a classifier sees in each of these photographs, -1 where it is not clear."""
+    middle = slice((pictures.shape[1] - SIDE) // 2, (pictures.shape[1] + SIDE) // 2)
+    sure, gender = torch.from_numpy(judge(pictures[:, middle, middle].cpu().numpy())["gender"]).to(DEVICE).max(1)
+    return torch.where(sure >= CLEAR, gender, -1)
+
+
+@torch.inference_mode()
+def text_rows(mini: Mini, tokens: torch.Tensor) -> torch.Tensor:
+    """Unit rows of tokenized texts."""
+    tokens = tokens.to(DEVICE).long()
+    return mini.encode_text(tokens, tokens != 0)
 
 
 def crops(pictures: torch.Tensor) -> torch.Tensor:
@@ -92,8 +97,7 @@ def main() -> None:
     """Read WORK, write WORK/generator.safetensors and WORK/generator.png."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--joint", default="joint", help="The name of the model that reads the text.")
-    parser.add_argument("--from", dest="start", type=Path, help="Weights to go on from.")
+    parser.add_argument("--from", dest="start", type=Path, help="Weights to go on from, of a run or as they are shipped.")
     parser.add_argument("--seconds", type=float, default=360, help="How long to train.")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--rate", type=float, default=6e-4)
@@ -102,14 +106,12 @@ def main() -> None:
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = True
-    batches = Batches(args.work, (TRAIN, VALIDATION), ["flickr8k"], args.batch, MIX)
-    pair = read_pair(args.work, args.joint)
-    with torch.inference_mode():
-        texts = Texts(pair, batches)
-    texts.rows = texts.rows.clone()
+    batches = Batches(args.work, (TRAIN, VALIDATION), [], args.batch, MIX)
+    with torch.no_grad():
+        texts = Texts(load(FOLDER).to(DEVICE), batches)
     model = Velocity().to(DEVICE)
     if args.start:
-        model.load_state_dict({name: tensor.float() for name, tensor in load_file(args.start, device=DEVICE).items()})
+        model.load_state_dict(weights(load_file(args.start)))
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=0.02, betas=(0.9, 0.99), fused=DEVICE == "cuda")
     compiled = cast(nn.Module, torch.compile(model, dynamic=False)) if DEVICE == "cuda" else model
@@ -134,7 +136,7 @@ def main() -> None:
         if step % 2500 == 0:
             write(average.module, args.work)
     write(average.module, args.work)
-    sheet(Drawer(args.work, args.joint), args.work / "generator.png")
+    sheet(Drawer(args.work), args.work / "generator.png")
 
 
 def write(model: nn.Module, work: Path) -> None:
@@ -155,15 +157,13 @@ def one_step(model: nn.Module, nothing: torch.Tensor, batches: Batches, texts: T
 
 
 class Drawer:
-    """Pictures of prompts, drawn on the device by what WORK holds."""
+    """Pictures of prompts, drawn on the device by what WORK holds and the shipped model reads."""
 
-    def __init__(self, work: Path, joint: str = "joint", guidance: float = GUIDANCE):
+    def __init__(self, work: Path, guidance: float = GUIDANCE):
         self.guidance = guidance
-        self.pair = read_pair(work, joint)
+        self.mini = load(FOLDER).to(DEVICE)
         self.model = Velocity().to(DEVICE).eval()
-        self.model.load_state_dict(
-            {name: tensor.float() for name, tensor in load_file(work / "generator.safetensors", device=DEVICE).items()}
-        )
+        self.model.load_state_dict(weights(load_file(work / "generator.safetensors")))
         self.tokenizer = Tokenizer.from_file(str(work / "tokenizer.json"))
 
     def __call__(self, prompts: list[str], seeds: list[int]) -> np.ndarray:
@@ -181,20 +181,13 @@ class Drawer:
 
     def token_rows(self, tokens: torch.Tensor) -> torch.Tensor:
         """Unit rows of tokenized texts."""
-        return torch.cat([encoded(self.pair, part) for part in tokens.split(4096)])
+        return torch.cat([text_rows(self.mini, part) for part in tokens.split(4096)])
 
     @torch.inference_mode()
     def image_rows(self, pictures: np.ndarray) -> np.ndarray:
         """Unit rows of bytes (n, 64, 64, 3)."""
         parts = torch.from_numpy(np.ascontiguousarray(pictures)).split(BLOCK)
-        return torch.cat([F.normalize(self.pair.image(centre(part.to(DEVICE))).float(), dim=-1) for part in parts]).cpu().numpy()
-
-
-def read_pair(work: Path, name: str) -> Pair:
-    """The model of stage 3, frozen."""
-    pair = Pair(image_tower("conv")).to(DEVICE)
-    pair.load_state_dict(load_file(work / f"{name}.safetensors", device=DEVICE))
-    return pair.eval()
+        return torch.cat([self.mini.encode_image(centre(part.to(DEVICE))) for part in parts]).cpu().numpy()
 
 
 @torch.inference_mode()

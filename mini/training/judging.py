@@ -18,10 +18,10 @@ BLOCK = 512
 class Judge:
     """The classifier, frozen."""
 
-    def __init__(self, work: Path):
+    def __init__(self, work: Path, name: str = "perceive"):
         self.model = Perceiver().to(DEVICE).eval()
         self.model.load_state_dict(
-            {name: tensor.float() for name, tensor in load_file(work / "perceive.safetensors", device=DEVICE).items()}
+            {name: tensor.float() for name, tensor in load_file(work / f"{name}.safetensors", device=DEVICE).items()}
         )
 
     @torch.inference_mode()

@@ -21,14 +21,15 @@ from equipoise.generation.mini import MiniPipeline
 from equipoise_mini.module import DIM
 from training.arrays import SOURCES, TEST, TRAIN
 from training.gallery import AT_WORK, BY_TEXT, photographs
-from training.generator import PROMPTS, Drawer
+from training.generator import GUIDANCE, PROMPTS, STEPS, Drawer
 from training.joint import Batches
 from training.judging import Judge, kernel_distance, says
 from training.labels import GENDERS, SLOTS
 from training.teacher import DEVICE
 from training.zero_shot import article
 
-EACH = 100  # pictures a prompt
+FIGURES = Path(__file__).parents[1] / "generator.json"
+KERNEL = 2000  # pictures and photographs whose features are compared
 STATED = {"man": "male", "male": "male", "woman": "female", "female": "female", "girl": "female"}
 METHODS = {"none": None, "closed form": "closed-form", "projection": "orth-proj"}
 
@@ -51,24 +52,33 @@ class OnDevice:
 
 
 def main() -> None:
-    """Read WORK, write WORK/measured.json."""
+    """Read WORK, write OUT."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--guidance", type=float, nargs="+", default=[2.0])
-    parser.add_argument("--each", type=int, default=EACH, help="Pictures a prompt.")
+    parser.add_argument("--out", type=Path, default=FIGURES)
+    parser.add_argument("--each", type=int, default=100, help="Pictures a prompt.")
+    parser.add_argument("--others", type=float, nargs="*", default=[2.0, 4.5], help="Other guidance to compare with.")
     args = parser.parse_args()
-    judge, batches = Judge(args.work), Batches(args.work, (TRAIN,), ["flickr8k"], 1)
-    out: dict[str, Any] = {"classifier": json.loads((args.work / "perceive.json").read_text())}
-    for guidance in args.guidance:
-        drawer = Drawer(args.work, guidance=guidance)
+    judge, batches, drawer = Judge(args.work), Batches(args.work, (TRAIN,), [], 1), Drawer(args.work)
+    out: dict[str, Any] = {
+        "steps": STEPS,
+        "guidance": GUIDANCE,
+        "pictures a prompt": args.each,
+        "classifier": json.loads((args.work / "perceive.json").read_text()),
+        "asked": asked(drawer, judge, args.each),
+        "kernel distance": quality(drawer, judge, batches, KERNEL),
+        "at work": skew(drawer, judge, AT_WORK, args.each),
+        "by text alone": skew(drawer, judge, BY_TEXT[: len(AT_WORK)], args.each),
+    }
+    for guidance in args.others:
+        drawer = Drawer(args.work, guidance)
+        right = asked(drawer, judge, args.each)
         out[f"guidance {guidance:g}"] = {
-            "asked": asked(drawer, judge, args.each),
-            "kernel distance": quality(drawer, judge, batches, 50 * args.each),
-            "at work": skew(drawer, judge, AT_WORK, args.each),
-            "by text alone": skew(drawer, judge, BY_TEXT[: len(AT_WORK)], args.each),
+            **{question: found["value"] for question, found in right.items()},
+            "kernel distance": quality(drawer, judge, batches, KERNEL),
         }
-        print(json.dumps({f"guidance {guidance:g}": out[f"guidance {guidance:g}"]}, indent=1), flush=True)
-    (args.work / "measured.json").write_text(json.dumps(out, indent=1) + "\n")
+    args.out.write_text(json.dumps(out, indent=1) + "\n")
+    print(json.dumps(out), flush=True)
 
 
 def stated(prompt: str) -> str | None:

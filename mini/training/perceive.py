@@ -1,8 +1,12 @@
 """Stage 6: the classifier that judges generated pictures. It shares no weight with the model, which conditions the generator.
 
-Flickr8k, where several captions agree on a gender, is there for people who are not seen close by.
+Flickr8k, where several captions agree on a gender, is there for people who are not seen close by, and for close-ups like those at work.
 
 python -m training.perceive --work WORK
+
+A second one, of another seed and without photographs at work, names genders to the generator: the first judges what came of it.
+
+python -m training.perceive --work WORK --out labeller --seed 2 --without idenprof idenprof_close
 """
 
 from __future__ import annotations
@@ -22,17 +26,21 @@ from equipoise_mini.module import DIM, ImageTower
 from training.arrays import SOURCES, TEST, TRAIN
 from training.augment import centre, views
 from training.joint import Batches
-from training.labels import BITS, SLOTS
+from training.labels import SLOTS
 from training.teacher import DEVICE
 from training.text import autocast, warm_cosine
+from training.zero_shot import answer
 
+MIX = {"fairface": 0.4, "celeba": 0.15, "idenprof": 0.12, "flickr8k": 0.08, "idenprof_close": 0.13, "flickr8k_close": 0.12}
 HEADS = ("gender", "age", "race", "occupation")
 MEASURED = {
     "gender": ("gender", "fairface"),
+    "gender of close-ups": ("gender", "flickr8k_close"),
     "gender from afar": ("gender", "flickr8k"),
     "age": ("age", "fairface"),
     "race": ("race", "fairface"),
     "occupation": ("occupation", "idenprof"),
+    "occupation of close-ups": ("occupation", "idenprof_close"),
 }  # figure -> question and set
 
 
@@ -51,24 +59,22 @@ class Perceiver(nn.Module):
 
 def answers(bits: torch.Tensor) -> dict[str, torch.Tensor]:
     """The known value in each slot, -1 where none is."""
-    out = {}
-    for name in HEADS:
-        columns = bits[:, [BITS[name, value] for value in SLOTS[name]]].bool()
-        out[name] = torch.where(columns.any(1), columns.int().argmax(1), -1)
-    return out
+    return {name: torch.from_numpy(answer(bits.cpu().numpy(), name)).to(DEVICE) for name in HEADS}
 
 
 def main() -> None:
-    """Read WORK, write WORK/perceive.safetensors and WORK/perceive.json with its error on test photographs."""
+    """Read WORK, write WORK/OUT.safetensors and WORK/OUT.json with its error on test photographs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--out", default="perceive")
+    parser.add_argument("--without", nargs="*", default=[], help="Sources to leave out.")
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
-    batches = Batches(args.work, (TRAIN,), [], args.batch)
+    batches = Batches(args.work, (TRAIN,), args.without, args.batch, MIX)
     known = answers(batches.labels["bits"])
     model = Perceiver().to(DEVICE, memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.998), use_buffers=True)
@@ -79,8 +85,7 @@ def main() -> None:
         rows, _, _ = batches.draw()
         with autocast():
             logits = model(views(batches.pictures[rows]))
-        losses = [F.cross_entropy(logits[name], known[name][rows], ignore_index=-1, label_smoothing=0.05) for name in HEADS]
-        loss = torch.stack(losses).sum()
+        loss = torch.stack([error(logits[name], known[name][rows]) for name in HEADS]).sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -89,9 +94,15 @@ def main() -> None:
         if step % 500 == 499:
             print(f"perceive {step + 1} loss {loss.item():.3f} {time.time() - began:.0f} s", flush=True)
     measured = measure(average.module.eval(), batches, known)
-    save_file({name: tensor.contiguous() for name, tensor in average.module.state_dict().items()}, args.work / "perceive.safetensors")
-    (args.work / "perceive.json").write_text(json.dumps(measured, indent=1))
+    save_file({name: tensor.contiguous() for name, tensor in average.module.state_dict().items()}, args.work / f"{args.out}.safetensors")
+    (args.work / f"{args.out}.json").write_text(json.dumps(measured, indent=1))
     print(json.dumps(measured), flush=True)
+
+
+def error(logits: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
+    """Mean cross entropy where the answer is known; none, where it nowhere is."""
+    total = F.cross_entropy(logits, known, ignore_index=-1, label_smoothing=0.05, reduction="sum")
+    return total / (known >= 0).sum().clamp(min=1)
 
 
 @torch.inference_mode()

@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 
 from training import captions, corpus
 from training.arrays import SOURCES, TEST, TRAIN, VALIDATION, tokenize
+from training.faces import close_ups
 from training.labels import AGES, ATTRIBUTES, GENDERS, SLOTS, YES_NO, bits
 
 SEED = 0
@@ -55,23 +56,28 @@ def main() -> None:
     tokenizer = Tokenizer.from_file(str(args.tokenizer)) if args.tokenizer else train_tokenizer(texts)
     tokenizer.save(str(args.work / "tokenizer.json"))
 
+    afar = [pool.afar(occupation) for occupation in SLOTS["occupation"]]
     tokens = tokenize(tokenizer, pool.texts)
     save_file(
         {"tokens": tokens, "bits": np.packbits(np.stack(pool.bits), axis=1), "free": np.array(pool.free)},
         args.work / "captions.safetensors",
     )
+    parents, close = close_ups_of(table)
+    own_and_parents = np.concatenate([np.arange(len(table)), parents])
+    names = [*table["source"], *(f"{name}_close" for name in table["source"].iloc[parents])]
     labels = {
-        "bits": np.packbits(np.stack([known(row) for row in rows]), axis=1),
-        "source": np.array([SOURCES.index(name) for name in table["source"]], np.uint8),
-        "part": table["part"].to_numpy(np.uint8),
-        "spans": np.array(spans, np.int64),
+        "bits": np.packbits(np.stack([known(row) for row in rows]), axis=1)[own_and_parents],
+        "source": np.array([SOURCES.index(name) for name in names], np.uint8),
+        "part": table["part"].to_numpy(np.uint8)[own_and_parents],
+        "spans": np.array(spans, np.int64)[own_and_parents],
         "spans_at_work": np.array(
             [[pool.shared[occupation, gender] for gender in GENDERS] for occupation in SLOTS["occupation"]], np.int64
         ),
+        "spans_afar": np.array(afar, np.int64),
     }
     save_file(labels, args.work / "labels.safetensors")
-    write_photographs(table["image"].tolist(), args.work)
-    print(f"{len(table):,} photographs, {len(pool.texts):,} captions, {len(texts):,} sentences")
+    write_photographs([*table["image"], *close], args.work)
+    print(f"{len(table):,} photographs, {len(close):,} close-ups, {len(pool.texts):,} captions, {len(texts):,} sentences")
 
 
 def photographs(data: Path) -> pd.DataFrame:
@@ -91,6 +97,13 @@ def photographs(data: Path) -> pd.DataFrame:
     test = (data / "annotations" / "flickr8k" / "Flickr_8k.testImages.txt").read_text().split()
     flickr["part"] = np.where(flickr["name"].isin(test), TEST, np.where(flickr["name"].isin(dev), VALIDATION, TRAIN))
     return pd.concat([faces, celeba, work, flickr], ignore_index=True)
+
+
+def close_ups_of(table: pd.DataFrame) -> tuple[np.ndarray, list[bytes]]:
+    """Close-ups of the sets that show people from afar, and the photograph that each is from, counted in the table."""
+    rows = np.flatnonzero(table["source"].isin(("idenprof", "flickr8k")))
+    parents, found = close_ups(table["image"].iloc[rows].tolist())
+    return rows[parents], found
 
 
 def _held(count: int, share: float) -> np.ndarray:
@@ -146,6 +159,10 @@ class Pool:
                 [captions.attributes(self.rng, GENDERS[not row["male"]], bool(row["young"]), has, self.rates) for _ in range(14)]
             )
         return self._add([(text, {}) for text in row["captions"]], free=True)
+
+    def afar(self, occupation: str) -> tuple[int, int]:
+        """Captions that say that somebody at work is far away: for the generator, whose other captions at work go with close-ups."""
+        return self._add([captions.at_work(self.rng, occupation, afar=True) for _ in range(200)])
 
     def written(self) -> list[str]:
         """Our own captions, each once."""
