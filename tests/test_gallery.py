@@ -242,12 +242,12 @@ def table(shipped):
 
 def test_its_columns(table):
     assert list(table.columns) == COLUMNS and not table.isna().any(axis=None)
-    assert table["name"].is_unique and not table.duplicated(["prompt", "seed"]).any()
+    assert table["name"].is_unique and table["seed"].is_unique  # no two pictures from the same noise
     assert set(table["kind"]) == {"portrait", "at work"} and set(table["gender"]) == {"male", "female"}
     assert set(table["race"]) <= set(RACES) and table["gender_probability"].between(0.9, 1).all()  # the rule of training/gallery.py
-    assert 1000 <= len(table) <= 2600
+    assert 1800 <= len(table) <= 2600
     neutral = table.loc[(table["kind"] == "at work") & ~table["prompt"].str.contains(r" (?:fe)?male "), "prompt"]
-    assert neutral.nunique() >= 15  # of thirty, less those of which no picture was fit to show
+    assert neutral.nunique() == 30  # occupations
 
 
 def test_every_picture_opens(table):
@@ -279,11 +279,11 @@ def test_the_pages_quote_its_figures(shipped):
 def test_the_pages_quote_what_was_measured_of_the_generator():
     found = json.loads((ROOT / "mini" / "generator.json").read_text())
     page, card = (ROOT / "docs" / "gallery.md").read_text(), (ROOT / "mini" / "README.md").read_text()
-    asked = found["asked, 100 pictures a prompt"]
+    asked = found["asked"]
     for figure in (asked["gender"], asked["occupation"]):
         quoted = f"{100 * figure['value']:.1f} % [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
         assert quoted in page and quoted in card
-    for prompts in ("at work, 100 pictures a prompt", "by text alone, 40 pictures a prompt"):
+    for prompts in ("at work", "by text alone"):
         for method in found[prompts]["methods"].values():
             sp = method["sp"]
             assert f"| {100 * sp['value']:.1f} [{100 * sp['low']:.1f}, {100 * sp['high']:.1f}] |" in page
@@ -291,8 +291,8 @@ def test_the_pages_quote_what_was_measured_of_the_generator():
                 assert f"{100 * sp['change']['value']:+.1f} [{100 * sp['change']['low']:+.1f}, {100 * sp['change']['high']:+.1f}]" in page
     for name, figure in found["classifier"].items():
         assert re.search(rf"\| {name} \(\d+\) \| {100 * figure['accuracy']:.1f} % \| {figure['n']:,},", page), name
-    distance = found["by guidance, 40 pictures a prompt"][f"{found['guidance']:g}"]["kernel distance"]
-    assert f"{distance['drawn']:.4f}" in page and f"{distance['drawn']:.4f}" in card
+    distance = f"{found['kernel distance']['drawn']:.4f}"
+    assert distance in page and distance in card
 
 
 def test_a_prompt_and_its_seed_redraw_the_picture(package, table):

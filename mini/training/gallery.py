@@ -42,11 +42,11 @@ QUALITY = 88  # of the JPEGs
 def prompts() -> list[tuple[str, str, int]]:
     """(kind, prompt, how many are drawn): portraits over gender, age and looks; people at work, mostly with no gender named."""
     portraits = [
-        ("portrait", f"a photo of a{'n' * (first[0] in 'aeiouAEIOU')} {first} {' '.join(rest)}", 40)
+        ("portrait", f"a photo of a{'n' * (first[0] in 'aeiouAEIOU')} {first} {' '.join(rest)}", 56)
         for first, *rest in product(AGES, LOOKS, ("man", "woman"))
     ]
-    neutral = [("at work", f"a photo of a{'n' * (name[0] in 'aeiou')} {name}", 60) for name in (*AT_WORK, *BY_TEXT)]
-    explicit = [("at work", f"a photo of a {gender} {name}", 20) for name in AT_WORK for gender in ("male", "female")]
+    neutral = [("at work", f"a photo of a{'n' * (name[0] in 'aeiou')} {name}", 90) for name in (*AT_WORK, *BY_TEXT)]
+    explicit = [("at work", f"a photo of a {gender} {name}", 30) for name in AT_WORK for gender in ("male", "female")]
     return [*portraits, *neutral, *explicit]
 
 

@@ -35,7 +35,7 @@ from training.text import autocast
 MIX = {"fairface": 0.36, "celeba": 0.14, "idenprof_close": 0.4, "idenprof": 0.1}
 UNSAID = 0.1  # share of pictures drawn without their text, so that there is something to guide away from
 NAMED = 0.6  # share of the captions of close-ups at work that name a gender, where it is clear
-CLEAR = 0.85  # how sure a classifier is of a gender that is named
+CLEAR = 0.7  # how sure a classifier is of a gender that is named
 JITTER = 2  # pixels that a crop may be off the middle
 BLOCK = 256  # pictures drawn at once
 STEPS, GUIDANCE = 16, 3.0  # two passes a step: one that is told the text, one that is not
@@ -48,7 +48,7 @@ PROMPTS = (
 
 
 class Texts:
-    """Text rows of every caption, and a caption for each photograph: of close-ups at work often with the gender that a classifier sees,
+    """Text rows of every caption, and a caption for each photograph: of close-ups at work often with the gender that is seen,
     of others at work with how far away they are."""
 
     def __init__(self, mini: Mini, batches: Batches):
@@ -59,7 +59,7 @@ class Texts:
         self.spans = batches.labels["spans"].clone()
         self.spans[afar] = batches.labels["spans_afar"][occupation[afar]]
         self.gender = torch.full_like(occupation, -1)
-        self.gender[close] = clear_gender(Judge(batches.work, "labeller"), batches.pictures[close])
+        self.gender[close] = clear_gender(mini, batches, close)
         self.named = batches.labels["spans_at_work"][occupation, self.gender]
 
     def of(self, rows: torch.Tensor) -> torch.Tensor:
@@ -69,11 +69,22 @@ class Texts:
         return self.rows[start + (torch.rand(len(rows), device=DEVICE) * (end - start)).long()].float()
 
 
-def clear_gender(judge: Judge, pictures: torch.Tensor) -> torch.Tensor:
-    """The gender that a classifier sees in each of these photographs, -1 where it is not clear."""
+def clear_gender(mini: Mini, batches: Batches, rows: torch.Tensor) -> torch.Tensor:
+    """The gender that both the model and a classifier see in each of these photographs, -1 where they differ or the classifier doubts."""
+    pictures = batches.pictures[rows]
     middle = slice((pictures.shape[1] - SIDE) // 2, (pictures.shape[1] + SIDE) // 2)
-    sure, gender = torch.from_numpy(judge(pictures[:, middle, middle].cpu().numpy())["gender"]).to(DEVICE).max(1)
-    return torch.where(sure >= CLEAR, gender, -1)
+    found = Judge(batches.work, "labeller")(pictures[:, middle, middle].cpu().numpy())["gender"]
+    sure, classified = torch.from_numpy(found).to(DEVICE).max(1)
+    tokenizer = Tokenizer.from_file(str(batches.work / "tokenizer.json"))
+    male, female = (
+        zero_shot.ensemble(lambda texts: text_rows(mini, torch.from_numpy(tokenize(tokenizer, texts))).cpu().numpy(), nouns)
+        for nouns in zero_shot.SAID["gender"].values()
+    )
+    images = torch.cat([mini.encode_image(centre(part)) for part in pictures.split(512)])
+    seen = (images @ torch.from_numpy(female - male).to(DEVICE) > 0).long()
+    gender = torch.where((sure >= CLEAR) & (seen == classified), classified, -1)
+    print("close-ups with no clear gender, of men, of women:", torch.bincount(gender + 1, minlength=3).tolist(), flush=True)
+    return gender
 
 
 @torch.inference_mode()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,7 @@ def skew(drawer: Drawer, judge: Judge, occupations: Sequence[str], each: int) ->
     pipe = MiniPipeline(half, half)
     codes, kept = [], []
     for method in METHODS.values():
-        with eq.generation.attach(pipe, "gender", method=method) if method else eq.generation.attach(pipe, "gender", kappa=0):
+        with attached(pipe, method):
             codes.append(genders(pipe, judge, neutral, each))
             kept.append(genders(pipe, judge, [prompt for prompt, _ in explicit], max(1, each // 4)))
     found, known = np.stack(codes), np.stack(kept)
@@ -134,6 +135,11 @@ def skew(drawer: Drawer, judge: Judge, occupations: Sequence[str], each: int) ->
             name: dict(zip(METHODS, (found[:, p] == 1).mean(1).round(3).tolist(), strict=True)) for p, name in enumerate(occupations)
         },
     }
+
+
+def attached(pipe: MiniPipeline, method: str | None) -> AbstractContextManager[Any]:
+    """The pipeline with a method on its text rows; with none, the closed form at strength 0, which changes nothing."""
+    return eq.generation.attach(pipe, "gender", method=method) if method else eq.generation.attach(pipe, "gender", kappa=0)
 
 
 def genders(pipe: MiniPipeline, judge: Judge, prompts: Sequence[str], each: int) -> np.ndarray:

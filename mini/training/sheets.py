@@ -1,4 +1,5 @@
-"""Stage 12: contact sheets for the documentation, each chosen by rule: the surest, a random draw, and what the sifting threw away.
+"""Stage 12: contact sheets for the documentation, each chosen by rule: the surest, a random draw, and what the sifting threw away; and the
+same pictures with their text row as it is and edited.
 
 python -m training.sheets --work WORK --gallery gallery.parquet --out FOLDER
 """
@@ -14,10 +15,13 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
+from equipoise.generation.mini import MiniPipeline
 from training.gallery import asked
 from training.generator import Drawer
+from training.measure_generator import METHODS, OnDevice, attached
 
 COLUMNS, ROWS, SEED = 12, 4, 0
+EDITED = ("a photo of a doctor", "a photo of a judge", "a photo of a chef")
 
 
 def main() -> None:
@@ -36,7 +40,18 @@ def main() -> None:
     drawn, there = asked(), set(zip(kept["prompt"], kept["seed"], strict=True))
     gone = [(prompt, seed) for _, prompt, seed in drawn if (prompt, seed) not in there]
     some = [gone[i] for i in rng.choice(len(gone), count, replace=False)]
-    write(Drawer(args.work)([prompt for prompt, _ in some], [seed for _, seed in some]), args.out / "gallery_sifted_out.jpg")
+    drawer = Drawer(args.work)
+    write(drawer([prompt for prompt, _ in some], [seed for _, seed in some]), args.out / "gallery_sifted_out.jpg")
+    write(np.concatenate([edited(drawer, method) for method in METHODS.values()]), args.out / "generator_edits.jpg")
+
+
+def edited(drawer: Drawer, method: str | None) -> np.ndarray:
+    """The first pictures of each of EDITED, drawn from text rows that a method edits, or none."""
+    each = COLUMNS // len(EDITED)
+    half = OnDevice(drawer)
+    pipe = MiniPipeline(half, half)
+    with attached(pipe, method):
+        return pipe([prompt for prompt in EDITED for _ in range(each)], seeds=list(range(each)) * len(EDITED))
 
 
 def decoded(table: pd.DataFrame) -> np.ndarray:
