@@ -50,7 +50,7 @@ def blots(n: int = 140, side: int = 64) -> pd.DataFrame:
 
 
 def exported(table: pd.DataFrame, work, folder) -> subprocess.CompletedProcess:
-    """Stage 10, as it is typed."""
+    """Stage 11, as it is typed."""
     table.to_parquet(work / "drawn.parquet", compression=None, index=False)
     (work / "drawn.json").write_text(json.dumps({"drawn": 200, "kept": len(table)}))
     (work / "perceive.json").write_text(json.dumps(CLASSIFIER))
