@@ -44,12 +44,6 @@ def places(m: int | None, known: int) -> int:
     return chosen
 
 
-def depth(m: int, first: int, groups: Coded) -> int:
-    """How long lists must be for resamples, which leave images out, as unknown labels do."""
-    size, known = len(groups.codes), int(groups.known.sum())
-    return min(size, 64 + 2 * (max(m, first) * size // known))
-
-
 def measure(lists: Mapping[str, np.ndarray], groups: Coded, m: int, first: int, resamples: int, permutations: int, seed: int) -> Skew:
     """lists: name of each method -> (prompts, depth), places of images, best first."""
     rankings = [Ranking.of(top=top, groups=groups) for top in lists.values()]

@@ -18,7 +18,7 @@ from equipoise.space import AttributeSpace
 from equipoise.spaceset import SpaceSet
 from equipoise.tasks.blocks import unit
 from equipoise.tasks.checks import check_members
-from equipoise.tasks.retrieval import rank
+from equipoise.tasks.retrieval import rank_deep
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class Subject:
 
     def ranked(self, index: Index) -> dict[str, np.ndarray]:
         """The best images of each prompt by each method, deep enough for resamples."""
-        depth = skew.depth(index.m, self.plan.settings.places, index.groups)
-        return {label: rank(operator, index.rows, self.texts, self.prompts, depth) for label, operator in self.operators.items()}
+        given = index.rows, self.texts, self.prompts, index.groups.known, max(index.m, self.plan.settings.places)
+        return {label: rank_deep(operator, *given) for label, operator in self.operators.items()}
 
 
 def prepare(plan: Plan) -> Subject:
