@@ -217,6 +217,17 @@ def test_a_folder_a_table_a_parquet_and_a_store_are_the_same_images(folder, enco
     assert "1 of 121 images could not be read" in found["people.csv"]["notes"][0]
 
 
+def test_a_group_column_never_takes_the_place_of_another(folder, encoder, tmp_path):
+    table = pd.read_parquet(folder / "people.parquet").rename(columns={"gender": "label"})
+    table.to_parquet(tmp_path / "people.parquet")
+    table.assign(file=[str(folder / name) for name in table["file"]]).drop(columns="image").to_csv(tmp_path / "people.csv", index=False)
+    embedding.embed(embedding.read_source(tmp_path / "people.csv", "image", "file"), tmp_path / "store", encoder)
+    for where in (tmp_path / "people.parquet", tmp_path / "store"):
+        with pytest.raises(InputError, match="may not be named label"):
+            read_images(where, group_columns=["label"], label_column="job")
+        assert set(read_images(where, group_columns=["label"]).table["label"]) == {"Male", "Female", "unknown"}
+
+
 def test_embeddings_without_pictures_have_no_gallery_but_all_numbers(folder, encoder, tmp_path):
     rows = encoder.encode_images(read_images(folder / "photos").pictures)
     np.save(tmp_path / "rows.npy", rows[np.isfinite(rows).all(1)])

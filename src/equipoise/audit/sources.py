@@ -12,7 +12,7 @@ import numpy as np
 from equipoise import datasets
 from equipoise.errors import InputError
 from equipoise.stores import Store
-from equipoise.tasks.sources import open_embeddings, read_dataset, rows_of
+from equipoise.tasks.sources import open_embeddings, read_dataset, require_apart, rows_of
 
 MANIFEST = "equipoise.json"
 NAMES = ("name", "path", "file", "filename", "file_name", "id")
@@ -139,6 +139,7 @@ def _inside(path: Path, column: str, columns: dict[str, Any], stored: Any) -> So
     wanted = {"label": columns["label_column"], "caption": columns["caption_column"]} | {name: name for name in columns["group_columns"]}
     if missing := [name for name in wanted.values() if name is not None and name not in given.columns]:
         raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(map(str, given.columns))}")
+    require_apart(columns["group_columns"], columns["label_column"], columns["caption_column"], path)
     name = next((name for name in NAMES if name in given.columns and name != column), None)
     names = given[name].astype(str) if name else [str(i) for i in range(len(given))]
     table = pd.DataFrame({"path": names} | {key: given[value] for key, value in wanted.items() if value is not None})

@@ -83,11 +83,19 @@ def _of_store(store: Store, label: str | None, groups: Sequence[str], caption: s
     wanted = {"label": label, "caption": caption} | {name: name for name in groups}
     if missing := [name for name in wanted.values() if name is not None and name not in table.columns]:
         raise InputError(f"{store.folder} has no column {', '.join(missing)}; it has {', '.join(map(str, table.columns))}")
+    require_apart(groups, label, caption, store.folder)
     path = next((name for name in datasets.PATH_COLUMNS if name in table.columns), None)
     paths = table[path].astype(str) if path else [str(i) for i in range(len(table))]
     columns = {name: table[column] for name, column in wanted.items() if column is not None}
     result = type(table)({"path": paths, **columns})
     return Dataset(store.folder.name, result.reset_index(drop=True), tuple(groups), {"unreadable": len(store.skipped)})
+
+
+def require_apart(groups: Sequence[str], label: str | None, caption: str | None, where: Path) -> None:
+    """Raise where a group column would take the place of the paths, or of the column that was asked for as label or caption."""
+    taken = {"path", *(name for name, column in (("label", label), ("caption", caption)) if column not in (None, name))}
+    if clash := taken & set(groups):
+        raise InputError(f"group columns may not be named {', '.join(sorted(clash))} beside these; rename them in {where}")
 
 
 def open_embeddings(path: Path) -> Any:
