@@ -10,6 +10,7 @@ from html import unescape
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from PIL import Image
 
 import equipoise as eq
@@ -37,15 +38,15 @@ def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("people")
     rng = np.random.default_rng(0)
     (root / "photos").mkdir()
-    lines = ["file,job,gender,age,same,caption"]
+    lines = ["file,job,gender,age,same,blank,caption"]
     for i in range(120):
         Image.fromarray(rng.integers(0, 255, (3, 3, 3), dtype=np.uint8)).resize((40, 40), Image.Resampling.NEAREST).save(
             root / "photos" / f"{i}.png"
         )
         gender, age = ("Male", "Female", "unknown")[0 if i < 58 else 1 if i < 115 else 2], ("young", "old")[i % 2]
-        lines.append(f"photos/{i}.png,{('doctor', 'nurse')[i % 2]},{gender},{age},Male,a photo of a person {i}")
+        lines.append(f"photos/{i}.png,{('doctor', 'nurse')[i % 2]},{gender},{age},Male,,a photo of a person {i}")
     (root / "photos" / "broken.png").write_bytes(b"no picture")
-    lines.append("photos/broken.png,nurse,Male,old,Male,a photo of a person")
+    lines.append("photos/broken.png,nurse,Male,old,Male,,a photo of a person")
     (root / "people.csv").write_text("\n".join(lines))
     table = pd.read_csv(root / "people.csv")
     table["image"] = [(root / name).read_bytes() for name in table["file"]]
@@ -366,6 +367,14 @@ def test_it_is_repeatable(encoder):
         (["--kappa", "-1"], "kappa"),
         (["--images", "{}/empty"], "no row is left"),
         (["--images", "{}/unreadable"], "can be read"),
+        (["--images", "{}/gone.csv"], "1 of the 121 images"),
+        (["--images", "{}/unnamed.csv"], "has no column named path"),
+        (["--images", "{}/none.npy"], "a row an image"),
+        (["--images", "{}/photos", "--label-column", "job"], "has no column job"),
+        (["--images", "{}/people.csv", "--label-column", "same"], "needs two classes"),
+        (["--images", "{}/people.csv", "--label-column", "blank"], "no class"),
+        (["--images", "{}/people.csv", "--caption-column", "blank"], "holds no caption"),
+        (["-a", "gender", "-a", "gender"], "named twice"),
     ],
 )
 def test_what_is_wrong_is_said_before_long_work(folder, tmp_path, capsys, arguments, told):
@@ -374,12 +383,22 @@ def test_what_is_wrong_is_said_before_long_work(folder, tmp_path, capsys, argume
     (folder / "empty").mkdir(exist_ok=True)
     (folder / "unreadable").mkdir(exist_ok=True)
     (folder / "unreadable" / "a.png").write_bytes(b"nothing")
+    (folder / "gone.csv").write_text((folder / "people.csv").read_text().replace("photos/7.png", "photos/seven.png"))
+    (folder / "unnamed.csv").write_text("which,gender\nphotos/0.png,Male\n")
+    np.save(folder / "none.npy", np.zeros((0, 16), np.float32))
     given = [argument.format(folder) for argument in arguments]
     if "things.txt" in given[-1]:
         given += ["--book", "grammar"]
     assert command(folder, *given, "--out", str(tmp_path / "out")) == 2
-    assert told in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert told in said and "Traceback" not in said
     assert not (tmp_path / "out" / "report.html").exists()
+    own = re.sub(r"equipoise (?!audit)\w+ --[\w-]+", "", said)  # what it advises can be typed
+    assert set(re.findall(r"--\w[\w-]+", own)) <= {option for parameter in audit_options() for option in parameter.opts}
+
+
+def audit_options():
+    return typer.main.get_command(cli.app).commands["audit"].params
 
 
 def test_a_model_of_texts_alone_audits_texts_and_refuses_pictures(folder, tmp_path, capsys):
@@ -406,6 +425,37 @@ def test_a_method_that_was_not_asked_for_and_cannot_be_fitted_is_a_note(folder, 
     assert any("adapted was left out" in note for note in audit.results["notes"]) and len(audit.results["methods"]) == 2
     with pytest.raises(InputError, match="adapted needs"):
         run(make_plan(encoder, eq.Attribute.load("gender"), source=few, specs=parse(["adapted"]), settings=QUICK))
+
+
+def test_who_comes_first_is_asked_of_fewer_places_than_there_are_images(folder, encoder):
+    """All images in first place would show the collection, and there are not twenty places."""
+    few = read_images(folder / "photos")
+    few = Source("few", few.table[:18], few.pictures[:18])
+    settings = Settings(m=5, resamples=10, permutations=5)
+    results = run(make_plan(encoder, eq.Attribute.load("gender"), source=few, specs=parse(["none"]), settings=settings)).results
+    assert results["settings"]["places"] == 5
+    (row,) = (row for row in results["summary"] if row["key"] == "explicit_top")
+    assert row["name"].startswith("share of the first 5 results")
+    fifths = [share["value"] * 5 for entry in results["prompts"] for share in entry["top"][0]]
+    np.testing.assert_allclose(fifths, np.round(fifths), atol=1e-5)
+
+
+def test_images_of_an_unknown_group_take_no_place_behind_explicit_prompts(folder, encoder):
+    """The same numbers as without them."""
+    source = read_images(folder / "people.csv", group_columns=["gender"])
+    hidden = np.arange(len(source.table)) % 3 > 0
+    some = Source(
+        "some", source.table[~hidden].reset_index(drop=True), [p for p, out in zip(source.pictures, hidden, strict=True) if not out]
+    )
+    unknown = Source("unknown", source.table.assign(gender=source.table["gender"].mask(hidden, None)), source.pictures)
+    found = []
+    for given in (some, unknown):
+        options = {"source": given, "group_columns": ["gender"], "specs": parse(["closed-form"]), "settings": QUICK}
+        results = run(make_plan(encoder, eq.Attribute.load("gender"), **options)).results
+        found.append(
+            {row["key"]: [v["value"] for v in row["values"]] for row in results["summary"] if row["key"].startswith("explicit_top")}
+        )
+    assert found[0] == found[1]
 
 
 def test_places_are_fewer_than_images():

@@ -52,7 +52,7 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
         "created": today(),
         "versions": versions(),
         "subject": _subject(subject),
-        "settings": _settings(plan, inputs),
+        "settings": _settings(subject, inputs),
         "methods": [_method(subject, label) for label in subject.labels],
         "yardstick": {"explicit_lean": subject.yardstick.explicit, "n": subject.yardstick.n},
         "summary": summary,
@@ -113,9 +113,10 @@ def _groups_from(plan: Plan) -> str:
     return "classifier" if set(plan.group_columns) <= set(plan.source.generated or ()) else "labels"
 
 
-def _settings(plan: Plan, inputs: dial.Inputs) -> dict[str, Any]:
-    s = plan.settings
-    measured = {"m": inputs.m or None, "places": s.places, "resamples": s.resamples, "permutations": s.permutations, "level": s.level}
+def _settings(subject: Subject, inputs: dial.Inputs) -> dict[str, Any]:
+    s = subject.plan.settings
+    places = s.places if subject.index is None else subject.index.places
+    measured = {"m": inputs.m or None, "places": places, "resamples": s.resamples, "permutations": s.permutations, "level": s.level}
     measured |= {"interval": intervals.KIND, "seed": s.seed}
     return measured | {"pairs": inputs.pairs, "most_pairs": dial.PAIRS, "exact_dial": inputs.exact}
 

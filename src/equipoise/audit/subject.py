@@ -23,13 +23,15 @@ from equipoise.tasks.retrieval import rank_deep
 
 @dataclass(frozen=True)
 class Index:
-    """The images: unit rows (n, d), which lines of the source they are, the group of each, and how many places skew looks at."""
+    """The images: unit rows (n, d), which lines of the source they are, and the group of each. m: places that skew looks at; places: of
+    "who comes first"."""
 
     source: Source
     rows: np.ndarray
     lines: np.ndarray
     groups: Coded
     m: int
+    places: int
 
     @property
     def names(self) -> np.ndarray:
@@ -73,7 +75,7 @@ class Subject:
 
     def ranked(self, index: Index) -> dict[str, np.ndarray]:
         """The best images of each prompt by each method, deep enough for resamples."""
-        given = index.rows, self.texts, self.prompts, index.groups.known, max(index.m, self.plan.settings.places)
+        given = index.rows, self.texts, self.prompts, index.groups.known, max(index.m, index.places)
         return {label: rank_deep(operator, *given) for label, operator in self.operators.items()}
 
 
@@ -115,7 +117,9 @@ def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: 
     if lost := int((~there).sum()):
         notes.append(f"{lost} of {len(there)} images could not be read, and are left out.")
     groups = Coded(codes, names)
-    return Index(source, images, np.flatnonzero(there), groups, skew.places(plan.settings.m, int(groups.known.sum())))
+    known = int(groups.known.sum())
+    m, first = skew.places(plan.settings.m, known), plan.settings.places
+    return Index(source, images, np.flatnonzero(there), groups, m, first if first < known else m)
 
 
 def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Operator]:

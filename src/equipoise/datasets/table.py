@@ -50,7 +50,8 @@ def table(
     wanted = {"path": path_column, "label": label_column, "caption": caption_column} | {name: name for name in group_columns}
     if path_column is None:
         raise InputError(
-            f"{source} has no column named {', '.join(PATH_COLUMNS)}; name it (path_column=, --path-column). It has {list(given.columns)}"
+            f"{source} has no column named {', '.join(PATH_COLUMNS)}; rename the one that holds file names, or name it (path_column=, "
+            f"equipoise evaluate --path-column). It has {list(given.columns)}"
         )
     if missing := [name for name in wanted.values() if name is not None and name not in given.columns]:
         raise InputError(f"{source} has no column {', '.join(missing)}; it has {', '.join(map(str, given.columns))}")
