@@ -172,6 +172,22 @@ def test_the_dial_at_a_methods_kappa_gives_what_the_method_gives(audited):
     assert closed["self_loss_images"][closed["kappas"].index(1.0)] == pytest.approx(by_key["self_loss_images"][1]["value"], abs=1e-6)
 
 
+def test_leakage_and_loss_are_of_directions_whatever_length_a_method_leaves(folder, encoder):
+    """Of unit rows, as MATH.md defines both; prism-mini's rows are shorter."""
+    source = read_images(folder / "photos")
+    audit = run(make_plan(encoder, eq.Attribute.load("gender"), source=source, specs=parse(["prism-mini"]), settings=QUICK))
+    rows = encoder.encode_images(source.pictures)
+    rows = rows[np.isfinite(rows).all(1)]
+    book = eq.PromptBook.curated("occupations-gender")
+    operator = eq.methods.create("prism-mini").fit(eq.FitContext(eq.Attribute.load("gender"), encoder=encoder, book=book))
+    changed = operator.image(rows)
+    lengths = np.linalg.norm(changed, axis=1)
+    assert not operator.unit and lengths.max() < 1
+    found = {row["key"]: row["values"][1]["value"] for row in audit.results["summary"]}
+    assert found["leakage_images"] == pytest.approx((np.linalg.norm(changed @ audit.space.basis, axis=1) / lengths).mean(), abs=1e-6)
+    assert found["self_loss_images"] == pytest.approx(1 - ((changed * rows).sum(1) / lengths).mean(), abs=1e-6)
+
+
 def test_the_gate_leaves_explicit_prompts_as_they_were(audited):
     by_key = {row["key"]: row["values"] for row in read(audited)[0]["summary"]}
     assert by_key["explicit_lean_gated"][1]["value"] == by_key["explicit_lean_gated"][0]["value"]
@@ -399,6 +415,18 @@ def test_what_is_wrong_is_said_before_long_work(folder, tmp_path, capsys, argume
 
 def audit_options():
     return typer.main.get_command(cli.app).commands["audit"].params
+
+
+def test_saved_operators_that_cannot_stand_beside_the_model_are_refused(folder, encoder, tmp_path):
+    """One that narrows rows, whose texts have no lean; one whose file is named like the model as it is."""
+    attribute, rows = eq.Attribute.load("gender"), encoder.encode_images(read_images(folder / "photos").pictures[:40])
+    book = eq.PromptBook.curated("occupations-gender")
+    context = eq.FitContext(attribute, encoder=encoder, book=book, images=rows, sensitive_features=["male", "female"] * 20)
+    eq.methods.create("clip-clip", m=4).fit(context).save(tmp_path / "narrow.safetensors")
+    eq.methods.create("closed-form").fit(context).save(tmp_path / "none.safetensors")
+    for name, told in (("narrow", "rows 28 wide"), ("none", "two methods have one name")):
+        with pytest.raises(InputError, match=told):
+            run(make_plan(encoder, attribute, specs=parse([str(tmp_path / f"{name}.safetensors")]), settings=QUICK))
 
 
 def test_a_model_of_texts_alone_audits_texts_and_refuses_pictures(folder, tmp_path, capsys):

@@ -15,6 +15,7 @@ from equipoise.audit.subject import Index, Subject
 from equipoise.errors import InputError
 from equipoise.metrics.labels import encode
 from equipoise.metrics.probe import METRIC
+from equipoise.tasks.blocks import unit
 from equipoise.tasks.retrieval import rank
 
 FOLDS = 5
@@ -96,8 +97,7 @@ def _utility(subject: Subject, what: str, given: np.ndarray) -> list[Row]:
     lost, left = [], []
     for label in subject.labels:
         changed = subject.text(label, given, subject.prompts) if what == "texts" else subject.image(label, given)
-        if changed.shape != given.shape:
-            return []  # a method with another width has no utility of its own rows
+        changed = changed if subject.operators[label].unit else unit(changed)
         lost.append(cost.self_loss(given, changed))
         left.append(cost.leakage(changed, subject.space))
     over = "prompts" if what == "texts" else "images"

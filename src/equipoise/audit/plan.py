@@ -116,8 +116,9 @@ def make_plan(
         spec.check("shared", "retrieval")
         if spec.needs_labels:
             raise InputError(f"{spec.label} learns from labelled images, and would be measured on them; use equipoise evaluate --fit-share")
-    if len({spec.label for spec in chosen}) < len(chosen):
-        raise InputError(f"a method was named twice: {[spec.label for spec in chosen]}")
+    named = [BASELINE, *(spec.label for spec in chosen if spec.name != BASELINE)]
+    if len(set(named)) < len(named):
+        raise InputError(f"two methods have one name: {', '.join(named)}; leave one out, or rename a saved operator's file")
     columns = tuple(group_columns)
     groups = _groups(source, attribute, columns) if source is not None and columns else None
     return Plan(

@@ -131,6 +131,11 @@ def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Oper
             operator.require_encoder(plan.encoder)
             if isinstance(getattr(operator, "space", None), SpaceSet):
                 raise InputError(f"{spec.label} has a space a prompt, and an audit compares texts in one space; pass scope=shared")
+            if operator.out_dim != operator.in_dim:
+                raise InputError(
+                    f"{spec.label} gives rows {operator.out_dim} wide, which cannot be compared with the model's {operator.in_dim}; measure it "
+                    "with equipoise evaluate"
+                )
             found[spec.label] = operator
         except InputError as error:
             if plan.asked:
