@@ -15,7 +15,7 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise import cli, embedding, metrics
-from equipoise.audit import Settings, association, dial, read, run
+from equipoise.audit import Pictures, Settings, association, dial, intervals, read, run, write
 from equipoise.audit.plan import columns_for, make_plan
 from equipoise.audit.skew import places
 from equipoise.audit.sources import Source, read_images
@@ -143,10 +143,27 @@ def test_every_estimate_holds_its_value_and_every_method_its_change(audited):
     for row in results["summary"]:
         assert row["n"] > 0 and row["over"] and len(row["values"]) == 3
         for i, value in enumerate(row["values"]):
-            if row["section"] not in ("classification", "cost", "probe"):  # those intervals are the metrics' own, not centred
-                assert value["low"] - 1e-9 <= value["value"] <= value["high"] + 1e-9, row["key"]
+            assert value["low"] - 1e-9 <= value["value"] <= value["high"] + 1e-9, row["key"]
             if i:
                 assert value["change"]["value"] == pytest.approx(value["value"] - row["values"][0]["value"])
+
+
+def test_every_interval_is_centred_as_the_report_says_of_all(rng):
+    """A gap of two rates that are equal is above zero in most resamples; the interval is about its value all the same."""
+    classes, gender = np.array(["a", "b"] * 60), np.repeat(["male", "female"], 60)
+    right = metrics.bootstrap_classification(classes, {"none": classes}, sensitive_features=gender, resamples=50)
+    wrong = np.where(np.arange(120) % 6 < 2, "a", classes)
+    some = metrics.bootstrap_classification(classes, {"none": wrong, "same": wrong}, sensitive_features=gender, resamples=200)
+    gap = some.estimate("none", "EO max (printed)")
+    assert gap.value == 0 < gap.low
+    (entry, other) = intervals.of_estimates([gap, gap], [some.difference("same", "none", "EO max (printed)")])
+    assert entry["low"] == 0 <= entry["high"] < 1 and other["change"] == {"value": 0, "low": 0, "high": 0}
+    assert intervals.of_estimates([right.estimate("none", "accuracy")], [])[0] == {"value": 1, "low": 1, "high": 1}
+
+
+def test_one_resample_makes_no_interval(rng):
+    for found in (intervals.values(np.ones(2), np.full((2, 1), 3.0), 0.95), intervals.of_means(rng.standard_normal((2, 9)), 1, 0.95, 0)):
+        assert all(entry["low"] is None and entry["high"] is None for entry in (*found, found[1]["change"]))
 
 
 def test_certificates_stay_within_their_bounds(audited):
@@ -306,6 +323,14 @@ def test_the_saved_results_give_the_same_page(audited, tmp_path):
     assert (tmp_path / "again.html").read_text() == made
     assert report(str(audited / "results.json"), "--out", str(tmp_path / "again.html")) == 2  # nothing is overwritten
     assert report(str(audited / "results.json"), "--out", str(tmp_path / "again.html"), "--force") == 0
+
+
+def test_what_another_audit_left_never_lies_beside_new_results(audited, tmp_path):
+    results, pictures = read(audited)
+    write(tmp_path, results, pictures)
+    assert read(tmp_path)[1].small
+    write(tmp_path, results, Pictures())
+    assert not read(tmp_path)[1].small and not read(tmp_path)[1].arrays
 
 
 def test_results_alone_give_a_page_without_pictures(audited, tmp_path):

@@ -133,8 +133,8 @@ def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Oper
                 raise InputError(f"{spec.label} has a space a prompt, and an audit compares texts in one space; pass scope=shared")
             if operator.out_dim != operator.in_dim:
                 raise InputError(
-                    f"{spec.label} gives rows {operator.out_dim} wide, which cannot be compared with the model's {operator.in_dim}; measure it "
-                    "with equipoise evaluate"
+                    f"{spec.label} gives rows {operator.out_dim} wide, not to be compared with the model's {operator.in_dim}; measure "
+                    "it with equipoise evaluate"
                 )
             found[spec.label] = operator
         except InputError as error:
