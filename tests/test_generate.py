@@ -518,6 +518,13 @@ def test_bad_input(places, tmp_path):
         request(places, tmp_path / "long", prompts="a photo of a doctor" + " and a nurse" * 40).perform()
 
 
+def test_results_of_something_else_are_not_overwritten(places, tmp_path):
+    (tmp_path / "results.json").write_text("an audit's")
+    with pytest.raises(InputError, match="not of a run of equipoise generate"):
+        perform(request(places, tmp_path, annotator=f"encoder:hf:{places['clip']}"))
+    assert (tmp_path / "results.json").read_text() == "an audit's" and not (tmp_path / "images").exists()
+
+
 def test_the_command_line(places, tmp_path):
     from typer.testing import CliRunner
 

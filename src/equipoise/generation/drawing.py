@@ -17,10 +17,12 @@ from PIL import Image, PngImagePlugin
 from equipoise._version import __version__
 from equipoise.artefact import write_atomically
 from equipoise.encoders.batching import Batches
+from equipoise.errors import InputError
 from equipoise.generation.attach import Attached, attach
 from equipoise.generation.manifest import Manifest, Picture
 from equipoise.generation.painters import Painter
 from equipoise.generation.plan import PLAN, Plan
+from equipoise.generation.results import RESULTS
 from equipoise.generation.sheets import write_sheets
 from equipoise.progress import progress
 from equipoise.prompts.attribute import Attribute
@@ -44,6 +46,8 @@ def draw(
     with alone_in(folder):
         if (folder / PLAN).is_file():
             plan.require_same(Plan.load(folder), folder)
+        elif (folder / RESULTS).exists():
+            raise InputError(f"{folder} holds results that are not of a run of equipoise generate; pass another folder")
         plan.save(folder)
         for torn in (folder / "images").glob("**/.*"):  # what a kill left of a file
             torn.unlink(missing_ok=True)
