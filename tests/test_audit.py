@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from html import unescape
 
 import numpy as np
@@ -24,7 +23,7 @@ from equipoise.prompts.vectors import TextVectors
 from equipoise.report import comparison, model_card, numbers, page, words
 from equipoise.tasks.specs import parse
 from tests import models
-from tests.conftest import component, shared_data
+from tests.conftest import component, shared_data, typed
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*texts are longer than the 24 tokens", "ignore:.*could not be read")
 QUICK = Settings(resamples=40, permutations=10)
@@ -66,34 +65,14 @@ def audited(folder, tmp_path_factory):
     """One audit by the command line, with all that can be asked for."""
     out = tmp_path_factory.mktemp("out") / "audit"
     columns = ["--group-columns", "gender", "--label-column", "job", "--caption-column", "caption"]
-    command(
-        folder,
-        "--images",
-        str(folder / "people.csv"),
-        *columns,
-        "--out",
-        str(out),
-        "--resamples",
-        "40",
-        "--method",
-        "closed-form",
-        "--method",
-        "adapted",
-    )
+    methods = ["--method", "closed-form", "--method", "adapted"]
+    command(folder, "--images", folder / "people.csv", *columns, "--out", out, "--resamples", 40, *methods)
     return out
 
 
 def command(folder, *arguments, model=True):
-    """Run ``equipoise audit`` in this process; the exit code."""
-    given = ["equipoise", "audit", *(["--model", f"hf:{folder / 'model'}", "--workers", "0"] if model else []), *arguments]
-    before, sys.argv = sys.argv, given
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return stop.code or 0
-    finally:
-        sys.argv = before
-    return 0
+    """``equipoise audit`` with the folder's model; the exit code."""
+    return typed("audit", *(["--model", f"hf:{folder / 'model'}", "--workers", "0"] if model else []), *arguments)
 
 
 # --- What is measured --------------------------------------------------------------------------------------------------------
@@ -319,10 +298,10 @@ def test_a_folder_is_left_with_report_results_space_and_card(audited):
 def test_the_saved_results_give_the_same_page(audited, tmp_path):
     made = page(*read(audited))
     assert made == (audited / "report.html").read_text()
-    assert report(str(audited), "--out", str(tmp_path / "again.html")) == 0
+    assert typed("report", str(audited), "--out", str(tmp_path / "again.html")) == 0
     assert (tmp_path / "again.html").read_text() == made
-    assert report(str(audited / "results.json"), "--out", str(tmp_path / "again.html")) == 2  # nothing is overwritten
-    assert report(str(audited / "results.json"), "--out", str(tmp_path / "again.html"), "--force") == 0
+    assert typed("report", str(audited / "results.json"), "--out", str(tmp_path / "again.html")) == 2  # nothing is overwritten
+    assert typed("report", str(audited / "results.json"), "--out", str(tmp_path / "again.html"), "--force") == 0
 
 
 def test_what_another_audit_left_never_lies_beside_new_results(audited, tmp_path):
@@ -337,17 +316,6 @@ def test_results_alone_give_a_page_without_pictures(audited, tmp_path):
     (tmp_path / "results.json").write_bytes((audited / "results.json").read_bytes())
     made = page(*read(tmp_path))
     assert "data:image/jpeg" not in made and "grid of kappas" in made
-
-
-def report(*arguments):
-    before, sys.argv = sys.argv, ["equipoise", "report", *arguments]
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return stop.code or 0
-    finally:
-        sys.argv = before
-    return 0
 
 
 def test_the_summary_names_the_worst_prompts_and_the_report(folder, tmp_path, capsys):
@@ -369,14 +337,7 @@ def test_json_is_the_results_and_ci_gets_its_exit_code(folder, tmp_path, capsys)
 
 
 def test_the_benchmark_audits(capsys):
-    before, sys.argv = (
-        sys.argv,
-        ["equipoise", "bench", "audit", "--images", "300", "--prompts", "6", "--dim", "16", "--resamples", "20", "--json"],
-    )
-    try:
-        cli.app(standalone_mode=False)
-    finally:
-        sys.argv = before
+    assert typed("bench", "audit", "--images", 300, "--prompts", 6, "--dim", 16, "--resamples", 20, "--json") == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["images"] == 300 and row["seconds"] > 0 and 1 < row["page_megabytes"] < 5
 
@@ -531,7 +492,7 @@ def test_results_that_somebody_changed_are_refused(audited, tmp_path, capsys):
     results, _ = read(audited)
     for change in ({"summary": []}, {"verdict": {}}, {"prompts": "none"}, {"dials": []}):
         (tmp_path / "results.json").write_text(json.dumps(results | change))
-        assert report(str(tmp_path), "--out", str(tmp_path / "page.html")) == 2
+        assert typed("report", str(tmp_path), "--out", str(tmp_path / "page.html")) == 2
         assert "not whole" in capsys.readouterr().err and not (tmp_path / "page.html").exists()
 
 
