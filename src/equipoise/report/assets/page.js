@@ -140,7 +140,8 @@
   function dumbbell() {
     const key = measure(), all = results.prompts;
     const order = all.map((_, i) => i).sort((a, b) => all[b][key][0].value - all[a][key][0].value).slice(0, MOST).reverse();
-    const names = order.map((i) => short(all[i].prompt));
+    const brief = order.map((i) => short(all[i].prompt)), apart = new Set(brief).size === brief.length;
+    const names = apart ? brief : order.map((i) => all[i].prompt); // two prompts of one name would share a row
     const value = (i, m) => (current && current.method === m && current.each?.[key] ? current.each[key][i] : all[i][key][m].value);
     const rods = { x: [], y: [], mode: "lines", line: { color: style("--line"), width: 2 }, hoverinfo: "skip", showlegend: false };
     order.forEach((i, k) => {
