@@ -42,7 +42,7 @@ def text_association(subject: Subject, prompts: list[Row]) -> list[Row]:
 def retrieval_skew(subject: Subject, index: Index, lists: dict[str, np.ndarray], prompts: list[Row]) -> tuple[list[Row], Row]:
     """How the groups share the best places of each prompt; the entries of the prompts get theirs. And what chance would give."""
     s = subject.plan.settings
-    found = skew.measure(lists, index.groups, index.m, index.places, s.resamples, s.permutations, s.seed)
+    found = skew.measure(lists, index.groups, index.m, index.places, s)
     fair = np.array([one["share"] for one in found.chance["top"]])
     for i, entry in enumerate(prompts):
         entry["max_skew"] = intervals.values(found.max_skew[:, i], found.max_skews[:, :, i], s.level, POSITIVE)

@@ -44,7 +44,8 @@ def _worst(results: Results) -> str:
         lean = f"it leans to {{{entry}.towards|s}} by {{verdict.said|%}} of what naming the group does"
         return f"{furthest} {lean} (a lean of {{{entry}.lean.0.value|4}}, against {{yardstick.explicit_lean|4}})."
     beyond = (
-        "{verdict.beyond_chance.0|n} of {subject.prompts|n} prompts lean more than the range of 95 in 100 rankings with shuffled labels. "
+        "{verdict.beyond_chance.0|n} of {subject.prompts|n} prompts lean more than the range of {settings.level|%} of rankings with "
+        "shuffled labels. "
     )
     g = results["prompts"][i]["most"]
     shares = f"{{{entry}.top.0.{g}.value|%}} of its first {{settings.places|n}} results are {{subject.attribute.groups.{g}|s}}"
