@@ -123,6 +123,11 @@ def test_what_a_generator_is_given(generator):
         generator.sample(np.ones((2, 255)), [0, 1])
     with pytest.raises(ValueError, match="2 text rows with 1 seeds"):
         generator.sample(np.ones((2, 256)), [0])
+    with pytest.raises(ValueError, match=r"1 of 2 text rows hold NaN or infinity \(first: 1\)"):
+        generator.sample(np.stack([np.ones(256), np.full(256, np.nan)]), [0, 1])
+    for options in ({"steps": 0}, {"guidance": np.nan}):
+        with pytest.raises(ValueError, match="are not legal; pass steps from 1"):
+            generator.sample(np.ones((1, 256)), [0], **options)
 
 
 def request(out, **options) -> Request:

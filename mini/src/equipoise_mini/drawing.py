@@ -44,6 +44,12 @@ class Generator:
             raise ValueError(f"text_embeddings has shape {rows.shape}; pass rows of mini's encode_text, (n, {len(self.nothing)})")
         if len(seeds) != len(rows):
             raise ValueError(f"{len(rows)} text rows with {len(seeds)} seeds; pass one seed a row")
+        if (bad := np.flatnonzero(~np.isfinite(rows).all(1))).size:
+            raise ValueError(
+                f"{bad.size} of {len(rows)} text rows hold NaN or infinity (first: {bad[0]}); there is nothing to draw of them"
+            )
+        if steps < 1 or not np.isfinite(guidance):
+            raise ValueError(f"steps={steps} and guidance={guidance} are not legal; pass steps from 1 and a finite guidance")
         blocks = [slice(i, i + BLOCK) for i in range(0, len(rows), BLOCK)]
         pictures = [self._draw(rows[block], seeds[block], guidance, steps) for block in blocks]
         return np.concatenate(pictures) if pictures else np.zeros((0, PIXELS, PIXELS, 3), np.uint8)
