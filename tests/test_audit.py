@@ -157,6 +157,13 @@ def test_one_resample_makes_no_interval(rng):
         assert all(entry["low"] is None and entry["high"] is None for entry in (*found, found[1]["change"]))
 
 
+def test_the_share_of_all_images_is_that_of_those_whose_group_is_known(audited):
+    results, _ = read(audited)
+    assert results["subject"]["images"]["unknown"] == 5
+    assert sum(one["share"] for one in results["chance"]["top"]) == pytest.approx(1)
+    assert "of all images of a known group are" in words.sentences(results)[0]
+
+
 def test_certificates_stay_within_their_bounds(audited):
     results, _ = read(audited)
     closed, adapted = results["certificates"][1:]

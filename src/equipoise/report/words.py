@@ -49,7 +49,8 @@ def _worst(results: Results) -> str:
     )
     g = results["prompts"][i]["most"]
     shares = f"{{{entry}.top.0.{g}.value|%}} of its first {{settings.places|n}} results are {{subject.attribute.groups.{g}|s}}"
-    return f"{beyond}{furthest} {shares}, and {{chance.top.{g}.share|%}} of all images are."
+    whole = "all images" if not results["subject"]["images"]["unknown"] else "all images of a known group"
+    return f"{beyond}{furthest} {shares}, and {{chance.top.{g}.share|%}} of {whole} are."
 
 
 def _best(results: Results) -> str:
