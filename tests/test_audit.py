@@ -164,6 +164,17 @@ def test_the_share_of_all_images_is_that_of_those_whose_group_is_known(audited):
     assert "of all images of a known group are" in words.sentences(results)[0]
 
 
+def test_recall_is_of_captions_whether_or_not_a_group_is_known(audited, folder, encoder):
+    by_key = {row["key"]: row for row in read(audited)[0]["summary"]}
+    table = read_images(folder / "people.csv", caption_column="caption")
+    rows = encoder.encode_images(table.pictures)
+    kept = np.isfinite(rows).all(1)
+    scores = encoder.encode_text(table.table["caption"][kept].tolist()) @ rows[kept].T
+    assert by_key["R@5"]["values"][0]["value"] == pytest.approx(metrics.recall_at_k(scores, np.arange(120), 5))
+    assert (by_key["R@5"]["n"], by_key["R@5"]["over"]) == (120, "captions")
+    assert (by_key["accuracy"]["n"], by_key["accuracy"]["over"]) == (115, "images")  # five groups are unknown
+
+
 def test_certificates_stay_within_their_bounds(audited):
     results, _ = read(audited)
     closed, adapted = results["certificates"][1:]

@@ -84,7 +84,8 @@ def recall(subject: Subject, index: Index) -> list[Row]:
     chosen = _some(places, s.captions, s.seed)
     options = {"m": index.m, "resamples": s.resamples, "permutations": 1, "seed": s.seed, "encoder": plan.encoder, "targets": chosen}
     found = tasks.retrieve(subject.operators, index.rows, [str(captions[i]) for i in chosen], sensitive_features=index.names, **options)
-    return _measured(subject, found, "cost", [name for name in found.bootstrap.metrics if name.startswith("R@")])
+    rows = _measured(subject, found, "cost", [name for name in found.bootstrap.metrics if name.startswith("R@")])
+    return [row | {"n": len(chosen), "over": "captions"} for row in rows]  # each drawn with its image, whatever that one's group
 
 
 def utility(subject: Subject) -> list[Row]:
