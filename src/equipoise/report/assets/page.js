@@ -208,6 +208,8 @@
       const entry = results.gallery.prompts[list.dataset.entry], m = Number(list.dataset.method);
       const follows = current && current.method === m && current.order;
       const found = follows ? current.order[entry.prompt].slice(0, results.gallery.shown) : entry.found[m];
+      // The shares beside a row's name are those at the method's own kappa.
+      list.parentElement.querySelector(".held").hidden = Boolean(follows) && current.kappa !== number(methods[m].kappa);
       if (list.dataset.shown === String(found)) continue;
       list.dataset.shown = found;
       list.replaceChildren(...found.map(picture));
