@@ -18,6 +18,7 @@ from equipoise.audit import Pictures, Settings, association, dial, intervals, re
 from equipoise.audit.plan import columns_for, make_plan
 from equipoise.audit.skew import places
 from equipoise.audit.sources import Source, read_images
+from equipoise.audit.subject import prepare
 from equipoise.errors import EquipoiseError, InputError
 from equipoise.prompts.vectors import TextVectors
 from equipoise.report import comparison, model_card, numbers, page, words
@@ -502,6 +503,14 @@ def test_images_of_an_unknown_group_take_no_place_behind_explicit_prompts(folder
     assert found[0] == found[1]
 
 
+def test_a_gallery_is_full_at_every_kappa_however_few_places_skew_looks_at(folder, encoder):
+    source, settings = read_images(folder / "photos"), Settings(m=5, resamples=10, permutations=5)
+    subject = prepare(make_plan(encoder, eq.Attribute.load("gender"), source=source, specs=parse(["closed-form"]), settings=settings))
+    given = subject.texts, subject.prompts, subject.yardstick.prototypes, subject.index.rows, subject.index.groups, subject.index.m
+    document, firsts = dial.grid(subject.operators["closed-form"], dial.Inputs(*given), settings.gallery, {})
+    assert [first.shape for first in firsts] == [(len(subject.prompts), 12)] * len(document["kappas"])
+
+
 def test_places_are_fewer_than_images():
     assert places(None, 100_000) == 1000 and places(None, 3000) == 300 and places(None, 50) == 20 and places(7, 8) == 7
     for m, known in ((None, 20), (8, 8)):
@@ -535,6 +544,15 @@ def visible(html):
     spans = re.findall(r'<span class="n" data-path="([^"]+)" data-form="([^"]+)">(.*?)</span>', body, flags=re.S)
     rest = re.sub(r'<span class="n" data-path=.*?</span>', "", body, flags=re.S)
     return spans, re.sub(r"<[^>]+>", " ", rest)
+
+
+def test_what_nothing_exceeds_is_rounded_up(audited):
+    assert [numbers.text(x, "u3") for x in (0.0921, 0.092, 0.0, 1e-9)] == ["0.093", "0.092", "0.000", "0.001"]
+    results, _ = read(audited)
+    told = " ".join(numbers.fill(sentence, results) for sentence in words.sentences(results))
+    cross = results["certificates"][results["verdict"]["best"]]["cross"]
+    (most, bound) = (float(x) for x in re.search(r"moved by more than ([\d.]+) \(the guaranteed bound is ([\d.]+)\)", told).groups())
+    assert most >= cross["largest"] and bound >= cross["bound"]
 
 
 @pytest.mark.parametrize("kind", ["audit", "comparison"])

@@ -535,6 +535,15 @@ def test_bad_input(places, tmp_path):
         request(places, tmp_path / "long", prompts="a photo of a doctor" + " and a nurse" * 40).perform()
 
 
+def test_what_a_kill_left_is_cleared_and_what_others_left_is_not(places, run, tmp_path):
+    out = shutil.copytree(run[0], tmp_path / "run")
+    (torn := out / "images" / "none" / ".00001.png.0123456789abcdef").write_bytes(b"half")
+    (out / "images" / ".notes" / "deep").mkdir(parents=True)
+    (out / "images" / ".DS_Store").write_bytes(b"a desktop's")
+    request(places, out).perform()
+    assert not torn.exists() and (out / "images" / ".notes" / "deep").is_dir() and (out / "images" / ".DS_Store").is_file()
+
+
 def test_results_of_something_else_are_not_overwritten(places, tmp_path):
     (tmp_path / "results.json").write_text("an audit's")
     with pytest.raises(InputError, match="not of a run of equipoise generate"):

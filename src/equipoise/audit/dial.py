@@ -78,7 +78,7 @@ def grid(
         document[f"self_loss_{name}"] = None if front is None else front.self_loss.tolist()
     document["lean"], skews, tops = [], [], []
     unknown = 0 if inputs.groups is None else int((~inputs.groups.known).sum())
-    depth = inputs.m + unknown
+    depth = max(inputs.m, shown) + unknown
     for kappa in kappas:
         turned = at(operator, kappa)
         document["lean"].append(float(leans(np.asarray(turned.text(inputs.texts)), inputs.prototypes).max(1).mean()))

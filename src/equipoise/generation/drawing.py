@@ -49,7 +49,7 @@ def draw(
         elif (folder / RESULTS).exists():
             raise InputError(f"{folder} holds results that are not of a run of equipoise generate; pass another folder")
         plan.save(folder)
-        for torn in (folder / "images").glob("**/.*"):  # what a kill left of a file
+        for torn in (folder / "images").glob("**/.*.png.*"):  # what a kill left of a file
             torn.unlink(missing_ok=True)
         manifest = Manifest(folder)
         manifest.forget_missing()

@@ -78,12 +78,12 @@ def _cost(results: Results) -> list[str]:
     path = f"certificates.{best}.cross"
     if cross is not None:
         pairs = f"Of the similarities between {{{path}.images|n}} images and {{{path}.prompts|n}} prompts, none moved by more than"
-        bound = f" (the guaranteed bound is {{{path}.bound|3}})" if cross.get("bound") is not None else ""
-        return [f"What it cost: {pairs[0].lower()}{pairs[1:]} {{{path}.largest|3}}{bound}."]
+        bound = f" (the guaranteed bound is {{{path}.bound|u3}})" if cross.get("bound") is not None else ""
+        return [f"What it cost: {pairs[0].lower()}{pairs[1:]} {{{path}.largest|u3}}{bound}."]
     texts = results["certificates"][best]["texts"]
     if texts is None:
         return []
-    return [f"What it cost: the self-utility loss of a prompt is at most {{certificates.{best}.texts.self_loss.max|4}}."]
+    return [f"What it cost: the self-utility loss of a prompt is at most {{certificates.{best}.texts.self_loss.max|u4}}."]
 
 
 def _explicit(results: Results) -> list[str]:
