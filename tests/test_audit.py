@@ -261,6 +261,15 @@ def test_a_folder_a_table_a_parquet_and_a_store_are_the_same_images(folder, enco
     assert "1 of 121 images could not be read" in found["people.csv"]["notes"][0]
 
 
+def test_a_stores_pictures_are_those_it_was_made_of_wherever_it_is_read(folder, encoder, tmp_path, monkeypatch):
+    embedding.embed(embedding.read_source(folder / "photos"), tmp_path / "store", encoder)
+    (tmp_path / "here").mkdir()
+    Image.new("RGB", (9, 9)).save(tmp_path / "here" / "7.png")  # another picture, of the same name
+    monkeypatch.chdir(tmp_path / "here")
+    source = read_images(tmp_path / "store")
+    assert source.pictures == [str(folder / "photos" / name) for name in source.names]
+
+
 def test_a_group_column_never_takes_the_place_of_another(folder, encoder, tmp_path):
     table = pd.read_parquet(folder / "people.parquet").rename(columns={"gender": "label"})
     table.to_parquet(tmp_path / "people.parquet")

@@ -116,12 +116,10 @@ def _stored(path: Path, columns: dict[str, Any]) -> Source:
 
 
 def _picture(store: Store, name: str) -> str | None:
-    """Where the picture of a store's line lies, if it is still there."""
+    """Where the picture of a store's line lies, if it is still there: names are relative to what was embedded, and to nothing else."""
     source = Path(store.manifest.source)
-    for path in (Path(name), (source if source.is_dir() else source.parent) / name):
-        if path.is_file():
-            return str(path)
-    return None
+    path = (source if source.is_dir() else source.parent) / name
+    return str(path) if path.is_file() else None
 
 
 def _picture_column(path: Path) -> str | None:
