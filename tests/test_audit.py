@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html import unescape
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise import cli, embedding, metrics
-from equipoise.audit import Pictures, Settings, association, dial, intervals, read, run, write
+from equipoise.audit import Pictures, Settings, association, dial, intervals, read, run, sources, write
 from equipoise.audit.plan import columns_for, make_plan
 from equipoise.audit.skew import places
 from equipoise.audit.sources import Source, read_images
@@ -268,6 +269,18 @@ def test_a_stores_pictures_are_those_it_was_made_of_wherever_it_is_read(folder, 
     monkeypatch.chdir(tmp_path / "here")
     source = read_images(tmp_path / "store")
     assert source.pictures == [str(folder / "photos" / name) for name in source.names]
+
+
+def test_pictures_of_one_name_in_two_folders_find_their_own_rows(folder, encoder, tmp_path, monkeypatch):
+    for i in range(6):
+        (tmp_path / "photos" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / "ab"[i % 2] / f"{i // 2}.png").write_bytes((folder / "photos" / f"{i}.png").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    store = embedding.embed(embedding.read_source("photos"), tmp_path / "store", encoder)
+    for images in (Path("photos"), tmp_path / "photos"):
+        found, there = sources.rows(read_images(images, tmp_path / "store"), encoder)
+        assert there.all()
+        np.testing.assert_allclose(found, store.load(), atol=1e-6)
 
 
 def test_a_group_column_never_takes_the_place_of_another(folder, encoder, tmp_path):

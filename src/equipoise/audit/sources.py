@@ -13,7 +13,7 @@ from equipoise import datasets
 from equipoise.datasets.dataset import existing
 from equipoise.errors import InputError
 from equipoise.stores import Store
-from equipoise.tasks.sources import open_embeddings, read_dataset, require_apart, rows_of
+from equipoise.tasks.sources import made_of, open_embeddings, read_dataset, require_apart, rows_of
 
 MANIFEST = "equipoise.json"
 NAMES = ("name", "path", "file", "filename", "file_name", "id")
@@ -117,8 +117,7 @@ def _stored(path: Path, columns: dict[str, Any]) -> Source:
 
 def _picture(store: Store, name: str) -> str | None:
     """Where the picture of a store's line lies, if it is still there: names are relative to what was embedded, and to nothing else."""
-    source = Path(store.manifest.source)
-    path = (source if source.is_dir() else source.parent) / name
+    path = made_of(store) / name
     return str(path) if path.is_file() else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -111,7 +112,8 @@ def open_embeddings(path: Path) -> Any:
 
 
 def rows_of(embeddings: Any, paths: list[str]) -> tuple[Any, np.ndarray]:
-    """The rows of these images, and which of the images have one; a store is matched by path, then by file name, an array by position."""
+    """The rows of these images, and which of the images have one; a store is matched by path as it is
+    written, by where it lies, then by file name, an array by position."""
     if not isinstance(embeddings, Store):
         check_array(embeddings, len(paths))
         return np.asarray(embeddings), np.ones(len(paths), bool)
@@ -122,6 +124,12 @@ def rows_of(embeddings: Any, paths: list[str]) -> tuple[Any, np.ndarray]:
     if len(places) == len(embeddings) and (places == np.arange(len(places))).all():
         return embeddings, there
     return embeddings.load()[places[there]], there
+
+
+def made_of(store: Store) -> Path:
+    """The folder that the names in a store are relative to: what was embedded, or where its table lay."""
+    source = Path(store.manifest.source)
+    return source if source.is_dir() else source.parent
 
 
 def check_array(embeddings: Any, images: int) -> None:
@@ -146,6 +154,10 @@ def _places(store: Store, paths: list[str]) -> np.ndarray:
     exact = {name: i for i, name in enumerate(names)}
     if any(path in exact for path in paths):
         return np.array([exact.get(path, -1) for path in paths])
+    base, whole = made_of(store), [os.path.abspath(path) for path in paths]
+    lying = {os.path.abspath(base / name): i for i, name in enumerate(names)}
+    if any(path in lying for path in whole):
+        return np.array([lying.get(path, -1) for path in whole])
     by_name = {Path(name).name: i for i, name in enumerate(names)}
     if len(by_name) < len(names):
         raise InputError(
