@@ -17,7 +17,7 @@ import equipoise as eq
 from equipoise import cli, embedding, metrics
 from equipoise.audit import Pictures, Settings, association, dial, intervals, read, run, sources, write
 from equipoise.audit.plan import columns_for, make_plan
-from equipoise.audit.skew import places
+from equipoise.audit.skew import choose_m
 from equipoise.audit.sources import Source, read_images
 from equipoise.audit.subject import prepare
 from equipoise.errors import EquipoiseError, InputError
@@ -534,10 +534,10 @@ def test_a_gallery_is_full_at_every_kappa_however_few_places_skew_looks_at(folde
 
 
 def test_places_are_fewer_than_images():
-    assert places(None, 100_000) == 1000 and places(None, 3000) == 300 and places(None, 50) == 20 and places(7, 8) == 7
+    assert choose_m(None, 100_000) == 1000 and choose_m(None, 3000) == 300 and choose_m(None, 50) == 20 and choose_m(7, 8) == 7
     for m, known in ((None, 20), (8, 8)):
         with pytest.raises(InputError, match="-m with"):
-            places(m, known)
+            choose_m(m, known)
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", '{"kind": "other"}', "no json", '{"kind": "equipoise audit", "format": 99}'])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Inputs(NamedTuple):
         return self.pairs <= PAIRS
 
 
-def turnable(operator: Any) -> bool:
+def turnable(operator: Any) -> TypeGuard[SpaceOperator]:
     """Whether kappa is this operator's dial."""
     return isinstance(operator, SpaceOperator) and isinstance(operator.space, AttributeSpace) and "kappa" in operator.params
 

@@ -41,7 +41,7 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
     inputs = dial.Inputs(subject.texts, subject.prompts, subject.yardstick.prototypes)
     if index is not None:
         inputs = inputs._replace(images=index.rows, groups=index.groups, m=index.m)
-    turning = {i: op for i, op in enumerate(subject.operators.values()) if isinstance(op, SpaceOperator) and dial.turnable(op)}
+    turning = {i: op for i, op in enumerate(subject.operators.values()) if dial.turnable(op)}
     dials, tops = _dials(subject, turning, inputs, lists)
     shown, small = None, {}
     if index is not None and pictures:
@@ -124,6 +124,6 @@ def _settings(subject: Subject, inputs: dial.Inputs) -> dict[str, Any]:
 def _method(subject: Subject, label: str) -> dict[str, Any]:
     operator = subject.operators[label]
     spec = next(spec for spec in subject.plan.all_specs if spec.label == label)
-    kappa = dial.kappa(operator) if isinstance(operator, SpaceOperator) and dial.turnable(operator) else None
+    kappa = dial.kappa(operator) if dial.turnable(operator) else None
     about = {"label": label, "method": operator.name, "params": operator.params, "changes": list(operator.changes), "kappa": kappa}
     return about | {"fingerprint": operator.fingerprint, "fitted_on_images": spec.takes_images()}

@@ -33,7 +33,7 @@ class Skew:
     chance: dict[str, Any]
 
 
-def places(m: int | None, known: int) -> int:
+def choose_m(m: int | None, known: int) -> int:
     """How many places skew looks at."""
     if m is None and known <= LEAST:
         raise InputError(f"there are {known} images of a known group, and skew needs more than {LEAST}; pass more, or -m with fewer places")

@@ -118,7 +118,7 @@ def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: 
         notes.append(f"{lost} of {len(there)} images could not be read, and are left out.")
     groups = Coded(codes, names)
     known = int(groups.known.sum())
-    m, first = skew.places(plan.settings.m, known), plan.settings.places
+    m, first = skew.choose_m(plan.settings.m, known), plan.settings.places
     return Index(source, images, np.flatnonzero(there), groups, m, first if first < known else m)
 
 
