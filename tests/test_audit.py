@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from html import unescape
 from pathlib import Path
 
@@ -466,6 +468,14 @@ def test_saved_operators_that_cannot_stand_beside_the_model_are_refused(folder, 
     for name, told in (("narrow", "rows 28 wide"), ("none", "two methods have one name")):
         with pytest.raises(InputError, match=told):
             run(make_plan(encoder, attribute, specs=parse([str(tmp_path / f"{name}.safetensors")]), settings=QUICK))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_file_name_that_is_no_text_is_named(folder, tmp_path, capsys):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / os.fsdecode(b"caf\xe9.png")).write_bytes((folder / "photos" / "0.png").read_bytes())
+    assert command(folder, "--images", tmp_path / "photos", "--out", tmp_path / "out") == 2
+    assert "1 file names in" in (said := capsys.readouterr().err) and "not UTF-8" in said
 
 
 def test_a_model_of_texts_alone_audits_texts_and_refuses_pictures(folder, tmp_path, capsys):
