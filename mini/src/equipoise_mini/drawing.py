@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from equipoise_mini import FOLDER, PIXELS
-from equipoise_mini.files import require
+from equipoise_mini.files import checksums, require
 from equipoise_mini.sampling import integrate, noise, to_bytes
 
 GRAPH, WEIGHTS = "generator.onnx", "generator.safetensors"
@@ -23,6 +23,7 @@ class Generator:
     """What the text says, at 64 x 64. The same row and seed give the same picture, bit for bit, whatever else is drawn beside it.
 
     A pass is one row on one thread, and threads take rows: none waits for another inside a pass, which a busy machine would make long.
+    ``fingerprint``: the checksum of the weights.
     """
 
     def __init__(self, folder: Path = FOLDER, threads: int | None = None):
@@ -30,6 +31,7 @@ class Generator:
         from safetensors import safe_open
 
         require(folder, GRAPH, WEIGHTS)
+        self.fingerprint = checksums(folder)[WEIGHTS]
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])

@@ -117,7 +117,14 @@ def _draw(painter: Painter, folder: Path, pictures: list[Picture], batches: Batc
 def _about(plan: Plan, painter: Painter, hook: Attached) -> dict[str, Any]:
     """What all pictures of a method say."""
     spaces = {part: space.fingerprint for part, space in hook.spaces.items()}
-    return {"model": painter.id, "steps": plan.steps, "guidance": plan.guidance, "tokens": plan.tokens, "spaces": spaces}
+    return {
+        "model": painter.id,
+        "revision": plan.revision,
+        "steps": plan.steps,
+        "guidance": plan.guidance,
+        "tokens": plan.tokens,
+        "spaces": spaces,
+    }
 
 
 def _provenance(picture: Picture, hook: Attached, about: dict[str, Any]) -> dict[str, Any]:
