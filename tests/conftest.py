@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import equipoise as eq
+from equipoise import cli
 from equipoise.errors import MissingExtraError
 
 if not Path("/dev/nvidiactl").exists():  # without a GPU the CUDA kernels run in Triton's interpreter; read when triton is imported
@@ -66,6 +68,18 @@ def shared_data(name: str) -> Path:
     if not (folder / name).is_file():
         pytest.skip(f"{name} is not in {folder}; set EQUIPOISE_DATA to the folder that holds it")
     return folder / name
+
+
+def typed(*arguments: Any) -> int:
+    """Run ``equipoise`` in this process with what is typed after it; the exit code."""
+    before, sys.argv = sys.argv, ["equipoise", *map(str, arguments)]
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    finally:
+        sys.argv = before
+    return 0
 
 
 @pytest.fixture(scope="module")

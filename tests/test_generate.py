@@ -300,6 +300,23 @@ def test_the_floor_of_parity_is_what_a_fair_generator_gives():
         assert parity_floor(pictures, groups) == pytest.approx(drawn.mean(), rel=0.05)  # 4000 draws
 
 
+def test_the_floor_is_of_the_pictures_that_somebody_was_sure_of():
+    from equipoise.generation.measures import mean_parity_floor, parity_floor
+
+    codes = np.array([[0, 1] * 4, [0, 1, 1, 0, -1, -1, -1, -1], [-1] * 8])  # eight pictures, four, none
+    assert mean_parity_floor(codes, 2) == pytest.approx((parity_floor(8, 2) + parity_floor(4, 2)) / 2)
+    assert mean_parity_floor(codes[2:], 2) is None
+
+
+def test_a_run_says_the_floor_of_what_was_labelled(places, run, tmp_path):
+    from equipoise.generation.measures import parity_floor
+
+    out = shutil.copytree(run[0], tmp_path / "run")
+    answers = {picture.image: ("unsure",) if picture.number else ("male",) for picture in Manifest(out).pictures.values()}
+    _, results = request(places, out, labels=say(tmp_path / "labels.csv", answers)).perform()
+    assert results["floors"]["sp_5"] == pytest.approx(parity_floor(1, 2))  # of three pictures each, two are left out
+
+
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     from equipoise.generation.measures import Resamples
 
@@ -516,6 +533,22 @@ def test_bad_input(places, tmp_path):
         request({**places, "sd1": tmp_path}, tmp_path / "run").perform()
     with pytest.raises(InputError, match=r"has \d+ tokens"):
         request(places, tmp_path / "long", prompts="a photo of a doctor" + " and a nurse" * 40).perform()
+
+
+def test_what_a_kill_left_is_cleared_and_what_others_left_is_not(places, run, tmp_path):
+    out = shutil.copytree(run[0], tmp_path / "run")
+    (torn := out / "images" / "none" / ".00001.png.0123456789abcdef").write_bytes(b"half")
+    (out / "images" / ".notes" / "deep").mkdir(parents=True)
+    (out / "images" / ".DS_Store").write_bytes(b"a desktop's")
+    request(places, out).perform()
+    assert not torn.exists() and (out / "images" / ".notes" / "deep").is_dir() and (out / "images" / ".DS_Store").is_file()
+
+
+def test_results_of_something_else_are_not_overwritten(places, tmp_path):
+    (tmp_path / "results.json").write_text("an audit's")
+    with pytest.raises(InputError, match="not of a run of equipoise generate"):
+        perform(request(places, tmp_path, annotator=f"encoder:hf:{places['clip']}"))
+    assert (tmp_path / "results.json").read_text() == "an audit's" and not (tmp_path / "images").exists()
 
 
 def test_the_command_line(places, tmp_path):

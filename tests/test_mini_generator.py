@@ -16,6 +16,7 @@ import equipoise as eq
 from equipoise.errors import ArtefactError, InputError
 from equipoise.generation import preset
 from equipoise.generation.commands import Request
+from equipoise.generation.drawing import read_provenance
 from equipoise.generation.mini import MiniPipeline, load_mini
 from equipoise.report.generation import perform
 from tests.conftest import ROOT, component, embedded_file, embedded_model, exact
@@ -106,6 +107,21 @@ def test_a_run_through_whatever_keeps_the_contract(encoder, monkeypatch, tmp_pat
         Request(tmp_path / "large", "mini", prompts=DOCTOR, size=512).perform()
 
 
+def test_a_run_does_not_go_on_with_another_generator(encoder, generator, monkeypatch, tmp_path):
+    """Half of its pictures would be of other weights."""
+    assert len(generator.fingerprint) == 64
+    monkeypatch.setattr(component("equipoise_mini"), "generator", Blots)
+    monkeypatch.setattr(Blots, "fingerprint", "one", raising=False)
+    asked = {"prompts": DOCTOR, "images": 1, "methods": ("none",)}
+    manifest, _ = Request(tmp_path / "run", "mini", **asked).perform()
+    (picture,) = manifest.pictures.values()
+    assert read_provenance(tmp_path / "run" / picture.image)["revision"] == f"{encoder.fingerprint[:12]}-one"
+    Request(tmp_path / "run", "mini", **asked).perform()
+    monkeypatch.setattr(Blots, "fingerprint", "other")
+    with pytest.raises(InputError, match="holds another run \\(its revision differ"):
+        Request(tmp_path / "run", "mini", **asked | {"images": 2}).perform()
+
+
 def test_pictures_depend_on_prompt_and_seed_alone(encoder, generator):
     pipe = MiniPipeline(encoder, generator)
     rough = {"steps": 6}  # to be quick
@@ -123,6 +139,11 @@ def test_what_a_generator_is_given(generator):
         generator.sample(np.ones((2, 255)), [0, 1])
     with pytest.raises(ValueError, match="2 text rows with 1 seeds"):
         generator.sample(np.ones((2, 256)), [0])
+    with pytest.raises(ValueError, match=r"1 of 2 text rows hold NaN or infinity \(first: 1\)"):
+        generator.sample(np.stack([np.ones(256), np.full(256, np.nan)]), [0, 1])
+    for options in ({"steps": 0}, {"guidance": np.nan}):
+        with pytest.raises(ValueError, match="are not legal; pass steps from 1"):
+            generator.sample(np.ones((1, 256)), [0], **options)
 
 
 def request(out, **options) -> Request:

@@ -148,6 +148,26 @@ def test_galleries_follow_the_dial_and_the_first_one_stays(opened, audit):
     assert before == gallery[0]
 
 
+def test_shares_beside_a_row_are_shown_only_where_they_are_its_own(opened):
+    """They are those of the method's own kappa, and the pictures follow the dial."""
+    tab, _ = opened
+    visible = "rows => rows.map(row => row.querySelector('.held').checkVisibility())"
+    for step, own in ((41, True), (82, False)):
+        turn(tab, step)
+        assert tab.eval_on_selector_all("details[open] .row", visible)[:3] == [True, own, True]
+
+
+def test_prompts_that_differ_only_in_how_they_begin_have_rows_of_their_own(browser, audit, tmp_path):
+    prompts = [entry | {"prompt": "the photo of a pilot"} if i == 0 else entry for i, entry in enumerate(audit.results["prompts"])]
+    (tmp_path / "report.html").write_text(page(audit.results | {"prompts": prompts}, audit.pictures))
+    tab = browser.new_page()
+    tab.goto((tmp_path / "report.html").as_uri())
+    tab.wait_for_function("document.querySelectorAll('#dumbbell svg').length > 0")
+    rows = tab.evaluate("document.getElementById('dumbbell').data[1].y")
+    assert sorted(rows) == sorted(entry["prompt"] for entry in prompts)
+    tab.close()
+
+
 def test_the_keyboard_turns_the_dial(opened):
     tab, _ = opened
     tab.focus("#kappa")

@@ -157,6 +157,19 @@ def test_unknown_groups_take_no_place(operators, data):
     assert (row["n"], row["left_out"]) == (200, 100)
 
 
+def test_unknown_groups_may_stand_before_all_others_and_be_most_of_them(operators, data):
+    """A list must hold enough known images for resamples, wherever the unknown ones stand in it."""
+    scores = data.images @ data.texts.T
+    front = np.where(scores[:, 0] >= np.sort(scores[:, 0])[60], None, data.gender)  # four of five, all before the others of the first query
+    scattered = np.where(np.arange(len(data.gender)) % 10 < 9, None, data.gender)
+    for gender in (front, scattered):
+        found = tasks.retrieve(
+            operators, data.images, PROMPTS, sensitive_features=gender, encoder=ENCODER, m=9, resamples=50, permutations=2
+        )
+        expected = eq.metrics.max_skew(scores.T, sensitive_features=gender, m=9)
+        assert found.bootstrap.values["none", "MS@9"] == pytest.approx(expected)
+
+
 def test_classification_agrees_with_the_metrics(operators, data):
     for protocol, form in (("paper", "printed"), ("released", "released")):
         measured = tasks.classify(

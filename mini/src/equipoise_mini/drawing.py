@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from equipoise_mini import FOLDER, PIXELS
-from equipoise_mini.files import require
+from equipoise_mini.files import checksums, require
 from equipoise_mini.sampling import integrate, noise, to_bytes
 
 GRAPH, WEIGHTS = "generator.onnx", "generator.safetensors"
@@ -23,6 +23,7 @@ class Generator:
     """What the text says, at 64 x 64. The same row and seed give the same picture, bit for bit, whatever else is drawn beside it.
 
     A pass is one row on one thread, and threads take rows: none waits for another inside a pass, which a busy machine would make long.
+    ``fingerprint``: the checksum of the weights.
     """
 
     def __init__(self, folder: Path = FOLDER, threads: int | None = None):
@@ -30,6 +31,7 @@ class Generator:
         from safetensors import safe_open
 
         require(folder, GRAPH, WEIGHTS)
+        self.fingerprint = checksums(folder)[WEIGHTS]
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
@@ -44,6 +46,12 @@ class Generator:
             raise ValueError(f"text_embeddings has shape {rows.shape}; pass rows of mini's encode_text, (n, {len(self.nothing)})")
         if len(seeds) != len(rows):
             raise ValueError(f"{len(rows)} text rows with {len(seeds)} seeds; pass one seed a row")
+        if (bad := np.flatnonzero(~np.isfinite(rows).all(1))).size:
+            raise ValueError(
+                f"{bad.size} of {len(rows)} text rows hold NaN or infinity (first: {bad[0]}); there is nothing to draw of them"
+            )
+        if steps < 1 or not np.isfinite(guidance):
+            raise ValueError(f"steps={steps} and guidance={guidance} are not legal; pass steps from 1 and a finite guidance")
         blocks = [slice(i, i + BLOCK) for i in range(0, len(rows), BLOCK)]
         pictures = [self._draw(rows[block], seeds[block], guidance, steps) for block in blocks]
         return np.concatenate(pictures) if pictures else np.zeros((0, PIXELS, PIXELS, 3), np.uint8)

@@ -50,6 +50,10 @@ class Request:
         specs = parse(self.methods) if self.methods else None
         attributes = [Attribute.load(name) for name in self.attributes]
         attributes = attributes or [attribute_of(self.group_columns) if self.group_columns else Attribute.load("gender")]
+        if len({attribute.name for attribute in attributes}) < len(attributes):
+            raise InputError(
+                f"an attribute was named twice: {[attribute.name for attribute in attributes]}; each gets a folder of its name"
+            )
         prompts = None if self.prompts is None else _prompts(self.prompts)
         columns: dict[str, Any] = {"label_column": self.label_column, "caption_column": self.caption_column}
         source = self._source(columns)

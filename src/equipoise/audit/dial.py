@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class Inputs(NamedTuple):
         return self.pairs <= PAIRS
 
 
-def turnable(operator: Any) -> bool:
+def turnable(operator: Any) -> TypeGuard[SpaceOperator]:
     """Whether kappa is this operator's dial."""
     return isinstance(operator, SpaceOperator) and isinstance(operator.space, AttributeSpace) and "kappa" in operator.params
 
@@ -78,7 +78,7 @@ def grid(
         document[f"self_loss_{name}"] = None if front is None else front.self_loss.tolist()
     document["lean"], skews, tops = [], [], []
     unknown = 0 if inputs.groups is None else int((~inputs.groups.known).sum())
-    depth = inputs.m + unknown
+    depth = max(inputs.m, shown) + unknown
     for kappa in kappas:
         turned = at(operator, kappa)
         document["lean"].append(float(leans(np.asarray(turned.text(inputs.texts)), inputs.prototypes).max(1).mean()))

@@ -27,7 +27,8 @@ class Pictures:
 
 
 def write(folder: Path, results: dict[str, Any], pictures: Pictures) -> None:
-    """Both files, each whole or not at all."""
+    """Both files, each whole or not at all; those of another audit never lie beside these results, whenever this is killed."""
+    (folder / DATA).unlink(missing_ok=True)
     artefact.write_atomically(folder / RESULTS, (json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     if pictures.arrays or pictures.small:
         artefact.save(folder / DATA, DATA_KIND, pictures.arrays | _packed(pictures.small), {})

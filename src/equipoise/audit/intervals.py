@@ -40,16 +40,23 @@ def of_means(rows: np.ndarray, resamples: int, level: float, seed: int, limits: 
 
 
 def of_estimates(estimates: list[Any], changes: list[Any]) -> list[dict[str, Any]]:
-    """From ``metrics.Estimate``: one a method, and the paired changes of all but the first."""
-    found: list[dict[str, Any]] = [{"value": e.value, "low": e.low, "high": e.high} for e in estimates]
+    """From ``metrics.Estimate``, of shares: one a method, and the paired changes of all but the first."""
+    found = [_centred(estimate, SHARE) for estimate in estimates]
     for entry, change in zip(found[1:], changes, strict=True):
-        entry["change"] = {"value": change.value, "low": change.low, "high": change.high}
+        entry["change"] = _centred(change, ANY)
     return found
+
+
+def _centred(estimate: Any, limits: tuple[float, float]) -> dict[str, Any]:
+    if estimate.resamples - estimate.undefined < 2:
+        return {"value": estimate.value, "low": None, "high": None}
+    low, high = (min(max(end + estimate.value - estimate.mean, limits[0]), limits[1]) for end in (estimate.low, estimate.high))
+    return {"value": estimate.value, "low": low, "high": high}
 
 
 def _interval(point: Any, drawn: np.ndarray, level: float, limits: tuple[float, float]) -> dict[str, Any]:
     drawn = drawn[~np.isnan(drawn)]
-    if not drawn.size:
+    if drawn.size < 2:  # one replicate, centred, is the value, and no interval
         return {"value": float(point), "low": None, "high": None}
     low, high = interval(float(point), drawn + (point - drawn.mean()), level)
     return {"value": float(point), "low": max(low, limits[0]), "high": min(high, limits[1])}

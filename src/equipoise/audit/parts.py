@@ -10,10 +10,12 @@ import numpy as np
 from equipoise import metrics, tasks
 from equipoise.audit import association, cost, intervals, skew
 from equipoise.audit.intervals import ANY, POSITIVE, SHARE
+from equipoise.audit.plan import written
 from equipoise.audit.subject import Index, Subject
 from equipoise.errors import InputError
 from equipoise.metrics.labels import encode
 from equipoise.metrics.probe import METRIC
+from equipoise.tasks.blocks import unit
 from equipoise.tasks.retrieval import rank
 
 FOLDS = 5
@@ -40,7 +42,7 @@ def text_association(subject: Subject, prompts: list[Row]) -> list[Row]:
 def retrieval_skew(subject: Subject, index: Index, lists: dict[str, np.ndarray], prompts: list[Row]) -> tuple[list[Row], Row]:
     """How the groups share the best places of each prompt; the entries of the prompts get theirs. And what chance would give."""
     s = subject.plan.settings
-    found = skew.measure(lists, index.groups, index.m, s.places, s.resamples, s.permutations, s.seed)
+    found = skew.measure(lists, index.groups, index.m, index.places, s)
     fair = np.array([one["share"] for one in found.chance["top"]])
     for i, entry in enumerate(prompts):
         entry["max_skew"] = intervals.values(found.max_skew[:, i], found.max_skews[:, :, i], s.level, POSITIVE)
@@ -76,13 +78,14 @@ def recall(subject: Subject, index: Index) -> list[Row]:
     if plan.captions is None:
         return []
     captions = plan.captions[index.lines]
-    written = np.array([i for i, text in enumerate(captions) if isinstance(text, str) and text.strip()], int)
-    if not written.size:
-        raise InputError("the caption column is empty; leave --caption-column out")
-    chosen = _some(written, s.captions, s.seed)
+    places = written(captions)
+    if not places.size:
+        raise InputError("no image that has a caption can be read; leave --caption-column out")
+    chosen = _some(places, s.captions, s.seed)
     options = {"m": index.m, "resamples": s.resamples, "permutations": 1, "seed": s.seed, "encoder": plan.encoder, "targets": chosen}
     found = tasks.retrieve(subject.operators, index.rows, [str(captions[i]) for i in chosen], sensitive_features=index.names, **options)
-    return _measured(subject, found, "cost", [name for name in found.bootstrap.metrics if name.startswith("R@")])
+    rows = _measured(subject, found, "cost", [name for name in found.bootstrap.metrics if name.startswith("R@")])
+    return [row | {"n": len(chosen), "over": "captions"} for row in rows]  # each drawn with its image, whatever that one's group
 
 
 def utility(subject: Subject) -> list[Row]:
@@ -95,8 +98,7 @@ def _utility(subject: Subject, what: str, given: np.ndarray) -> list[Row]:
     lost, left = [], []
     for label in subject.labels:
         changed = subject.text(label, given, subject.prompts) if what == "texts" else subject.image(label, given)
-        if changed.shape != given.shape:
-            return []  # a method with another width has no utility of its own rows
+        changed = changed if subject.operators[label].unit else unit(changed)
         lost.append(cost.self_loss(given, changed))
         left.append(cost.leakage(changed, subject.space))
     over = "prompts" if what == "texts" else "images"
@@ -128,22 +130,26 @@ def probe(subject: Subject, index: Index) -> list[Row]:
 def explicit_prompts(subject: Subject) -> list[Row]:
     """Whether prompts that name a group are still nearest to it and still find it, without and with the gate."""
     own, texts = np.array([group for _, group in subject.explicit]), [text for text, _ in subject.explicit]
-    places, found = subject.plan.settings.places, []
+    index, found = subject.index, []
     for gate, suffix, section in ((None, "", "explicit"), (True, "_gated", "explicit, gated")):
-        nearest, leans, held = [], [], []
-        for label, operator in subject.operators.items():
-            changed = subject.text(label, subject.explicit_texts, texts, gate)
-            lean = association.leans(changed, subject.yardstick.prototypes)
-            nearest.append(lean.argmax(1) == own)
-            leans.append(lean[np.arange(len(own)), own])
-            if subject.index is not None:
-                top = rank(operator, subject.index.rows, subject.explicit_texts, texts, places, gate=gate)
-                held.append((subject.index.groups.codes[top] == own[:, None]).mean(1))
+        changed = [subject.text(label, subject.explicit_texts, texts, gate) for label in subject.labels]
+        leans = [association.leans(rows, subject.yardstick.prototypes) for rows in changed]
+        nearest, stated = [lean.argmax(1) == own for lean in leans], [lean[np.arange(len(own)), own] for lean in leans]
         rows = [("explicit_nearest", "explicit prompts nearest to the group they name", nearest, SHARE)]
-        rows += [("explicit_lean", "lean of explicit prompts to the group they name", leans, ANY)]
-        rows += [("explicit_top", f"share of the first {places} results that are of the group named", held, SHARE)] if held else []
+        rows += [("explicit_lean", "lean of explicit prompts to the group they name", stated, ANY)]
+        if index is not None:
+            held = [_held(subject, index, label, own, texts, gate) for label in subject.labels]
+            rows += [("explicit_top", f"share of the first {index.places} results that are of the group named", held, SHARE)]
         found += [_mean(subject, key + suffix, name, section, "higher", v, "explicit prompts", limits) for key, name, v, limits in rows]
     return found
+
+
+def _held(subject: Subject, index: Index, label: str, own: np.ndarray, texts: list[str], gate: Any) -> np.ndarray:
+    """Of each explicit prompt's first results, the share that is of its own group; images of an unknown group take no place."""
+    known = index.groups.known
+    images, codes = (index.rows, index.groups.codes) if known.all() else (index.rows[known], index.groups.codes[known])
+    top = rank(subject.operators[label], images, subject.explicit_texts, texts, index.places, gate=gate)
+    return (codes[top] == own[:, None]).mean(1)
 
 
 def _about(key: str, name: str, section: str, better: str, n: int, over: str) -> Row:

@@ -11,7 +11,7 @@ import numpy as np
 from equipoise.audit.sources import Source
 from equipoise.errors import InputError
 from equipoise.methods import find
-from equipoise.metrics.labels import encode_groups
+from equipoise.metrics.labels import encode, encode_groups
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import PromptBook
 from equipoise.prompts.marks import explicit_groups
@@ -116,8 +116,9 @@ def make_plan(
         spec.check("shared", "retrieval")
         if spec.needs_labels:
             raise InputError(f"{spec.label} learns from labelled images, and would be measured on them; use equipoise evaluate --fit-share")
-    if len({spec.label for spec in chosen}) < len(chosen):
-        raise InputError(f"a method was named twice: {[spec.label for spec in chosen]}")
+    named = [BASELINE, *(spec.label for spec in chosen if spec.name != BASELINE)]
+    if len(set(named)) < len(named):
+        raise InputError(f"two methods have one name: {', '.join(named)}; leave one out, or rename a saved operator's file")
     columns = tuple(group_columns)
     groups = _groups(source, attribute, columns) if source is not None and columns else None
     return Plan(
@@ -131,8 +132,8 @@ def make_plan(
         source=source,
         groups=groups,
         group_columns=columns,
-        labels=source.table["label"].to_numpy(dtype=object) if source is not None and label_column else None,
-        captions=source.table["caption"].to_numpy(dtype=object) if source is not None and caption_column else None,
+        labels=None if source is None or label_column is None else _labels(source, label_column),
+        captions=None if source is None or caption_column is None else _captions(source, caption_column),
         asked=asked,
     )
 
@@ -167,6 +168,28 @@ def _groups(source: Source, attribute: Attribute, columns: tuple[str, ...]) -> n
                 "--group-columns out to perceive groups by zero-shot"
             )
     return groups_of(source.table, Dataset(source.name, source.table, columns), attribute)
+
+
+def _labels(source: Source, column: str) -> np.ndarray:
+    labels = source.table["label"].to_numpy(dtype=object)
+    if len(classes := encode(labels, "labels").labels) < 2:
+        raise InputError(
+            f"the column {column} names {list(classes) or 'no class'}, and zero-shot classification needs two classes; pass another "
+            "--label-column, or leave it out"
+        )
+    return labels
+
+
+def _captions(source: Source, column: str) -> np.ndarray:
+    captions = source.table["caption"].to_numpy(dtype=object)
+    if not len(written(captions)):
+        raise InputError(f"the column {column} holds no caption; pass another --caption-column, or leave it out")
+    return captions
+
+
+def written(captions: np.ndarray) -> np.ndarray:
+    """The places of captions that say something."""
+    return np.array([i for i, text in enumerate(captions) if isinstance(text, str) and text.strip()], int)
 
 
 def _with_kappa(spec: MethodSpec, kappa: float | None) -> MethodSpec:

@@ -41,7 +41,7 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
     inputs = dial.Inputs(subject.texts, subject.prompts, subject.yardstick.prototypes)
     if index is not None:
         inputs = inputs._replace(images=index.rows, groups=index.groups, m=index.m)
-    turning = {i: op for i, op in enumerate(subject.operators.values()) if isinstance(op, SpaceOperator) and dial.turnable(op)}
+    turning = {i: op for i, op in enumerate(subject.operators.values()) if dial.turnable(op)}
     dials, tops = _dials(subject, turning, inputs, lists)
     shown, small = None, {}
     if index is not None and pictures:
@@ -52,7 +52,7 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
         "created": today(),
         "versions": versions(),
         "subject": _subject(subject),
-        "settings": _settings(plan, inputs),
+        "settings": _settings(subject, inputs),
         "methods": [_method(subject, label) for label in subject.labels],
         "yardstick": {"explicit_lean": subject.yardstick.explicit, "n": subject.yardstick.n},
         "summary": summary,
@@ -113,9 +113,10 @@ def _groups_from(plan: Plan) -> str:
     return "classifier" if set(plan.group_columns) <= set(plan.source.generated or ()) else "labels"
 
 
-def _settings(plan: Plan, inputs: dial.Inputs) -> dict[str, Any]:
-    s = plan.settings
-    measured = {"m": inputs.m or None, "places": s.places, "resamples": s.resamples, "permutations": s.permutations, "level": s.level}
+def _settings(subject: Subject, inputs: dial.Inputs) -> dict[str, Any]:
+    s = subject.plan.settings
+    places = s.places if subject.index is None else subject.index.places
+    measured = {"m": inputs.m or None, "places": places, "resamples": s.resamples, "permutations": s.permutations, "level": s.level}
     measured |= {"interval": intervals.KIND, "seed": s.seed}
     return measured | {"pairs": inputs.pairs, "most_pairs": dial.PAIRS, "exact_dial": inputs.exact}
 
@@ -123,6 +124,6 @@ def _settings(plan: Plan, inputs: dial.Inputs) -> dict[str, Any]:
 def _method(subject: Subject, label: str) -> dict[str, Any]:
     operator = subject.operators[label]
     spec = next(spec for spec in subject.plan.all_specs if spec.label == label)
-    kappa = dial.kappa(operator) if isinstance(operator, SpaceOperator) and dial.turnable(operator) else None
+    kappa = dial.kappa(operator) if dial.turnable(operator) else None
     about = {"label": label, "method": operator.name, "params": operator.params, "changes": list(operator.changes), "kappa": kappa}
     return about | {"fingerprint": operator.fingerprint, "fitted_on_images": spec.takes_images()}

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from equipoise import metrics
+from equipoise.audit.plan import Settings
 from equipoise.errors import InputError
 from equipoise.metrics.labels import Coded
 from equipoise.metrics.resample_lists import BLOCK, multiplicities
@@ -32,7 +33,7 @@ class Skew:
     chance: dict[str, Any]
 
 
-def places(m: int | None, known: int) -> int:
+def choose_m(m: int | None, known: int) -> int:
     """How many places skew looks at."""
     if m is None and known <= LEAST:
         raise InputError(f"there are {known} images of a known group, and skew needs more than {LEAST}; pass more, or -m with fewer places")
@@ -44,14 +45,9 @@ def places(m: int | None, known: int) -> int:
     return chosen
 
 
-def depth(m: int, first: int, groups: Coded) -> int:
-    """How long lists must be for resamples, which leave images out, as unknown labels do."""
-    size, known = len(groups.codes), int(groups.known.sum())
-    return min(size, 64 + 2 * (max(m, first) * size // known))
-
-
-def measure(lists: Mapping[str, np.ndarray], groups: Coded, m: int, first: int, resamples: int, permutations: int, seed: int) -> Skew:
-    """lists: name of each method -> (prompts, depth), places of images, best first."""
+def measure(lists: Mapping[str, np.ndarray], groups: Coded, m: int, first: int, settings: Settings) -> Skew:
+    """lists: name of each method -> (prompts, depth), places of images, best first. m, first: places of skew, and of "who comes first"."""
+    resamples, seed, level = settings.resamples, settings.seed, settings.level
     rankings = [Ranking.of(top=top, groups=groups) for top in lists.values()]
     whole = np.ones((1, len(groups.codes)), np.uint16)
     point = _stack([_all(rankings, whole, m, first)])
@@ -63,7 +59,7 @@ def measure(lists: Mapping[str, np.ndarray], groups: Coded, m: int, first: int, 
             parts.append(_all(rankings, multiplicities(rng, len(groups.codes), count), m, first))
             advance(count)
     drawn = _stack(parts)
-    chance = _chance(groups, m, first, seed) | {"mean_max_skew": _shuffled(lists, groups, m, permutations, seed)}
+    chance = _chance(groups, m, level, seed) | {"mean_max_skew": _shuffled(lists, groups, m, settings)}
     return Skew(point[0][:, 0], drawn[0], point[1][:, 0], drawn[1], point[2][:, 0], drawn[2], chance)
 
 
@@ -83,8 +79,8 @@ def _stack(parts: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
     return [np.concatenate(part, axis=1) for part in zip(*parts, strict=True)]
 
 
-def _chance(groups: Coded, m: int, first: int, seed: int) -> dict[str, Any]:
-    """What one list has when labels have nothing to do with it: expectation and the range of 95 of 100 such lists."""
+def _chance(groups: Coded, m: int, level: float, seed: int) -> dict[str, Any]:
+    """What one list has when labels have nothing to do with it: expectation, and the range that holds ``level`` of such lists."""
     rng = np.random.default_rng(seed)
     known = np.flatnonzero(groups.known)
     order = np.stack([rng.choice(known, m, replace=False) for _ in range(RANDOM)])
@@ -93,17 +89,17 @@ def _chance(groups: Coded, m: int, first: int, seed: int) -> dict[str, Any]:
     floor = metrics.max_skew_floor(sensitive_features=_names(groups), m=m)
     shares = groups.sizes / groups.sizes.sum()
     return {
-        "max_skew": {"value": floor, **_range(skews)},
-        "ndkl": {"value": float(divergences.mean()), **_range(divergences)},
+        "max_skew": {"value": floor, **_range(skews, level)},
+        "ndkl": {"value": float(divergences.mean()), **_range(divergences, level)},
         "top": [{"group": label, "share": float(share)} for label, share in zip(groups.labels, shares, strict=True)],
     }
 
 
-def _shuffled(lists: Mapping[str, np.ndarray], groups: Coded, m: int, permutations: int, seed: int) -> dict[str, float]:
+def _shuffled(lists: Mapping[str, np.ndarray], groups: Coded, m: int, settings: Settings) -> dict[str, float]:
     """The mean over the prompts' own lists, labels shuffled: queries that find the same images go astray together."""
     top = next(iter(lists.values()))
-    options = {"sensitive_features": _names(groups), "m": m, "permutations": permutations, "seed": seed}
-    found = metrics.permuted_max_skew(top, **options)
+    options = {"permutations": settings.permutations, "level": settings.level, "seed": settings.seed}
+    found = metrics.permuted_max_skew(top, sensitive_features=_names(groups), m=m, **options)
     return {"value": found.value, "low": found.low, "high": found.high}
 
 
@@ -112,6 +108,6 @@ def _names(groups: Coded) -> np.ndarray:
     return names[groups.codes]
 
 
-def _range(drawn: np.ndarray) -> dict[str, float]:
-    low, high = np.quantile(drawn, [0.025, 0.975])
+def _range(drawn: np.ndarray, level: float) -> dict[str, float]:
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return {"low": float(low), "high": float(high)}

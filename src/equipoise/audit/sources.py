@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from equipoise import datasets
+from equipoise.datasets.dataset import existing
 from equipoise.errors import InputError
 from equipoise.stores import Store
-from equipoise.tasks.sources import open_embeddings, read_dataset, rows_of
+from equipoise.tasks.sources import made_of, open_embeddings, read_dataset, require_apart, rows_of
 
 MANIFEST = "equipoise.json"
 NAMES = ("name", "path", "file", "filename", "file_name", "id")
@@ -56,14 +57,17 @@ def read_images(
         return _stored(images, columns)
     if images.is_dir():
         found = datasets.folder(images)
-        if set(group_columns) - {"label"} or caption_column:
-            asked = ", ".join([*group_columns, *([caption_column] if caption_column else [])])
-            raise InputError(f"{images} is a folder, which has no column {asked}; write a csv with a row an image, and pass that")
+        if asked := [name for name in (*group_columns, label_column, caption_column) if name not in (None, "label")]:
+            raise InputError(
+                f"{images} is a folder, which has no column {', '.join(map(str, asked))}, only label, the subfolder's name; write a csv "
+                "with a row an image, and pass that"
+            )
     elif images.suffix == ".parquet" and (column := _picture_column(images)):
         return _inside(images, column, columns, stored)
     elif images.exists():
-        keep = "keep" if stored is not None else "raise"
-        found = datasets.table(images, images=root, on_missing=keep, **columns)
+        found = datasets.table(images, images=root, on_missing="keep", **columns)
+        if stored is None:
+            _require_files(images, found.table["path"].tolist())
     else:
         raise InputError(f"there is no {images}; pass a folder of pictures, a .csv or .parquet table, a store's folder or a .npy file")
     return Source(found.name, found.table, found.table["path"].tolist(), stored, found.dropped)
@@ -86,6 +90,15 @@ def rows(source: Source, encoder: Any) -> tuple[np.ndarray, np.ndarray]:
     return (found[good] / norms[good, None]).astype(found.dtype), there
 
 
+def _require_files(table: Path, paths: list[str]) -> None:
+    there = existing(paths)
+    if gone := [path for path in paths if path not in there]:
+        raise InputError(
+            f"{len(gone):,} of the {len(paths):,} images of {table} are not there, first {gone[0]}; take out their rows, or name the "
+            "folder that file names are relative to with --root"
+        )
+
+
 def _stored(path: Path, columns: dict[str, Any]) -> Source:
     if path.suffix == ".npy":
         import pandas as pd
@@ -93,6 +106,8 @@ def _stored(path: Path, columns: dict[str, Any]) -> Source:
         if any(columns.values()):
             raise InputError(f"{path} has no columns; pass the table as --images, and {path} as --embeddings")
         stored = open_embeddings(path)
+        if stored.ndim != 2 or not stored.size:
+            raise InputError(f"{path} has shape {stored.shape}; pass embeddings, a row an image: (n, d)")
         return Source(path.name, pd.DataFrame({"path": [str(i) for i in range(len(stored))]}), None, stored)
     stored = open_embeddings(path)
     found = read_dataset(None, embeddings=path, **columns)
@@ -101,12 +116,9 @@ def _stored(path: Path, columns: dict[str, Any]) -> Source:
 
 
 def _picture(store: Store, name: str) -> str | None:
-    """Where the picture of a store's line lies, if it is still there."""
-    source = Path(store.manifest.source)
-    for path in (Path(name), (source if source.is_dir() else source.parent) / name):
-        if path.is_file():
-            return str(path)
-    return None
+    """Where the picture of a store's line lies, if it is still there: names are relative to what was embedded, and to nothing else."""
+    path = made_of(store) / name
+    return str(path) if path.is_file() else None
 
 
 def _picture_column(path: Path) -> str | None:
@@ -139,6 +151,7 @@ def _inside(path: Path, column: str, columns: dict[str, Any], stored: Any) -> So
     wanted = {"label": columns["label_column"], "caption": columns["caption_column"]} | {name: name for name in columns["group_columns"]}
     if missing := [name for name in wanted.values() if name is not None and name not in given.columns]:
         raise InputError(f"{path} has no column {', '.join(missing)}; it has {', '.join(map(str, given.columns))}")
+    require_apart(columns["group_columns"], columns["label_column"], columns["caption_column"], path)
     name = next((name for name in NAMES if name in given.columns and name != column), None)
     names = given[name].astype(str) if name else [str(i) for i in range(len(given))]
     table = pd.DataFrame({"path": names} | {key: given[value] for key, value in wanted.items() if value is not None})

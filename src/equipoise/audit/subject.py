@@ -18,18 +18,20 @@ from equipoise.space import AttributeSpace
 from equipoise.spaceset import SpaceSet
 from equipoise.tasks.blocks import unit
 from equipoise.tasks.checks import check_members
-from equipoise.tasks.retrieval import rank
+from equipoise.tasks.retrieval import rank_deep
 
 
 @dataclass(frozen=True)
 class Index:
-    """The images: unit rows (n, d), which lines of the source they are, the group of each, and how many places skew looks at."""
+    """The images: unit rows (n, d), which lines of the source they are, and the group of each. m: places that skew looks at; places: of
+    "who comes first"."""
 
     source: Source
     rows: np.ndarray
     lines: np.ndarray
     groups: Coded
     m: int
+    places: int
 
     @property
     def names(self) -> np.ndarray:
@@ -73,8 +75,8 @@ class Subject:
 
     def ranked(self, index: Index) -> dict[str, np.ndarray]:
         """The best images of each prompt by each method, deep enough for resamples."""
-        depth = skew.depth(index.m, self.plan.settings.places, index.groups)
-        return {label: rank(operator, index.rows, self.texts, self.prompts, depth) for label, operator in self.operators.items()}
+        given = index.rows, self.texts, self.prompts, index.groups.known, max(index.m, index.places)
+        return {label: rank_deep(operator, *given) for label, operator in self.operators.items()}
 
 
 def prepare(plan: Plan) -> Subject:
@@ -115,7 +117,9 @@ def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: 
     if lost := int((~there).sum()):
         notes.append(f"{lost} of {len(there)} images could not be read, and are left out.")
     groups = Coded(codes, names)
-    return Index(source, images, np.flatnonzero(there), groups, skew.places(plan.settings.m, int(groups.known.sum())))
+    known = int(groups.known.sum())
+    m, first = skew.choose_m(plan.settings.m, known), plan.settings.places
+    return Index(source, images, np.flatnonzero(there), groups, m, first if first < known else m)
 
 
 def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Operator]:
@@ -127,6 +131,11 @@ def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Oper
             operator.require_encoder(plan.encoder)
             if isinstance(getattr(operator, "space", None), SpaceSet):
                 raise InputError(f"{spec.label} has a space a prompt, and an audit compares texts in one space; pass scope=shared")
+            if operator.out_dim != operator.in_dim:
+                raise InputError(
+                    f"{spec.label} gives rows {operator.out_dim} wide, not to be compared with the model's {operator.in_dim}; measure "
+                    "it with equipoise evaluate"
+                )
             found[spec.label] = operator
         except InputError as error:
             if plan.asked:

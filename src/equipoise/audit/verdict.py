@@ -11,7 +11,7 @@ def verdict(results: dict[str, Any]) -> dict[str, Any]:
     """measure: what it goes by, "max_skew" with images and "lean" without. worst, best: places among prompts and methods; best is the
     method of lowest skew, and without images the first, because lean falls with kappa by construction and says nothing of the price.
 
-    beyond_chance: prompts of each method above the range of 95 in 100 random lists. leans: whether the mean is beyond shuffled labels'.
+    beyond_chance: prompts of each method above the range of random lists. leans: whether the mean is beyond shuffled labels'.
     said: the worst prompt's lean as a share of what naming the group gives. lowered: whether the best method's change is surely negative.
     """
     measure = "lean" if results["chance"] is None else "max_skew"

@@ -56,7 +56,7 @@ class Sieve:
             raise InputError(f"on_missing={on_missing!r} is not legal; pass one of {', '.join(ON_MISSING)}")
         if on_missing == "keep":
             return self
-        missing = ~self.table["path"].isin(_files(self.table["path"]))
+        missing = ~self.table["path"].isin(existing(self.table["path"]))
         if on_missing == "raise" and missing.any():
             first = self.table.loc[missing, "path"].iloc[0]
             raise InputError(
@@ -72,7 +72,7 @@ class Sieve:
         return Dataset(name, self.table.reset_index(drop=True), groups, self.dropped)
 
 
-def _files(paths: Frame) -> set[str]:
+def existing(paths: Frame) -> set[str]:
     """All files of the folders that the paths lie in; listing a folder once beats asking for each of its files."""
     found: set[str] = set()
     for folder in {os.path.dirname(path) for path in paths}:

@@ -19,6 +19,8 @@ def folder(images: files.Where) -> Dataset:
 
     root = files.root_of(images, "folder", "Pass a folder of images, or of folders of images named by their label")
     found = sorted(path for path in root.rglob("*") if path.is_file())
+    if garbled := [path for path in found if any("\ud800" <= letter <= "\udfff" for letter in str(path))]:
+        raise InputError(f"{len(garbled)} file names in {root} are not UTF-8, first {garbled[0].name!r}; rename them (convmv does it)")
     labels = [path.parent.relative_to(root).as_posix().removeprefix(".") for path in found]
     sieve = Sieve(pd.DataFrame({"path": [str(path) for path in found], "label": labels}))
     sieve.drop(pd.Series([path.suffix.lower() not in SUFFIXES for path in found], dtype=bool), "files that are no images")
@@ -50,7 +52,8 @@ def table(
     wanted = {"path": path_column, "label": label_column, "caption": caption_column} | {name: name for name in group_columns}
     if path_column is None:
         raise InputError(
-            f"{source} has no column named {', '.join(PATH_COLUMNS)}; name it (path_column=, --path-column). It has {list(given.columns)}"
+            f"{source} has no column named {', '.join(PATH_COLUMNS)}; rename the one that holds file names, or name it (path_column=, "
+            f"equipoise evaluate --path-column). It has {list(given.columns)}"
         )
     if missing := [name for name in wanted.values() if name is not None and name not in given.columns]:
         raise InputError(f"{source} has no column {', '.join(missing)}; it has {', '.join(map(str, given.columns))}")

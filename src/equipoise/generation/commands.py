@@ -65,6 +65,7 @@ class Request:
         annotator = None if self.annotator is None else load_annotator(self.annotator, attribute, **local, **self.server)
         scorer = None if self.clip_score is None else load_encoder(self.clip_score, cache=True, **local)
         painter = load_painter(self.model, steps=self.steps, guidance=self.guidance, size=self.size, **self.loading)
+        plan = plan.model_copy(update={"revision": painter.revision})
         if scorer is not None and not self.same_encoder:
             require_independent(scorer, painter)
         least = self.people or (preset.ANNOTATORS if self.preset else 1)

@@ -17,10 +17,12 @@ from PIL import Image, PngImagePlugin
 from equipoise._version import __version__
 from equipoise.artefact import write_atomically
 from equipoise.encoders.batching import Batches
+from equipoise.errors import InputError
 from equipoise.generation.attach import Attached, attach
 from equipoise.generation.manifest import Manifest, Picture
 from equipoise.generation.painters import Painter
 from equipoise.generation.plan import PLAN, Plan
+from equipoise.generation.results import RESULTS
 from equipoise.generation.sheets import write_sheets
 from equipoise.progress import progress
 from equipoise.prompts.attribute import Attribute
@@ -44,8 +46,10 @@ def draw(
     with alone_in(folder):
         if (folder / PLAN).is_file():
             plan.require_same(Plan.load(folder), folder)
+        elif (folder / RESULTS).exists():
+            raise InputError(f"{folder} holds results that are not of a run of equipoise generate; pass another folder")
         plan.save(folder)
-        for torn in (folder / "images").glob("**/.*"):  # what a kill left of a file
+        for torn in (folder / "images").glob("**/.*.png.*"):  # what a kill left of a file
             torn.unlink(missing_ok=True)
         manifest = Manifest(folder)
         manifest.forget_missing()
@@ -113,7 +117,14 @@ def _draw(painter: Painter, folder: Path, pictures: list[Picture], batches: Batc
 def _about(plan: Plan, painter: Painter, hook: Attached) -> dict[str, Any]:
     """What all pictures of a method say."""
     spaces = {part: space.fingerprint for part, space in hook.spaces.items()}
-    return {"model": painter.id, "steps": plan.steps, "guidance": plan.guidance, "tokens": plan.tokens, "spaces": spaces}
+    return {
+        "model": painter.id,
+        "revision": plan.revision,
+        "steps": plan.steps,
+        "guidance": plan.guidance,
+        "tokens": plan.tokens,
+        "spaces": spaces,
+    }
 
 
 def _provenance(picture: Picture, hook: Attached, about: dict[str, Any]) -> dict[str, Any]:

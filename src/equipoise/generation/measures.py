@@ -66,6 +66,13 @@ def parity_floor(pictures: int, groups: int, draws: int = 20_000) -> float:
     return float(_parity(counts).mean())
 
 
+def mean_parity_floor(codes: np.ndarray, groups: int) -> float | None:
+    """The floor of a mean SP over prompts, of as many pictures as have a known group in codes (prompts, numbers); None where none has."""
+    known = (codes != UNKNOWN).sum(1)
+    sizes, prompts = np.unique(known[known > 0], return_counts=True)
+    return float(np.average([parity_floor(int(n), groups) for n in sizes], weights=prompts)) if len(sizes) else None
+
+
 def _mean_known(array: np.ndarray, axis: int) -> np.ndarray:
     """The mean of what is not NaN; NaN where all is."""
     known = ~np.isnan(array)

@@ -18,10 +18,11 @@ MINI = "mini"
 
 
 class Painter(ABC):
-    """A pipeline with the settings of a run. ``id`` names it; ``pipe`` is what ``attach`` takes."""
+    """A pipeline with the settings of a run. ``id`` names it, ``revision`` its weights where it can; ``pipe`` is what ``attach`` takes."""
 
     pipe: Any
     id: str
+    revision: str = ""
 
     @abstractmethod
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
@@ -67,6 +68,8 @@ class MiniPainter(Painter):
 
     def __init__(self, pipe: MiniPipeline, steps: int | None = None, guidance: float | None = None):
         self.pipe, self.id = pipe, MINI
+        parts = (getattr(part, "fingerprint", "") for part in (pipe.encoder, pipe.generator))
+        self.revision = "-".join(part[:12] for part in parts if part)
         self._options = {key: value for key, value in {"steps": steps, "guidance": guidance}.items() if value is not None}
 
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:

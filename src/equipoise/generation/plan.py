@@ -39,11 +39,12 @@ class Asked(BaseModel):
 
 
 class Plan(BaseModel):
-    """images: of each prompt and method. steps, guidance, size: None for the model's own."""
+    """images: of each prompt and method. steps, guidance, size: None for the model's own. revision: of its weights, "" where not known."""
 
     format: int = FORMAT
     version: str = __version__
     model: str
+    revision: str = ""
     attribute: list[dict[str, Any]]
     prompts: list[Asked]
     methods: list[str]
@@ -100,7 +101,7 @@ class Plan(BaseModel):
 
     def require_same(self, other: Plan, folder: Path) -> None:
         """Raise unless the folder's run is this one. More pictures of each may be asked for."""
-        free = ("version", "images", "format")
+        free = ("version", "images", "format", *(() if self.revision and other.revision else ("revision",)))
         different = [name for name in Plan.model_fields if name not in free and getattr(self, name) != getattr(other, name)]
         if different or self.images < other.images:
             what = ", ".join(different) or "images"

@@ -17,7 +17,7 @@ from equipoise.errors import ArtefactError
 from equipoise.generation.gallery import gallery
 from equipoise.generation.labels import Verdict
 from equipoise.generation.manifest import Manifest
-from equipoise.generation.measures import Cells, Resamples, parity, parity_floor
+from equipoise.generation.measures import Cells, Resamples, mean_parity_floor, parity
 from equipoise.generation.plan import Plan
 from equipoise.generation.preset import SUBSET
 from equipoise.prompts.attribute import Attribute
@@ -106,10 +106,10 @@ def _columns(measured: Measured, codes: Any, human: Any, clip: Any, subsets: dic
 
     if codes is not None and neutral:
         add("sp", "SP_all", "lower", by_model, neutral, draw.parity(codes[:, neutral], len(groups)))
-        floors["sp"] = parity_floor(measured.plan.images, len(groups))
+        floors["sp"] = mean_parity_floor(codes[0, neutral], len(groups))
     if judged is not None and five:
         add("sp_5", f"SP_{len(five)}", "lower", by, five, draw.parity(judged[:, five], len(groups)))
-        floors["sp_5"] = parity_floor(measured.plan.images, len(groups))
+        floors["sp_5"] = mean_parity_floor(judged[0, five], len(groups))
     gated = [("", None)] if measured.plan.gate else [("", None), ("_gated", _kept(measured))]
     for suffix, kept in gated:
         note = ", gated" if suffix or measured.plan.gate else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 PLACE = re.compile(r"\{([\w. ]+)\|(\+?\w*%?)\}")
@@ -26,7 +27,7 @@ _SPECIAL: dict[str, Callable[[float], str]] = {
 
 def text(value: Any, form: str) -> str:
     """form: digits after the point ("3", "+3" with a sign), percent ("%", "1%"), "n" for whole numbers, "k" for kappa, "s" for words,
-    "e%" for a logarithm of a ratio, as percent above one.
+    "e%" for a logarithm of a ratio, as percent above one; "u3" rounds up, for what nothing exceeds.
     """
     if value is None:
         return "not known"
@@ -37,6 +38,8 @@ def text(value: Any, form: str) -> str:
         return "infinity"
     if form in _SPECIAL:
         return _SPECIAL[form](number)
+    if form.startswith("u"):
+        return str(Decimal(str(number)).quantize(Decimal(1).scaleb(-int(form[1:])), ROUND_CEILING))
     sign, form = ("+", form[1:]) if form.startswith("+") else ("", form)
     digits = int(form.removesuffix("%") or 0)
     return f"{100 * number:{sign}.{digits}f} %" if form.endswith("%") else f"{number:{sign}.{digits}f}"

@@ -44,11 +44,13 @@ def _worst(results: Results) -> str:
         lean = f"it leans to {{{entry}.towards|s}} by {{verdict.said|%}} of what naming the group does"
         return f"{furthest} {lean} (a lean of {{{entry}.lean.0.value|4}}, against {{yardstick.explicit_lean|4}})."
     beyond = (
-        "{verdict.beyond_chance.0|n} of {subject.prompts|n} prompts lean more than the range of 95 in 100 rankings with shuffled labels. "
+        "{verdict.beyond_chance.0|n} of {subject.prompts|n} prompts lean more than the range of {settings.level|%} of rankings with "
+        "shuffled labels. "
     )
     g = results["prompts"][i]["most"]
     shares = f"{{{entry}.top.0.{g}.value|%}} of its first {{settings.places|n}} results are {{subject.attribute.groups.{g}|s}}"
-    return f"{beyond}{furthest} {shares}, and {{chance.top.{g}.share|%}} of all images are."
+    whole = "all images" if not results["subject"]["images"]["unknown"] else "all images of a known group"
+    return f"{beyond}{furthest} {shares}, and {{chance.top.{g}.share|%}} of {whole} are."
 
 
 def _best(results: Results) -> str:
@@ -76,12 +78,12 @@ def _cost(results: Results) -> list[str]:
     path = f"certificates.{best}.cross"
     if cross is not None:
         pairs = f"Of the similarities between {{{path}.images|n}} images and {{{path}.prompts|n}} prompts, none moved by more than"
-        bound = f" (the guaranteed bound is {{{path}.bound|3}})" if cross.get("bound") is not None else ""
-        return [f"What it cost: {pairs[0].lower()}{pairs[1:]} {{{path}.largest|3}}{bound}."]
+        bound = f" (the guaranteed bound is {{{path}.bound|u3}})" if cross.get("bound") is not None else ""
+        return [f"What it cost: {pairs[0].lower()}{pairs[1:]} {{{path}.largest|u3}}{bound}."]
     texts = results["certificates"][best]["texts"]
     if texts is None:
         return []
-    return [f"What it cost: the self-utility loss of a prompt is at most {{certificates.{best}.texts.self_loss.max|4}}."]
+    return [f"What it cost: the self-utility loss of a prompt is at most {{certificates.{best}.texts.self_loss.max|u4}}."]
 
 
 def _explicit(results: Results) -> list[str]:

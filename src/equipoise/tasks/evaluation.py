@@ -29,7 +29,7 @@ from equipoise.tasks.labelled import Labelled
 from equipoise.tasks.leakage import Probe
 from equipoise.tasks.measured import Measured
 from equipoise.tasks.protocol import Protocol
-from equipoise.tasks.retrieval import depth_of, measure_lists, rank
+from equipoise.tasks.retrieval import check_groups, measure_lists, rank_deep
 from equipoise.tasks.settings import Settings
 from equipoise.tasks.specs import BASELINE, MethodSpec
 
@@ -215,8 +215,8 @@ class Evaluation:
         counts |= {"queries": len(kept), "blank_captions": self.asked.blank}
         prompts, texts = [self.asked.prompts[i] for i in kept], self.texts[kept]
         depths: dict[str, Any] = {"m": self._places, "ks": [] if targets is None else settings.ks}
-        depth = depth_of(sensitive_features=groups, **depths)
-        found = self._outputs(operators, lambda operator: rank(operator, rows, texts, prompts, depth, gate=gate))
+        known, places = check_groups(groups).known, max([depths["m"], *depths["ks"]])
+        found = self._outputs(operators, lambda operator: rank_deep(operator, rows, texts, prompts, known, places, gate=gate))
         options = {"targets": targets, "over": settings.over, "permutations": settings.permutations, "level": settings.level}
         return measure_lists(found, **options, **depths, **common), counts
 

@@ -89,16 +89,27 @@ def retrieve(
     queries = list(queries)
     rows = encoded_texts(queries, encoder, texts)
     options: dict[str, Any] = {"sensitive_features": sensitive_features, "m": m, "ks": [] if targets is None else list(ks)}
-    depth = depth_of(**options)
-    top = {name: rank(operator, images, rows, queries, depth, gate=gate) for name, operator in operators.items()}
+    known, places = check_groups(sensitive_features).known, max([m, *options["ks"]])
+    top = {name: rank_deep(operator, images, rows, queries, known, places, gate=gate) for name, operator in operators.items()}
     return measure_lists(top, **options, targets=targets, over=over, resamples=resamples, permutations=permutations, seed=seed)
 
 
-def depth_of(*, sensitive_features: Any, m: int, ks: Sequence[int]) -> int:
-    """Places that must be known of each list: a resample leaves images out, and so do unknown labels."""
-    groups = check_groups(sensitive_features)
-    size = len(groups.codes)
-    return min(size, 64 + 2 * max([*ks, m * size // int(groups.known.sum())]))
+def rank_deep(
+    operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], known: np.ndarray, places: int, *, gate: Any = None
+) -> np.ndarray:
+    """``rank``, deep enough to fill ``places`` in every resample, which leaves images out. known (images,): whose group is known.
+
+    Images of an unknown group take no place, and may stand before all others: lists that hold too few known ones are searched for again,
+    twice as deep. A list with half as many again, and 32, lacks places in less than one resample of a billion.
+    """
+    size, count = len(known), int(known.sum())
+    enough, depth = min(count, 32 + places + places // 2), min(size, (64 + 2 * places) * size // count)
+    while True:
+        lists = rank(operator, images, texts, prompts, depth, gate=gate)
+        require_labels(lists, size)
+        if depth == size or known[lists].sum(1).min() >= enough:
+            return lists
+        depth = min(size, 2 * depth)
 
 
 def measure_lists(
@@ -116,8 +127,8 @@ def measure_lists(
 ) -> Measured:
     """What ``retrieve`` measures, of lists (method -> (queries, depth)) that are there already. level: of the permuted labels' range."""
     size = len(check_groups(sensitive_features).codes)
-    if (found := max(int(lists.max()) for lists in top.values())) >= size:
-        raise InputError(f"there are {size} labels, and more than {found} images; pass one label for each image")
+    for lists in top.values():
+        require_labels(lists, size)
     skew, divergence = f"MS@{m}", f"NDKL@{m}"
     functions: dict[str, Any] = {f"R@{k}": lambda ranking, k=k: ranking.recall(min(k, size)) for k in ks}
     functions |= {skew: lambda ranking: ranking.max_skew(m), divergence: lambda ranking: ranking.ndkl(m)}
@@ -128,6 +139,12 @@ def measure_lists(
     shuffled = {(name, skew): metrics.permuted_max_skew(lists, **options) for name, lists in top.items()}
     better = {name: "higher" if name.startswith("R@") else "lower" for name in functions}
     return Measured(bootstrap, better, {skew: metrics.max_skew_floor(sensitive_features=sensitive_features, m=m)}, shuffled)
+
+
+def require_labels(lists: np.ndarray, size: int) -> None:
+    """Raise where lists name images beyond the labels."""
+    if (found := int(lists.max())) >= size:
+        raise InputError(f"there are {size} labels, and more than {found} images; pass one label for each image")
 
 
 def check_groups(sensitive_features: Any) -> Any:

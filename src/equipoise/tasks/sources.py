@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -83,11 +84,19 @@ def _of_store(store: Store, label: str | None, groups: Sequence[str], caption: s
     wanted = {"label": label, "caption": caption} | {name: name for name in groups}
     if missing := [name for name in wanted.values() if name is not None and name not in table.columns]:
         raise InputError(f"{store.folder} has no column {', '.join(missing)}; it has {', '.join(map(str, table.columns))}")
+    require_apart(groups, label, caption, store.folder)
     path = next((name for name in datasets.PATH_COLUMNS if name in table.columns), None)
     paths = table[path].astype(str) if path else [str(i) for i in range(len(table))]
     columns = {name: table[column] for name, column in wanted.items() if column is not None}
     result = type(table)({"path": paths, **columns})
     return Dataset(store.folder.name, result.reset_index(drop=True), tuple(groups), {"unreadable": len(store.skipped)})
+
+
+def require_apart(groups: Sequence[str], label: str | None, caption: str | None, where: Path) -> None:
+    """Raise where a group column would take the place of the paths, or of the column that was asked for as label or caption."""
+    taken = {"path", *(name for name, column in (("label", label), ("caption", caption)) if column not in (None, name))}
+    if clash := taken & set(groups):
+        raise InputError(f"group columns may not be named {', '.join(sorted(clash))} beside these; rename them in {where}")
 
 
 def open_embeddings(path: Path) -> Any:
@@ -103,7 +112,8 @@ def open_embeddings(path: Path) -> Any:
 
 
 def rows_of(embeddings: Any, paths: list[str]) -> tuple[Any, np.ndarray]:
-    """The rows of these images, and which of the images have one; a store is matched by path, then by file name, an array by position."""
+    """The rows of these images, and which of the images have one; a store is matched by path as it is
+    written, by where it lies, then by file name, an array by position."""
     if not isinstance(embeddings, Store):
         check_array(embeddings, len(paths))
         return np.asarray(embeddings), np.ones(len(paths), bool)
@@ -114,6 +124,12 @@ def rows_of(embeddings: Any, paths: list[str]) -> tuple[Any, np.ndarray]:
     if len(places) == len(embeddings) and (places == np.arange(len(places))).all():
         return embeddings, there
     return embeddings.load()[places[there]], there
+
+
+def made_of(store: Store) -> Path:
+    """The folder that the names in a store are relative to: what was embedded, or where its table lay."""
+    source = Path(store.manifest.source)
+    return source if source.is_dir() else source.parent
 
 
 def check_array(embeddings: Any, images: int) -> None:
@@ -138,6 +154,10 @@ def _places(store: Store, paths: list[str]) -> np.ndarray:
     exact = {name: i for i, name in enumerate(names)}
     if any(path in exact for path in paths):
         return np.array([exact.get(path, -1) for path in paths])
+    base, whole = made_of(store), [os.path.abspath(path) for path in paths]
+    lying = {os.path.abspath(base / name): i for i, name in enumerate(names)}
+    if any(path in lying for path in whole):
+        return np.array([lying.get(path, -1) for path in whole])
     by_name = {Path(name).name: i for i, name in enumerate(names)}
     if len(by_name) < len(names):
         raise InputError(

@@ -140,7 +140,8 @@
   function dumbbell() {
     const key = measure(), all = results.prompts;
     const order = all.map((_, i) => i).sort((a, b) => all[b][key][0].value - all[a][key][0].value).slice(0, MOST).reverse();
-    const names = order.map((i) => short(all[i].prompt));
+    const brief = order.map((i) => short(all[i].prompt)), apart = new Set(brief).size === brief.length;
+    const names = apart ? brief : order.map((i) => all[i].prompt); // two prompts of one name would share a row
     const value = (i, m) => (current && current.method === m && current.each?.[key] ? current.each[key][i] : all[i][key][m].value);
     const rods = { x: [], y: [], mode: "lines", line: { color: style("--line"), width: 2 }, hoverinfo: "skip", showlegend: false };
     order.forEach((i, k) => {
@@ -207,6 +208,8 @@
       const entry = results.gallery.prompts[list.dataset.entry], m = Number(list.dataset.method);
       const follows = current && current.method === m && current.order;
       const found = follows ? current.order[entry.prompt].slice(0, results.gallery.shown) : entry.found[m];
+      // The shares beside a row's name are those at the method's own kappa.
+      list.parentElement.querySelector(".held").hidden = Boolean(follows) && current.kappa !== number(methods[m].kappa);
       if (list.dataset.shown === String(found)) continue;
       list.dataset.shown = found;
       list.replaceChildren(...found.map(picture));
