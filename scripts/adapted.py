@@ -59,7 +59,7 @@ make the mean scores of the groups equal.
 
 ## Intersections
 
-{groups} groups on real photographs: mini 0.1, the {faces} of FairFace's validation part, {prompts} occupation prompts, perceived gender and race at once. Prototypes are of the prompts with each of the groups put in.
+{groups} groups on real photographs: mini 0.2, the {faces} of FairFace's validation part, {prompts} occupation prompts, perceived gender and race at once. Prototypes are of the prompts with each of the groups put in.
 
 {both}
 A resample repeats some photographs and lacks others, which by itself raises MaxSkew over so many groups: near the floor the percentile intervals lie above their values, and those of differences with them.
@@ -67,11 +67,11 @@ A resample repeats some photographs and lacks others, which by itself raises Max
 ## Where it does not: classification
 
 On CelebA, hats and glasses by gender ([same page](methods-clip.md)), `adapted` moves nothing that the intervals could show: EO_avg {eo} from none, macro F1 {f1}. What a hat looks like hardly depends
-on gender. Where it does, equal mean scores take a part of the class away that really goes with the group. Blond hair is the example: mini 0.1, {celebrities} photographs of CelebA that it has not seen, {blond} of them
+on gender. Where it does, equal mean scores take a part of the class away that really goes with the group. Blond hair is the example: mini 0.2, {celebrities} photographs of CelebA that it has not seen, {blond} of them
 blond, by gender and age.
 
 {hair}
-Both trade the class for the gap. F1 goes from {none:F1} to {closed-form:F1} with the closed form, {adapted:F1} with adapted and {adapted (kappa=inf):F1} at infinity, the largest gap from
+`adapted` trades the class for the gap; what the closed form changes of either may be chance here. F1 goes from {none:F1} to {closed-form:F1} with the closed form, {adapted:F1} with adapted and {adapted (kappa=inf):F1} at infinity, the largest gap from
 {none:EO_max} to {closed-form:EO_max}, {adapted:EO_max} and {adapted (kappa=inf):EO_max}. At infinity every group has the same mean score, and since who is blond here is mostly a woman, most of the class goes with it.
 So: retrieval first, kappa is the dial, and a probe still reads the attribute from the images, which are as they were.
 

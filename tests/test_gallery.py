@@ -16,11 +16,10 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise import cli
 from equipoise.audit import read
 from equipoise.audit.embedded import judged
 from equipoise.report import numbers
-from tests.conftest import ROOT, component, embedded_file, embedded_model
+from tests.conftest import ROOT, component, embedded_file, embedded_model, typed
 from tests.test_audit import visible
 
 COLUMNS = ["name", "image", "prompt", "seed", "kind", "gender", "age", "race", "gender_probability"]
@@ -87,14 +86,7 @@ def stand_in(bare, tmp_path_factory):
 
 def audit(*arguments) -> int:
     """Run ``equipoise audit`` in this process; the exit code."""
-    before, sys.argv = sys.argv, ["equipoise", "audit", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = before
-    return 0
+    return typed("audit", *arguments)
 
 
 QUICK = ("--resamples", "20", "--workers", "0")
