@@ -146,6 +146,20 @@ def test_what_a_generator_is_given(generator):
             generator.sample(np.ones((1, 256)), [0], **options)
 
 
+def test_torch_draws_what_onnxruntime_draws(encoder, generator):
+    """In float32, but for the order of sums, which may round a byte the other way."""
+    from equipoise_mini.torch_drawing import TorchGenerator
+
+    rows = encoder.encode_text([DOCTOR, NURSE])
+    ours, theirs = (one.sample(rows, [3, 4], steps=4).astype(int) for one in (TorchGenerator(device="cpu"), generator))
+    assert abs(ours - theirs).max() <= 1 and (ours != theirs).mean() < 0.01
+
+
+def test_a_device_that_is_not_there_is_told(encoder):
+    with pytest.raises(InputError, match="device='tpu' is not on this machine; pass one of"):
+        load_mini("tpu")
+
+
 def request(out, **options) -> Request:
     return Request(
         out, "mini", prompts=str(out.parent / "prompts.txt"), annotator="encoder:mini", **{"images": 4, "gate": False, **options}

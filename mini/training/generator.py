@@ -21,8 +21,9 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from equipoise_mini import FOLDER
-from equipoise_mini.module import DIM, Mini, load, weights
-from equipoise_mini.sampling import integrate, noise, to_bytes
+from equipoise_mini.drawing import GUIDANCE, STEPS
+from equipoise_mini.module import Mini, load, weights
+from equipoise_mini.torch_drawing import TorchGenerator, draw
 from equipoise_mini.velocity import Velocity
 from training import zero_shot
 from training.arrays import SOURCES, TRAIN, VALIDATION, tokenize
@@ -37,8 +38,7 @@ UNSAID = 0.1  # share of pictures drawn without their text, so that there is som
 NAMED = 0.6  # share of the captions of close-ups at work that name a gender, where it is clear
 CLEAR = 0.7  # how sure a classifier is of a gender that is named
 JITTER = 2  # pixels that a crop may be off the middle
-BLOCK = 256  # pictures drawn at once
-STEPS, GUIDANCE = 16, 3.0  # two passes a step: one that is told the text, one that is not
+BLOCK = TorchGenerator.block
 PROMPTS = (
     "a photo of a man", "a photo of a woman", "a photo of a young woman", "a photo of an old man", "a photo of a little girl",
     "a photo of a Black woman", "a photo of an East Asian man", "a photo of a woman with blond hair", "a photo of a smiling man with glasses",
@@ -184,7 +184,7 @@ class Drawer:
     def of_rows(self, rows: torch.Tensor, seeds: list[int]) -> np.ndarray:
         """The same for text rows (n, 256)."""
         blocks = range(0, len(seeds), BLOCK)
-        return np.concatenate([draw(self.model, rows[i : i + BLOCK], seeds[i : i + BLOCK], self.guidance) for i in blocks])
+        return np.concatenate([draw(self.model, rows[i : i + BLOCK], seeds[i : i + BLOCK], self.guidance, STEPS) for i in blocks])
 
     def text_rows(self, prompts: list[str]) -> torch.Tensor:
         """Unit rows of texts."""
@@ -199,19 +199,6 @@ class Drawer:
         """Unit rows of bytes (n, 64, 64, 3)."""
         parts = torch.from_numpy(np.ascontiguousarray(pictures)).split(BLOCK)
         return torch.cat([self.mini.encode_image(centre(part.to(DEVICE))) for part in parts]).cpu().numpy()
-
-
-@torch.inference_mode()
-def draw(model: Velocity, texts: torch.Tensor, seeds: list[int], guidance: float, steps: int = STEPS) -> np.ndarray:
-    """Pictures (n, 64, 64, 3) of text rows, one seed a row."""
-    both = torch.cat([texts, model.nothing.expand(len(texts), DIM)])
-
-    def velocity(pictures: torch.Tensor, at: float) -> torch.Tensor:
-        with autocast():
-            said, unsaid = model(torch.cat([pictures, pictures]), torch.full((len(both),), at, device=DEVICE), both).float().chunk(2)
-        return unsaid + guidance * (said - unsaid)
-
-    return to_bytes(integrate(velocity, torch.from_numpy(noise(seeds)).to(DEVICE), steps).cpu().numpy())
 
 
 def sheet(drawer: Drawer, path: Path, columns: int = 12) -> None:

@@ -19,10 +19,11 @@ import torch
 import equipoise as eq
 from equipoise.generation.measures import Resamples, parity_floor
 from equipoise.generation.mini import MiniPipeline
+from equipoise_mini.drawing import GUIDANCE, STEPS
 from equipoise_mini.module import DIM
 from training.arrays import SOURCES, TEST, TRAIN
 from training.gallery import AT_WORK, BY_TEXT, photographs
-from training.generator import GUIDANCE, PROMPTS, STEPS, Drawer
+from training.generator import PROMPTS, Drawer
 from training.joint import Batches
 from training.judging import Judge, kernel_distance, says
 from training.labels import GENDERS, SLOTS

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from equipoise_mini.drawing import Generator
+    from equipoise_mini.drawing import Sampler
     from equipoise_mini.module import Mini
 
 __all__ = ["FOLDER", "KNOWS", "NOTICE", "Gallery", "gallery", "generator", "torch_model"]
@@ -41,7 +41,7 @@ class Gallery(NamedTuple):
 
 
 def gallery() -> Gallery:
-    """More than a thousand small pictures, each with its prompt, its seed and the groups that an independent classifier perceives."""
+    """About two thousand small pictures, each with its prompt, its seed and the groups that an independent classifier perceives."""
     import json
 
     from equipoise_mini.files import require
@@ -51,8 +51,15 @@ def gallery() -> Gallery:
     return Gallery(FOLDER / table, json.loads((FOLDER / figures).read_text()))
 
 
-def generator(threads: int | None = None) -> Generator:
-    """What draws pictures of text rows: ``generator().sample(encoder.encode_text(["a photo of a doctor"]), seeds=[0])``."""
+def generator(threads: int | None = None, device: str | None = None) -> Sampler:
+    """What draws pictures of text rows: ``generator().sample(encoder.encode_text(["a photo of a doctor"]), seeds=[0])``.
+
+    On onnxruntime, with so many threads; with a device such as "cuda" in torch, in half precision.
+    """
+    if device not in (None, "cpu"):
+        from equipoise_mini.torch_drawing import TorchGenerator
+
+        return TorchGenerator(FOLDER, device)
     from equipoise_mini.drawing import Generator
 
     return Generator(FOLDER, threads)

@@ -22,8 +22,10 @@ class MiniPipeline:
         self.encoder, self.generator = encoder, generator
 
     def encode_prompt(self, prompt: str | Sequence[str]) -> np.ndarray:
-        """Embeddings (n, d) of prompts."""
-        return self.encoder.encode_text([prompt] if isinstance(prompt, str) else list(prompt))
+        """Embeddings (n, d) of prompts, each encoded by itself: what stands beside it in a batch would move its last bits."""
+        texts = [prompt] if isinstance(prompt, str) else list(prompt)
+        rows = {text: np.asarray(self.encoder.encode_text([text]))[0] for text in dict.fromkeys(texts)}
+        return np.stack([rows[text] for text in texts]) if texts else np.zeros((0, self.encoder.dim), np.float32)
 
     def __call__(
         self, prompt: str | Sequence[str] | None = None, *, seeds: Sequence[int], prompt_embeds: np.ndarray | None = None, **options: Any
@@ -72,8 +74,8 @@ class MiniConditioning:
         return rows
 
 
-def load_mini() -> MiniPipeline:
-    """The installed one."""
+def load_mini(device: str | None = None) -> MiniPipeline:
+    """The installed one, on onnxruntime; with a device of torch, such as "cuda", there and in half precision."""
     try:
         import equipoise_mini
     except ImportError:
@@ -83,10 +85,19 @@ def load_mini() -> MiniPipeline:
         raise InputError(
             "the installed equipoise-mini has no generator; type: pip install -U equipoise-mini, or name a diffusers pipeline with --model"
         )
+    options = {} if device in (None, "cpu") else {"device": _present(device)}
     try:
-        drawing = generator()
+        drawing = generator(**options)
     except FileNotFoundError as error:
         raise InputError(str(error)) from None
     except ValueError as error:
         raise ArtefactError(str(error)) from None
     return MiniPipeline(load_encoder("mini"), drawing)
+
+
+def _present(device: str) -> str:
+    try:
+        from equipoise.encoders.torch_towers import pick_device
+    except ImportError:
+        raise MissingExtraError(f"the embedded generator on {device}", "torch", "torch") from None
+    return pick_device(device)

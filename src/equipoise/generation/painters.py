@@ -99,7 +99,7 @@ def load_painter(
     if model == MINI:
         if size is not None:
             raise InputError("the embedded generator has one size; leave --size away")
-        return MiniPainter(load_mini(), steps, guidance)
+        return MiniPainter(load_mini(device), steps, guidance)
     try:
         import torch
         import transformers
