@@ -518,6 +518,8 @@ def test_bad_input(places, tmp_path):
     for options, message in (
         ({"prompts": None}, "pass prompts with --prompts"),
         ({"prompts": str(tmp_path / "none.txt")}, "none.txt"),
+        ({"prompts": str(tmp_path / "none.csv")}, "none.csv is not a text file with a prompt a line"),
+        ({"prompts": str(tmp_path)}, "is not a text file with a prompt a line"),
         ({"methods": ("leace",)}, "none of generation's"),
         ({"methods": ("closed-form:kapa=2",)}, "no parameter 'kapa'"),
         ({"annotator": "somebody"}, "blip2:ID-or-folder, encoder:SPEC"),

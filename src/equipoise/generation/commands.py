@@ -110,6 +110,8 @@ def _prompts(given: str | None) -> list[str]:
         return list(PromptBook.load(given).prompts)
     if os.path.isfile(given) or given.endswith(".txt"):  # which takes a prompt too long for a name
         return read_prompts(Path(given))
+    if os.path.isdir(given) or (Path(given).suffix and " " not in given):
+        raise InputError(f"{given} is not a text file with a prompt a line; pass one, a prompt book, or a prompt in words")
     return [given]
 
 
