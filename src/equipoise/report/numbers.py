@@ -8,7 +8,7 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-PLACE = re.compile(r"\{([\w. ]+)\|(\+?\w*%?)\}")
+PLACE = re.compile(r"\{([^{}|]+)\|(\+?\w*%?)\}")
 
 
 def at(results: Any, path: str) -> Any:

@@ -116,7 +116,7 @@ def origin(results: Results) -> list[str]:
         right = [f"{{{path}.{name}.accuracy|1%}} of {{{path}.{name}.n|n}} ({name})" for name in asked]
         found += [
             "Their groups are as an independent classifier perceives them, which on real photographs agrees with annotators for "
-            f"{' and '.join(right)}."
+            f"{' and '.join(part for part in (', '.join(right[:-1]), right[-1]) if part)}."
         ]
     return [*found, "How they were drawn, sifted and checked: the page “The gallery” of the documentation, docs/gallery.md."]
 
