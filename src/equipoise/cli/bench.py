@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +17,8 @@ from equipoise.bench import bootstrap as bootstrap_bench
 from equipoise.bench import kernel as kernel_bench
 from equipoise.bench import machine
 from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Workers
+
+WIDE = 160  # columns
 
 app = typer.Typer(help="Measure speed on this machine, as ratios to a plain copy and to the obvious way.", no_args_is_help=True)
 
@@ -36,7 +39,7 @@ def kernel(
         measured = [asdict(row) | {"over_copy": row.over_copy, "over_transcription": row.over_transcription} for row in rows]
         typer.echo(json.dumps({"machine": machine.describe(), "rows": measured}, indent=1))
         return
-    console = Console()
+    console = _console()
     table = Table(
         "dtype", "d", "r", "kernel", "ms", "GB/s", "time / copy", "times faster than the paper's formula", title="equipoise bench kernel"
     )
@@ -45,8 +48,7 @@ def kernel(
             milliseconds, speed = f"{row.seconds * 1e3:.2f}", f"{row.gigabytes_per_second:.1f}"
             ratios = f"{row.over_copy:.2f}", f"{row.over_transcription:.1f}"
             table.add_row(row.dtype, str(row.dim), str(row.rank), row.kernel, milliseconds, speed, *ratios)
-    console.print(table)
-    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+    _show(console, table)
 
 
 @app.command()
@@ -70,7 +72,7 @@ def encode(
     if as_json:
         typer.echo(json.dumps({"machine": machine.describe(), "rows": [asdict(row) | {"share": row.share} for row in rows]}, indent=1))
         return
-    console = Console()
+    console = _console()
     table = Table(
         "runs", "files", "batch", "workers", "model alone", "from files", "share", "texts", title=f"equipoise bench encode {model}"
     )
@@ -78,8 +80,7 @@ def encode(
         for row in rows:
             rates = f"{row.model_alone:,.0f}/s", f"{row.from_files:,.0f}/s", f"{row.share:.0%}", f"{row.texts:,.0f}/s"
             table.add_row(row.runs, f"{row.images:,} x {row.pixels} px", str(row.batch), str(row.workers), *rates)
-    console.print(table)
-    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+    _show(console, table)
 
 
 @app.command()
@@ -91,7 +92,7 @@ def bootstrap(
     as_json: Json = False,
 ) -> None:
     """Interval of equal opportunity from cell counts, as a ratio to scipy.stats.bootstrap on the rows."""
-    console = Console()
+    console = _console()
     with console.status("measuring"):
         row = bootstrap_bench.run(samples, groups, resamples, rounds)
     if as_json:
@@ -103,8 +104,7 @@ def bootstrap(
     sizes = (f"{n:,}" for n in (row.samples, row.groups, row.resamples))
     ends = (f"[{low:.4f}, {high:.4f}]" for low, high in (row.interval, row.scipy_interval))
     table.add_row(*sizes, f"{row.seconds * 1e3:.2f}", f"{row.scipy_seconds * 1e3:.0f}", f"{row.over_scipy:.0f}", *ends)
-    console.print(table)
-    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+    _show(console, table)
 
 
 @app.command()
@@ -118,7 +118,7 @@ def apply(
     as_json: Json = False,
 ) -> None:
     """Streaming apply of float16 .npy shards, as ratios to cp and sync of the same files and to a numpy script."""
-    console = Console()
+    console = _console()
     with console.status("measuring"):
         measured = list(apply_bench.run(rows or [apply_bench.ROWS], dim, rank, rounds, folder, script))
     if as_json:
@@ -134,8 +134,7 @@ def apply(
         table.add_row(
             f"{row.rows:,}", f"{row.gigabytes:.2f}", *seconds, f"{row.over_copy:.2f}", f"{row.over_script:.1f}", f"{row.mebibytes:.0f}"
         )
-    console.print(table)
-    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+    _show(console, table)
 
 
 @app.command()
@@ -161,7 +160,7 @@ def retrieval(
         measured = [asdict(row) | {"over_faiss": row.over_faiss, "over_product": row.over_product} for row in rows]
         typer.echo(json.dumps({"machine": machine.describe(), "rows": measured}, indent=1))
         return
-    console = Console()
+    console = _console()
     title = f"equipoise bench retrieval: {queries:,} queries, {images:,} x {dim} images"
     table = Table("k", "kernel", "seconds", "product alone", "faiss", "time / faiss", "time / product", "MiB", "agreement", title=title)
     with console.status("measuring"):
@@ -170,8 +169,7 @@ def retrieval(
             ratios = f"{row.over_faiss:.2f}", f"{row.over_product:.2f}"
             table.add_row(str(row.k), row.kernel, *seconds, *ratios, f"{row.mebibytes:.0f}", f"{row.agreement:.2%}")
             table.caption = f"product: {row.product_blas} · faiss: {row.faiss_blas}"
-    console.print(table)
-    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+    _show(console, table)
 
 
 @app.command()
@@ -193,7 +191,7 @@ def methods(
         lines = [asdict(row) | {"over_closed_form": row.over_closed_form} for row in measured]
         typer.echo(json.dumps({"machine": machine.describe(), "rows": lines}, indent=1))
         return
-    console = Console()
+    console = _console()
     table = Table(
         "method", "form", "rank", "fit, s", "apply, ms", "apply / closed-form", title=f"equipoise bench methods, {rows:,} x {dim} float32"
     )
@@ -201,8 +199,7 @@ def methods(
         for row in measured:
             rank = "" if row.rank is None else str(row.rank)
             table.add_row(row.method, row.form, rank, f"{row.fit_seconds:.3f}", f"{row.seconds * 1e3:.1f}", f"{row.over_closed_form:.2f}")
-    console.print(table)
-    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+    _show(console, table)
 
 
 @app.command()
@@ -220,12 +217,11 @@ def audit(
     if as_json:
         typer.echo(json.dumps({"machine": machine.describe(), "rows": [asdict(row)]}, indent=1))
         return
-    console = Console()
+    console = _console()
     table = Table("images", "prompts", "d", "resamples", "seconds", "processor's seconds", "page, MB", title="equipoise bench audit")
     sizes = f"{row.images:,}", f"{row.prompts:,}", str(row.dim), f"{row.resamples:,}"
     table.add_row(*sizes, f"{row.seconds:.1f}", f"{row.processor_seconds:.1f}", f"{row.page_megabytes:.1f}")
-    console.print(table)
-    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+    _show(console, table)
 
 
 @app.command()
@@ -239,7 +235,7 @@ def annotate(
     """The annotation page with many people at once: times of requests, and labels lost or doubled."""
     from equipoise.bench import annotate as annotate_bench
 
-    console = Console()
+    console = _console()
     with console.status("measuring"):
         result = annotate_bench.measure(annotators, seconds, images, pause)
     if as_json:
@@ -252,4 +248,19 @@ def annotate(
     console.print(table)
     found = f"{result.errors} errors, {result.lost} labels lost, {result.doubled} doubled"
     console.print(f"{result.annotators} annotators, {result.seconds:.0f} s: {found}")
-    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim")
+    _machine(console)
+
+
+def _console() -> Console:
+    """As wide as the terminal; wide enough for every table where the output is a file or a pipe."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=WIDE)
+
+
+def _show(console: Console, table: Table) -> None:
+    console.print(table)
+    _machine(console)
+
+
+def _machine(console: Console) -> None:
+    console.print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), style="dim", soft_wrap=True)
