@@ -105,6 +105,8 @@ def test_a_run_through_whatever_keeps_the_contract(encoder, monkeypatch, tmp_pat
         Request(tmp_path / "long", "mini", prompts="a photo of a doctor" + " with a hat" * 200).perform()
     with pytest.raises(InputError, match="has one size"):
         Request(tmp_path / "large", "mini", prompts=DOCTOR, size=512).perform()
+    with pytest.raises(InputError, match="has one dtype"):
+        Request(tmp_path / "large", "mini", prompts=DOCTOR, loading={"dtype": "float16"}).perform()
 
 
 def test_a_run_does_not_go_on_with_another_generator(encoder, generator, monkeypatch, tmp_path):

@@ -97,8 +97,9 @@ def load_painter(
 ) -> Painter:
     """By name: "mini", or a diffusers pipeline by its id on the hub or its folder. Weights are read from safetensors files only."""
     if model == MINI:
-        if size is not None:
-            raise InputError("the embedded generator has one size; leave --size away")
+        for option, given in (("size", size), ("dtype", dtype)):
+            if given is not None:
+                raise InputError(f"the embedded generator has one {option}; leave --{option} away")
         return MiniPainter(load_mini(device), steps, guidance)
     try:
         import torch
