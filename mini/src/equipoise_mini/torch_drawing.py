@@ -1,4 +1,4 @@
-"""The same pictures in torch, in half precision on a GPU: hundreds a second. They are onnxruntime's up to rounding."""
+"""The same pictures in torch, in half precision on a GPU. They are onnxruntime's up to rounding."""
 
 from __future__ import annotations
 
