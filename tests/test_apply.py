@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zlib
 
@@ -387,6 +388,23 @@ def test_nan_in_row_7_000_001(tmp_path, rng):
         eq.apply(tmp_path / "in", tmp_path / "out", space=make_space(rng, 4, 2))
     assert caught.value.rows == (7_000_001,)
     assert not (tmp_path / "out" / "e1.npy").exists()
+
+
+def test_headers_are_parsed_one_at_a_time(clip_folder, tmp_path, space, monkeypatch):
+    """ast, with which numpy parses them, is not safe in threads on CPython 3.11."""
+    parse, inside, seen = np.lib.format.read_array_header_1_0, threading.Semaphore(1), []
+
+    def alone(file):
+        seen.append(inside.acquire(blocking=False))
+        time.sleep(0.002)
+        try:
+            return parse(file)
+        finally:
+            inside.release()
+
+    monkeypatch.setattr(np.lib.format, "read_array_header_1_0", alone)
+    eq.apply(clip_folder, tmp_path / "out", space=space)
+    assert len(seen) >= 24 and all(seen)
 
 
 def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):

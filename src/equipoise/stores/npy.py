@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -12,6 +13,7 @@ from equipoise.errors import ArtefactError, InputError
 from equipoise.stores.places import Place
 
 _BITS = {"bfloat16": "<u2"}  # numpy has no bfloat16: ml_dtypes saves its bits as V2, and they pass through as they are
+_PARSING = threading.Lock()  # numpy parses a header with ast, which on CPython 3.11 may raise SystemError in two threads at once (gh-106905)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def read_header(place: Place, name: str) -> NpyHeader:
         try:
             version = np.lib.format.read_magic(file)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(file)
+            with _PARSING:
+                shape, fortran, dtype = read(file)
             start = file.tell()
         except (ValueError, EOFError) as error:
             raise ArtefactError(f"{name} in {place} is not a .npy file, or a truncated one ({error}); copy or make it again") from None
