@@ -24,7 +24,7 @@ from equipoise.generation.commands import Request
 from equipoise.generation.drawing import draw, read_provenance
 from equipoise.generation.labels import LabelFile, read_labels, unanimous
 from equipoise.generation.manifest import MANIFEST, Manifest
-from equipoise.generation.painters import DiffusersPainter
+from equipoise.generation.painters import DiffusersPainter, load_painter
 from equipoise.generation.plan import STRIDE, make_plan
 from equipoise.report import numbers
 from equipoise.report.generation import perform
@@ -90,9 +90,32 @@ def test_pictures_say_where_they_are_from(run):
             key: getattr(picture, key) for key in ("prompt", "method", "seed", "attempt", "explicit_group")
         }
         assert said["equipoise"] == eq.__version__ and said["steps"] == 1 and "sd1" in said["model"]
+        assert re.fullmatch("[0-9a-f]{12}", said["revision"]) and said["precision"] == "float32 on cpu"
         assert bool(said["spaces"]) == (picture.method == "closed-form")
     groups = {picture.prompt: picture.explicit_group for picture in Manifest(out).pictures.values()}
     assert list(groups.values()) == ["", "", "male", "female"]
+
+
+def test_other_weights_in_the_same_folder_are_another_run(places, tmp_path):
+    shutil.copytree(places["sd1"], tmp_path / "sd1")
+    moved = places | {"sd1": tmp_path / "sd1"}
+    request(moved, tmp_path / "run", images=1).perform()
+    request(moved, tmp_path / "run", images=1).perform()
+    other = pipelines.sd1()
+    other.unet.conv_in.bias.data += 1
+    other.save_pretrained(tmp_path / "sd1")
+    with pytest.raises(InputError, match=r"holds another run \(its revision differ\)"):
+        request(moved, tmp_path / "run", images=2).perform()
+
+
+def test_the_hub_s_commit_is_the_revision(places, tmp_path, monkeypatch):
+    """Loaded by its name from the hub's cache, as the hub lays it out."""
+    repository, commit = tmp_path / "models--someone--small", "0123456789abcdef" * 2 + "01234567"
+    shutil.copytree(places["sd1"], repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert load_painter("someone/small", device="cpu", offline=True).revision == commit[:12]
 
 
 def test_the_same_noise_for_every_method(places, tmp_path):

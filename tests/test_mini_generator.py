@@ -153,7 +153,9 @@ def test_torch_draws_what_onnxruntime_draws(encoder, generator):
     from equipoise_mini.torch_drawing import TorchGenerator
 
     rows = encoder.encode_text([DOCTOR, NURSE])
-    ours, theirs = (one.sample(rows, [3, 4], steps=4).astype(int) for one in (TorchGenerator(device="cpu"), generator))
+    in_torch = TorchGenerator(device="cpu")
+    assert in_torch.precision == generator.precision == "float32 on cpu"
+    ours, theirs = (one.sample(rows, [3, 4], steps=4).astype(int) for one in (in_torch, generator))
     assert abs(ours - theirs).max() <= 1 and (ours != theirs).mean() < 0.01
 
 

@@ -43,6 +43,12 @@ def digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+def sha256(path: str | os.PathLike) -> str:
+    """Of a file's bytes."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """The whole file or, after a kill at any moment, the one that was there before."""
     _write(path, data, keep=True)

@@ -20,9 +20,13 @@ STEPS, GUIDANCE = 16, 3.0  # two passes a step, with the text and without: 32 a 
 
 
 class Sampler(ABC):
-    """Text rows and seeds in, pictures of 64 x 64 out. ``nothing``: the row of no text; ``fingerprint``: the checksum of the weights."""
+    """Text rows and seeds in, pictures of 64 x 64 out. ``nothing``: the row of no text; ``fingerprint``: the checksum of the weights.
+
+    ``precision``: of the arithmetic, and where; pictures of two differ by rounding.
+    """
 
     nothing: np.ndarray
+    precision: str = "float32 on cpu"
     block: int  # pictures drawn at once
 
     def __init__(self, folder: Path = FOLDER):

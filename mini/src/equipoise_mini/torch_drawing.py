@@ -27,6 +27,7 @@ class TorchGenerator(Sampler):
         self.model = Velocity().eval()
         self.model.load_state_dict(weights(load_file(folder / WEIGHTS)))
         self.model.to(device)
+        self.precision = f"{'bfloat16' if _in_half(self.model) else 'float32'} on {self.model.nothing.device.type}"
 
     def draw(self, rows: np.ndarray, seeds: Sequence[int], guidance: float, steps: int) -> np.ndarray:
         return draw(self.model, torch.from_numpy(rows), seeds, guidance, steps)
@@ -40,8 +41,12 @@ def draw(model: Velocity, rows: torch.Tensor, seeds: Sequence[int], guidance: fl
 
     def guided(pictures: torch.Tensor, time: float) -> torch.Tensor:
         times = torch.full((len(texts),), time, device=device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+        with torch.autocast(device.type, torch.bfloat16, enabled=_in_half(model)):
             said, unsaid = model(torch.cat([pictures, pictures]), times, texts).float().chunk(2)
         return unsaid + guidance * (said - unsaid)
 
     return to_bytes(integrate(guided, torch.from_numpy(noise(seeds)).to(device), steps).cpu().numpy())
+
+
+def _in_half(model: Velocity) -> bool:
+    return model.nothing.device.type == "cuda"

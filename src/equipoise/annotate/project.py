@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import os
 import secrets
 from collections.abc import Iterable, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 from equipoise.annotate import catalogue, labels, pictures
 from equipoise.annotate.database import Database
 from equipoise.annotate.question import Question
+from equipoise.artefact import sha256
 from equipoise.errors import InputError
 from equipoise.progress import progress
 from equipoise.prompts.attribute import Attribute
@@ -86,7 +86,7 @@ class Project:
                     there = self.folder / found.path
                     stamp = pictures.stamp_of(there.stat())
                     had, digest = known.get(found.path, (None, ""))
-                    files.append(catalogue.File(found, stamp, digest if had == stamp else _digest(there)))
+                    files.append(catalogue.File(found, stamp, digest if had == stamp else sha256(there)))
                 except OSError:
                     missing.append(found.path)
                 advance(1)
@@ -127,8 +127,3 @@ def read_gold(path: Path) -> dict[str, str]:
     if not rows or not {"image", "answer"} <= set(rows[0]):
         raise InputError(f"{path} must be a csv file with the columns image and answer, and at least one row")
     return {row["image"]: row["answer"] for row in rows}
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import time
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 from equipoise.applying.journal import Journal, Manifest, Run, journal_at, require_same
 from equipoise.applying.report import Report, certificate, merged
+from equipoise.artefact import sha256
 from equipoise.certificate import Totals
 from equipoise.engines import threads
 from equipoise.engines.shard import Done, Job, Piece, part_name, target_header
@@ -200,15 +200,10 @@ def _finish_store(todo: Plan) -> None:
         return
     store = todo.layout.store.model_copy(deep=True)
     for i, shard in enumerate(store.shards):
-        shard.sha256 = _digest(shard_path(todo.where.folder, store.modality, i))
+        shard.sha256 = sha256(shard_path(todo.where.folder, store.modality, i))
     store.dim, store.debiased = todo.job.transform.out_dim, str(todo.run.transform)
     with unwritable(str(todo.where)), todo.where.writing(STORE_MANIFEST) as file:
         file.write(store.model_dump_json(indent=1).encode())
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _targets(destination: str | os.PathLike, source: str, name: str) -> tuple[Place, str, dict[str, str]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from equipoise.artefact import sha256
 from equipoise.errors import EquipoiseError, InputError, MissingExtraError
 
 AGREE = 1e-4  # largest 1 - cosine between torch and ONNX that is let through
@@ -99,7 +100,7 @@ def _large(module: Any) -> bool:
 
 
 def _write_settings(encoder: Any, towers: Any, folder: Path) -> None:
-    from equipoise.encoders.onnx import SETTINGS, ImageGraph, Settings, TextGraph, seal, sha256
+    from equipoise.encoders.onnx import SETTINGS, ImageGraph, Settings, TextGraph, seal
 
     settings = Settings(
         id=encoder.id,

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from equipoise.artefact import require_format
+from equipoise.artefact import require_format, sha256
 from equipoise.encoders.preprocess import Preprocess
 from equipoise.encoders.towers import Modality, Towers
 from equipoise.errors import ArtefactError, InputError, MissingExtraError
@@ -177,12 +177,6 @@ def _check_files(folder: Path, settings: Settings) -> None:
         expected = settings.sha256.get(file)
         if expected and sha256(folder / file) != expected:
             raise ArtefactError(f"{folder / file} is damaged: its checksum is not the one in {SETTINGS}; copy or export it again")
-
-
-def sha256(path: Path) -> str:
-    """Of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _provider(device: str | None) -> str:

@@ -120,6 +120,7 @@ def _about(plan: Plan, painter: Painter, hook: Attached) -> dict[str, Any]:
     return {
         "model": painter.id,
         "revision": plan.revision,
+        "precision": painter.precision,
         "steps": plan.steps,
         "guidance": plan.guidance,
         "tokens": plan.tokens,

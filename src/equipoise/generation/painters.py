@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from equipoise.artefact import sha256
 from equipoise.errors import InputError, MissingExtraError
 from equipoise.generation.conditioning import Conditioning
 from equipoise.generation.mini import MiniPipeline, load_mini
@@ -18,11 +21,15 @@ MINI = "mini"
 
 
 class Painter(ABC):
-    """A pipeline with the settings of a run. ``id`` names it, ``revision`` its weights where it can; ``pipe`` is what ``attach`` takes."""
+    """A pipeline with the settings of a run; ``pipe`` is what ``attach`` takes.
+
+    ``id`` names it, ``revision`` its weights where it can; ``precision``: of its arithmetic, and where.
+    """
 
     pipe: Any
     id: str
     revision: str = ""
+    precision: str = ""
 
     @abstractmethod
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
@@ -45,6 +52,7 @@ class DiffusersPainter(Painter):
         self.id = name or str(pipe.config.get("_name_or_path") or type(pipe).__name__)
         asked = {"num_inference_steps": steps, "guidance_scale": guidance, "height": size, "width": size}
         self._options = {key: value for key, value in asked.items() if value is not None}
+        self.revision, self.precision = _revision(pipe), f"{str(pipe.dtype).removeprefix('torch.')} on {pipe.device.type}"
         pipe.set_progress_bar_config(disable=True)
 
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
@@ -70,6 +78,7 @@ class MiniPainter(Painter):
         self.pipe, self.id = pipe, MINI
         parts = (getattr(part, "fingerprint", "") for part in (pipe.encoder, pipe.generator))
         self.revision = "-".join(part[:12] for part in parts if part)
+        self.precision = getattr(pipe.generator, "precision", "")
         self._options = {key: value for key, value in {"steps": steps, "guidance": guidance}.items() if value is not None}
 
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
@@ -122,6 +131,18 @@ def load_painter(
         first = str(error).splitlines()[0]
         raise InputError(f"{name} cannot be loaded as a diffusers pipeline ({first}); pass its id on the hub, a folder, or mini") from None
     return DiffusersPainter(pipe.to(device), steps, guidance, size, name)
+
+
+def _revision(pipe: Any) -> str:
+    """The commit of the hub that it was loaded from; of another folder a digest of its weights and settings; "" where there is none."""
+    loaded = getattr(getattr(getattr(pipe, "unet", None), "config", None), "_name_or_path", None) or ""
+    folder = Path(loaded).parent
+    if not loaded or not (folder / "model_index.json").is_file():
+        return ""
+    if folder.parent.name == "snapshots":  # as the hub's cache lies on the disk
+        return folder.name[:12]
+    files = sorted(path for path in folder.rglob("*") if path.suffix in (".safetensors", ".json", ".txt"))
+    return hashlib.sha256("\n".join(f"{path.relative_to(folder)} {sha256(path)}" for path in files).encode()).hexdigest()[:12]
 
 
 def _token_embeddings(module: Any) -> np.ndarray | None:

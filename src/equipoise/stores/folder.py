@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from equipoise._version import __version__
-from equipoise.artefact import require_format, write_atomically
+from equipoise.artefact import require_format, sha256, write_atomically
 from equipoise.errors import ArtefactError, InputError
 from equipoise.space import EncoderRef
 
@@ -113,9 +113,8 @@ class Store:
             path = shard_path(self.folder, self.manifest.modality, i)
             if not metadata_path(self.folder, i).is_file() or not path.is_file():
                 return i
-            with path.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() != shard.sha256:
-                    return i
+            if sha256(path) != shard.sha256:
+                return i
         return None
 
     def metadata(self) -> Any:

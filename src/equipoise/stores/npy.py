@@ -13,7 +13,7 @@ from equipoise.errors import ArtefactError, InputError
 from equipoise.stores.places import Place
 
 _BITS = {"bfloat16": "<u2"}  # numpy has no bfloat16: ml_dtypes saves its bits as V2, and they pass through as they are
-_PARSING = threading.Lock()  # numpy parses a header with ast, which on CPython 3.11 may raise SystemError in two threads at once (gh-106905)
+_PARSING = threading.Lock()  # numpy parses a header with ast, which on CPython 3.11 may fail in two threads at once (gh-106905)
 
 
 @dataclass(frozen=True)
