@@ -150,6 +150,7 @@ def test_what_a_generator_is_given(generator):
 
 def test_torch_draws_what_onnxruntime_draws(encoder, generator):
     """In float32, but for the order of sums, which may round a byte the other way."""
+    component("torch")
     from equipoise_mini.torch_drawing import TorchGenerator
 
     rows = encoder.encode_text([DOCTOR, NURSE])
@@ -160,6 +161,7 @@ def test_torch_draws_what_onnxruntime_draws(encoder, generator):
 
 
 def test_a_device_that_is_not_there_is_told(encoder):
+    component("torch")
     with pytest.raises(InputError, match="device='tpu' is not on this machine; pass one of"):
         load_mini("tpu")
 
