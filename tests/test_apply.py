@@ -23,8 +23,10 @@ from hypothesis import strategies as st
 import equipoise as eq
 from equipoise import applying, embedding
 from equipoise.applying.apply import read_transform
+from equipoise.applying.journal import journal_at
 from equipoise.encoders import Encoder
 from equipoise.engines import shard, threads
+from equipoise.stores import places
 from equipoise.stores.checksum import crc32
 from equipoise.stores.layout import SourceFile
 from tests.conftest import component, make_space, unit
@@ -433,13 +435,13 @@ def test_a_source_that_changed_meanwhile(clip_folder, tmp_path, space, rng):
         eq.apply(clip_folder, tmp_path / "out", space=space, resume=True)
 
 
-def _stop_after(source, destination, space, count):
+def _stop_after(source, destination, space, count, **options):
     def stops(job, pieces):
         yield from (shard.run_piece(job, piece) for piece in pieces[:count])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        eq.apply(source, destination, space=space, engine=stops)
+        eq.apply(source, destination, space=space, engine=stops, **options)
 
 
 def test_resume_does_nothing_twice_and_mends_what_is_gone(clip_folder, tmp_path, space, monkeypatch):
@@ -454,6 +456,48 @@ def test_resume_does_nothing_twice_and_mends_what_is_gone(clip_folder, tmp_path,
     pieces = sum(1 for _ in json.loads((tmp_path / "whole" / "equipoise-apply.json").read_bytes())["shards"])
     assert eq.apply(clip_folder, tmp_path / "out", space=space, resume=True).shards == pieces - 6
     assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_stopped_while_it_writes_again_what_was_gone(tmp_path, rng, space, monkeypatch, finished):
+    """What the journal or the manifest said of rows that are gone must not be believed by the run after the next."""
+    monkeypatch.setattr(shard, "PIECE_ROWS", 20)
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in" / "e.npy", rows_of(rng, 100))
+    eq.apply(tmp_path / "in", tmp_path / "whole", space=space)
+    if finished:
+        eq.apply(tmp_path / "in", tmp_path / "out", space=space)
+        (tmp_path / "out" / "e.npy").unlink()
+    else:
+        _stop_after(tmp_path / "in", tmp_path / "out", space, 3)
+        (tmp_path / "out" / ".e.npy.part").unlink()
+    _stop_after(tmp_path / "in", tmp_path / "out", space, 2, resume=True)
+    with pytest.raises(eq.EquipoiseError, match="is unfinished"):
+        applying.verify(tmp_path / "in", tmp_path / "out", read_transform(space, None))
+    assert eq.apply(tmp_path / "in", tmp_path / "out", space=space, resume=True).shards == 3
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("where", ["out", "memory://equipoise-journal/out"])
+def test_a_damaged_journal(tmp_path, rng, space, where):
+    """Lines that cannot be read, or that name no piece of this run, are not done; the others are."""
+    (tmp_path / "in").mkdir()
+    for i in range(3):
+        np.save(tmp_path / "in" / f"{i}.npy", rows_of(rng, 5))
+    destination = where if "://" in where else tmp_path / where
+    _stop_after(tmp_path / "in", destination, space, 2)
+    place = journal_at(places.place(destination)).where
+    lines = b'{"file": 77, "start": 0, "stop": 5, "bytes": 1, "crc32": "0"}\n', b"\x00\xff\n"
+    if "://" in where:
+        for name, line in zip(("77-0", "1-0"), lines, strict=True):
+            with place.writing(f"equipoise-apply.journal/{name}.json") as file:
+                file.write(line)
+    else:
+        path = destination / "equipoise-apply.journal"
+        head, first, second, _ = path.read_bytes().split(b"\n")
+        path.write_bytes(head + b"\n" + lines[0] + lines[1] + first + b"\n" + second[:-4])
+    assert eq.apply(tmp_path / "in", destination, space=space, resume=True).shards == 2
+    applying.verify(tmp_path / "in", destination, read_transform(space, None))
 
 
 def test_resume_of_a_finished_run(clip_folder, tmp_path, space):
@@ -544,6 +588,7 @@ from pathlib import Path
 import numpy as np
 import equipoise as eq
 from equipoise.engines import shard, threads
+from equipoise.stores import places
 
 source, out, space = map(Path, sys.argv[1:])
 shard.PIECE_ROWS = 1000

@@ -134,15 +134,20 @@ def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
         return []
     require_same(found[0], todo.run, todo.where, finished is not None, resume)
     _remove_left_overs(todo)
-    return _still_there(todo, found[1])
+    kept = _still_there(todo, found[1])
+    if finished is None or len(kept) < len(finished.shards):
+        todo.journal.resume(todo.run, kept)
+    return kept
 
 
 def _still_there(todo: Plan, done: list[Done]) -> list[Done]:
     """Those whose bytes are where the journal says; a file all of whose pieces are there gets its name."""
-    wanted = Counter(piece.file for piece in todo.job.pieces())
+    pieces = set(todo.job.pieces())
+    wanted = Counter(piece.file for piece in pieces)
     by_file: dict[int, dict[Piece, Done]] = {}
     for part in done:
-        by_file.setdefault(part.file, {})[part.piece] = part
+        if part.piece in pieces:  # a damaged line may name another
+            by_file.setdefault(part.file, {})[part.piece] = part
     kept = []
     for i, here in by_file.items():
         file = todo.layout.files[i]
