@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from equipoise.certificate import Totals
 from equipoise.engines.transform import Meter, Transform
-from equipoise.errors import InvalidRowsError
+from equipoise.errors import ArtefactError, InvalidRowsError
 from equipoise.kernels.host import on_one_thread
 from equipoise.stores import npy, parquet
 from equipoise.stores.checksum import crc32
@@ -88,8 +88,25 @@ def run_piece(job: Job, piece: Piece) -> Done:
     """Read, debias, measure, write, flush to the disk. Run twice, it writes the same bytes twice: no harm where a node was lost."""
     file = job.files[piece.file]
     run = {"npy": _npy, "parquet": _parquet, "copy": _copy}[file.kind]
-    with on_one_thread():  # engines spread pieces, not rows
-        return run(job, file, piece, place(job.source), place(job.destination))
+    with on_one_thread(), _unchanged(place(job.source), file) as source:  # engines spread pieces, not rows
+        return run(job, file, piece, source, place(job.destination))
+
+
+@contextmanager
+def _unchanged(source: Place, file: SourceFile) -> Iterator[Place]:
+    """Raise where a file is not the one that was looked at: a destination must not hold some rows of it as it was, and some as it is."""
+
+    def check() -> None:
+        try:
+            same = source.stamp(file.name) == (file.size, file.stamp)
+        except OSError:
+            same = False
+        if not same:
+            raise ArtefactError(f"{file.name} in {source} was changed or removed while it was read; pass a new destination")
+
+    check()
+    yield source
+    check()
 
 
 def part_name(target: str) -> str:
