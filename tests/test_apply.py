@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -14,6 +15,7 @@ import zlib
 
 import ml_dtypes
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,12 +28,15 @@ from equipoise.applying.apply import read_transform
 from equipoise.applying.journal import journal_at
 from equipoise.encoders import Encoder
 from equipoise.engines import shard, threads
-from equipoise.stores import places
+from equipoise.space import EncoderRef
+from equipoise.stores import StoreWriter, places
 from equipoise.stores.checksum import crc32
+from equipoise.stores.folder import Manifest
 from equipoise.stores.layout import SourceFile
 from tests.conftest import component, make_space, unit
 from tests.test_encoders import Averages
 
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
 DTYPES = ("float16", "float32", "float64", "bfloat16")
 
 
@@ -185,6 +190,31 @@ def test_parquet_keeps_everything_else(tmp_path_factory, about):
         assert codecs[0] == codecs[1]
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.float16()), pa.list_(pa.float32(), 32), pa.large_list(pa.float64())])
+def test_a_parquet_file_without_rows(tmp_path, space, kind):
+    pq.write_table(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], kind)}), tmp_path / "e.parquet")
+    assert eq.apply(tmp_path / "e.parquet", tmp_path / "u.parquet", space=space).rows == 0
+    assert pq.read_table(tmp_path / "u.parquet").equals(pq.read_table(tmp_path / "e.parquet"))
+
+
+def test_names_in_order():
+    """2 before 10; what only looks like a number is none."""
+    names = ["x10.npy", "x2.npy", "²1.npy", "a\nb c.npy", "x٣.npy", ".hidden.npy"]
+    assert places._in_order(names) == ["a\nb c.npy", "x2.npy", "x٣.npy", "x10.npy", "²1.npy"]
+
+
+def test_a_parquet_run_that_fails_says_so_once(tmp_path, rng, space, monkeypatch):
+    """Not again when the writer is collected, as a traceback that nobody can catch."""
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    rows = _with_nan(rows_of(rng, 100), 70)
+    pq.write_table(pa.table({"v": pa.array(list(rows), pa.list_(pa.float32()))}), tmp_path / "e.parquet", row_group_size=10)
+    with pytest.raises(eq.EquipoiseError, match="row 70"):
+        eq.apply(tmp_path / "e.parquet", tmp_path / "u.parquet", space=space)
+    gc.collect()
+    assert not told
+
+
 def test_a_file_without_rows_among_others(tmp_path, rng, space):
     """A list column without rows does not say how wide it would be, and need not."""
     (tmp_path / "in").mkdir()
@@ -209,6 +239,37 @@ def test_a_store_of_embed_stays_one(tmp_path, rng):
     with pytest.raises(eq.errors.EncoderMismatchError, match="fitted with another"):
         eq.apply(tmp_path / "store", tmp_path / "out2", space=other)
     assert not (tmp_path / "out2").exists()
+
+
+def test_a_part_of_a_store_is_a_folder(tmp_path, rng):
+    """It names files that were not asked for, so that it would be no store."""
+    table = pd.DataFrame({"path": list("abcd")})
+    manifest = Manifest(
+        encoder=EncoderRef(), modality="image", dim=32, dtype="float32", source="", source_sha256="", items=4, shard_items=2
+    )
+    writer = StoreWriter(tmp_path / "in", manifest)
+    for start in (0, 2):
+        writer.add(rows_of(rng, 2), table[start : start + 2], [], 2)
+    for i, rows in enumerate(("img_emb/*0.npy", "img_emb/*.npy")):
+        report = eq.apply(tmp_path / "in", tmp_path / str(i), space=make_space(rng, 32), rows=rows)
+        assert report.rows == (2, 4)[i] and "equipoise.json" not in os.listdir(tmp_path / str(i))
+
+
+def test_a_folder_may_be_called_as_a_file(tmp_path, rng, space):
+    """Spark's are called x.parquet. Nothing is written beside the destination, whose neighbours may have names of the same kind."""
+    (tmp_path / "in.parquet").mkdir()
+    for i in range(2):
+        rows = pa.array(list(rows_of(rng, 4)), pa.list_(pa.float32()))
+        pq.write_table(pa.table({"v": rows}), tmp_path / "in.parquet" / f"part-{i}.parquet")
+    (tmp_path / "part-1.parquet").write_text("somebody's")
+    with pytest.raises(eq.EquipoiseError, match="lies in the source"):
+        eq.apply(tmp_path / "in.parquet", tmp_path / "in.parquet" / "out.parquet", space=space)
+    eq.apply(tmp_path / "in.parquet", tmp_path / "out.parquet", space=space)
+    assert set(tree(tmp_path / "out.parquet")) == {"part-0.parquet", "part-1.parquet", "equipoise-apply.json"}
+    assert (tmp_path / "part-1.parquet").read_text() == "somebody's"
+    np.save(tmp_path / "e.npy", rows_of(rng, 4))
+    with pytest.raises(eq.EquipoiseError, match=r"e.npy stays a .npy file"):
+        eq.apply(tmp_path / "e.npy", tmp_path / "e.parquet", space=space)
 
 
 def test_any_pair_of_globs(tmp_path, rng, space):
@@ -288,6 +349,17 @@ def _with_nan(rows, i):
     return rows
 
 
+def _two_columns(folder):
+    rows = pa.array([[1.0] * 32], pa.list_(pa.float32()))
+    pq.write_table(pa.Table.from_arrays([rows, pa.array([1])], names=["v", "v"]), folder / "e.parquet")
+    return folder / "e.parquet"
+
+
+def _not_utf8(folder):
+    os.rename(bytes(_npy(folder, ONES)), bytes(folder) + b"/\xff.npy")
+    return folder
+
+
 ONES = np.ones((6, 32), np.float32)
 
 
@@ -306,6 +378,9 @@ ONES = np.ones((6, 32), np.float32)
         (lambda f: _npy(f, _with_nan(ONES.copy(), 4)), r"row 4 of e.npy in .* has no direction"),
         (lambda f: [_npy(f, ONES), _npy(f, ONES[:, :8], "f.npy")] and f, "f.npy in .* is 8 wide and e.npy 32"),
         (lambda f: [_npy(f, ONES), _npy(f, ONES.astype("f8"), "f.npy")] and f, "f.npy in .* holds float64 and e.npy float32"),
+        (lambda f: _parquet(f, [None] * 2), "row 0 of e.parquet in .* is null"),
+        (_two_columns, "has 2 columns called 'v'"),
+        pytest.param(_not_utf8, r"1 file names in .* are not UTF-8, first '\\udcff.npy'", marks=LINUX),
         (lambda f: _parquet(f, [[1.0] * 32, None]), "row 1 of e.parquet in .* is null"),
         (lambda f: _parquet(f, [[1.0] * 32, [1.0] * 31]), "row 1 of e.parquet in .* is 31 wide and the first row 32"),
         (lambda f: _parquet(f, [[1.0] * 32, [1.0] * 31 + [None]]), "row 1 of e.parquet in .* holds a null at 31"),
@@ -426,6 +501,37 @@ def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
         eq.apply(tmp_path / "e.npy", tmp_path / "e.npy", space=space)
     eq.apply(tmp_path / "e.npy", tmp_path / "beside", space=space)
     assert np.load(tmp_path / "beside" / "e.npy").shape == (3, 32)
+    with pytest.raises(eq.EquipoiseError, match=r"metadata_0.parquet in .* matches --rows and --metadata"):
+        eq.apply(clip_folder, tmp_path / "both", space=space, rows="metadata/*", metadata="metadata/*")
+
+
+@pytest.mark.parametrize("change", ["rows", "metadata", "gone"])
+def test_a_source_that_changes_while_it_is_read(clip_folder, tmp_path, space, rng, change):
+    def changes(job, pieces):
+        yield shard.run_piece(job, pieces[0])
+        if change == "rows":
+            np.save(clip_folder / "img_emb" / "img_emb_2.npy", rows_of(rng, 70, "float16"))
+        if change == "metadata":
+            (clip_folder / "metadata" / "metadata_0.parquet").write_bytes(b"other")
+        if change == "gone":
+            (clip_folder / "text_emb" / "text_emb_3.npy").unlink()
+        yield from threads.run(job, pieces[1:])
+
+    with pytest.raises(eq.EquipoiseError, match="was changed or removed while it was read"):
+        eq.apply(clip_folder, tmp_path / "out", space=space, engine=changes)
+    assert "equipoise-apply.json" not in os.listdir(tmp_path / "out")
+
+
+def test_an_unfinished_run_is_no_source(tmp_path, space, rng):
+    """It lacks files, and would be taken for all there is."""
+    (tmp_path / "in").mkdir()
+    for i in range(3):
+        np.save(tmp_path / "in" / f"{i}.npy", rows_of(rng, 5))
+    _stop_after(tmp_path / "in", tmp_path / "half", space, 2)
+    with pytest.raises(eq.EquipoiseError, match="holds an unfinished run"):
+        eq.apply(tmp_path / "half", tmp_path / "out", space=space)
+    eq.apply(tmp_path / "in", tmp_path / "half", space=space, resume=True)
+    assert eq.apply(tmp_path / "half", tmp_path / "out", space=space).rows == 15
 
 
 def test_a_source_that_changed_meanwhile(clip_folder, tmp_path, space, rng):
@@ -588,7 +694,8 @@ from pathlib import Path
 import numpy as np
 import equipoise as eq
 from equipoise.engines import shard, threads
-from equipoise.stores import places
+from equipoise.space import EncoderRef
+from equipoise.stores import StoreWriter, places
 
 source, out, space = map(Path, sys.argv[1:])
 shard.PIECE_ROWS = 1000

@@ -21,6 +21,7 @@ from equipoise.space import EncoderRef
 from equipoise.stores import Store, StoreWriter, open_store, tar
 from equipoise.stores.folder import MANIFEST, Manifest, Skipped
 from equipoise.stores.lock import LOCK, alone_in
+from equipoise.stores.places import is_utf8
 
 SHARD_ITEMS = 10_000
 BLOCK = 4096  # items at a time for encoders that do not stream
@@ -67,7 +68,7 @@ def read_source(path: str | os.PathLike, modality: Modality | None = None, colum
         if tars := sorted(path.glob("*.tar")):
             return _read_tars(path, tars)
         names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in _suffixes() and file.is_file())
-        if garbled := [name for name in names if not _is_text(name)]:
+        if garbled := [name for name in names if not is_utf8(name)]:
             raise InputError(f"{len(garbled)} file names are not UTF-8, first {garbled[0]!r}; rename them (convmv does it)")
         return _checked(Source(str(path), pd.DataFrame({"path": names}), "path", "image", path))
     if not path.is_file():
@@ -176,10 +177,6 @@ def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
     if (damaged := store.damaged()) is not None:
         del found.shards[damaged:]
     return found
-
-
-def _is_text(name: str) -> bool:
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _read_text(path: Path) -> str:

@@ -66,6 +66,10 @@ class Journal(ABC):
         require_format(f"{self.where}/{self.manifest_name}", found.format, FORMAT)
         return found
 
+    def unfinished(self) -> bool:
+        """Whether a run was begun here that has not come to its end."""
+        return not self.where.is_file(self.manifest_name) and self.read() is not None
+
     def finish(self, manifest: Manifest) -> None:
         with unwritable(f"{self.where}/{self.manifest_name}"), self.where.writing(self.manifest_name) as file:
             file.write(manifest.model_dump_json().encode())

@@ -183,6 +183,11 @@ def unwritable(what: str) -> Iterator[None]:
         ) from None
 
 
+def is_utf8(name: str) -> bool:
+    """Whether a name can be written down: Python reads bytes that are not UTF-8 as surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def _in_order(names: list[str]) -> list[str]:
     shown = (name for name in names if not any(part.startswith(".") for part in name.split("/")))
-    return sorted(shown, key=lambda name: [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)])
+    return sorted(shown, key=lambda name: [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)])
