@@ -12,6 +12,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.applying import postgres as pg_apply
+from equipoise.applying.apply import read_transform
 from tests.conftest import component, make_space, unit
 
 DIM = 16
@@ -110,6 +111,75 @@ def _transform(space):
     from equipoise.applying.apply import read_transform
 
     return read_transform(space, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("varchar(20)", lambda i: f"k{i}"),
+        ("char(5)", str),
+        ("numeric(10, 2)", lambda i: i / 4),
+        ("timestamp(3)", lambda i: f"2020-01-01 00:00:{i:02d}"),
+        ("double precision", lambda i: i / 3),
+        ("size", lambda i: "smlx"[i % 4] + "smlx"[i // 4]),
+    ],
+)
+def test_keys_of_any_type(server, rng, space, kind, key):
+    rows = unit(rng.standard_normal((11, DIM))).astype(np.float32)
+    table = f"key_{kind.split('(')[0]}"
+    with connected(server) as connection:
+        if kind == "size":
+            names = ", ".join(f"'{a}{b}'" for b in "smlx" for a in "smlx")
+            connection.execute(f"create type size as enum ({names})")
+        connection.execute(f'create table "{table}" (id {kind} primary key, e vector({DIM}))')
+        with connection.cursor() as cursor:
+            cursor.executemany(f'insert into "{table}" values (%s, %s)', [(key(i), text(row)) for i, row in enumerate(rows)])
+    report = pg_apply.apply_column(f"{server.get_uri()}#{table}.e", "debiased", read_transform(space, None), batch=3)
+    assert report.rows == 11
+    for e, u in zip(column(server, table, "e"), column(server, table, "debiased"), strict=True):
+        np.testing.assert_array_equal(u, eq.debias(e, space))
+
+
+def test_a_key_that_is_none(server, rng, space):
+    """Two rows of one key would get each other's embedding; a row without a key would be written for ever."""
+    rows = unit(rng.standard_normal((6, DIM))).astype(np.float32)
+    url = make_table(server, "keys", rows)
+    with connected(server) as connection:
+        connection.execute("alter table keys add column owner int not null default 1, add column tag int unique")
+        connection.execute("create unique index on keys (owner, id)")
+        connection.execute("create unique index on keys (owner) where id = 1")
+    for key in ("owner", "tag", "url"):
+        with pytest.raises(eq.EquipoiseError, match=f"'{key}' of keys is not unique, or may be null"):
+            eq.apply(url, "debiased", space=space, key=key)
+    with connected(server) as connection:
+        connection.execute("create view seen as select * from keys")
+        connection.execute("update keys set tag = -id")
+        connection.execute("alter table keys alter tag set not null")
+    with pytest.raises(eq.EquipoiseError, match="'id' of seen is not unique"):
+        eq.apply(url.replace("#keys", "#seen"), "debiased", space=space, key="id")
+    assert eq.apply(url, "debiased", space=space, key="tag").rows == 6
+    np.testing.assert_array_equal(np.stack(column(server, "keys", "debiased")), eq.debias(rows, space))
+
+
+def test_a_column_that_was_dropped_is_begun_anew(server, rng, space):
+    rows = unit(rng.standard_normal((6, DIM))).astype(np.float32)
+    url = make_table(server, "dropped", rows)
+    for kappa, resume in ((1, False), (2, False), (2, True)):
+        assert eq.apply(url, "debiased", space=space, kappa=kappa, resume=resume).rows == 6
+        np.testing.assert_array_equal(np.stack(column(server, "dropped", "debiased")), eq.debias(rows, space, kappa=kappa))
+        with connected(server) as connection:
+            connection.execute("alter table dropped drop column debiased")
+
+
+def test_what_the_database_refuses_is_told_in_words(server, rng, space):
+    url = make_table(server, "guarded", unit(rng.standard_normal((3, DIM))).astype(np.float32))
+    with connected(server) as connection:
+        connection.execute("create role reader login")
+        connection.execute("grant select on guarded to reader")
+    with pytest.raises(eq.EquipoiseError, match=r"the database refused \(permission denied for schema public\)"):
+        eq.apply(url.replace("postgres:", "reader:", 1), "debiased", space=space)
+    with pytest.raises(eq.EquipoiseError, match="is no address of a database"):
+        eq.apply("postgresql://?colour=red#a.b", "debiased", space=space)
 
 
 def test_the_server_restarted_while_a_run_lasts(server, rng, space, monkeypatch):
