@@ -327,6 +327,62 @@ def test_lancedb_stopped_and_resumed(lance_table, space, monkeypatch):
     np.testing.assert_array_equal(_matrix(read()["debiased"]), eq.debias(rows, space))
 
 
+def test_a_note_of_an_earlier_lance_run_vouches_for_no_later_one(lance_table, space, monkeypatch):
+    """The column of a finished run is dropped, another run is begun and stopped, and then somebody else makes a column of that name."""
+    path, _, _ = lance_table
+    lance = component("lance")
+    from equipoise.applying import lance as lance_apply
+
+    eq.apply(f"{path}#vector", "debiased", space=space)
+    lance.dataset(path).drop_columns(["debiased"])
+    merge = lance_apply._merge
+    monkeypatch.setattr(lance_apply, "_merge", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        eq.apply(f"{path}#vector", "debiased", space=space)
+    monkeypatch.setattr(lance_apply, "_merge", merge)
+    assert [p.name for p in path.parent.glob(".*.journal")] and not [*path.parent.glob(".*.done")]
+    lance.dataset(path).add_columns({"debiased": "vector"})
+    with pytest.raises(eq.EquipoiseError, match="has a column 'debiased' already"):
+        eq.apply(f"{path}#vector", "debiased", space=space, resume=True)
+
+
+def test_a_lance_journal_that_kills_have_torn(lance_table, space, monkeypatch):
+    path, rows, read = lance_table
+    from equipoise.applying import lance as lance_apply
+
+    merge, begun = lance_apply._merge, []
+
+    def stops_at_the_second(*arguments):
+        begun.append(arguments)
+        return merge(*arguments) if len(begun) % 2 else 1 / 0
+
+    monkeypatch.setattr(lance_apply, "_merge", stops_at_the_second)
+    for resume in (False, True):
+        with pytest.raises(ZeroDivisionError):
+            eq.apply(f"{path}#vector", "debiased", space=space, resume=resume)
+        (journal,) = path.parent.glob(".*.journal")
+        with journal.open("a") as file:
+            file.write('{"id": 2, "frag')
+    assert eq.apply(f"{path}#vector", "debiased", space=space, resume=True).shards == 1
+    np.testing.assert_array_equal(_matrix(read()["debiased"]), eq.debias(rows, space))
+    (kept,) = path.parent.glob(".*.done")
+    kept.write_text("garbage")
+    with pytest.raises(eq.EquipoiseError, match="has a column 'debiased' already"):
+        eq.apply(f"{path}#vector", "debiased", space=space, resume=True)
+
+
+def test_what_is_no_lance_table_or_column(lance_table, space):
+    path, _, _ = lance_table
+    (path.parent / "none.lance").mkdir()
+    with pytest.raises(eq.EquipoiseError, match="holds no Lance table"):
+        eq.apply(f"{path.parent / 'none.lance'}#vector", "debiased", space=space)
+    before = sorted(path.parent.iterdir())
+    for name in ("", "a.b", "a/b", "a`b"):
+        with pytest.raises(eq.EquipoiseError, match="is not the name of a column"):
+            eq.apply(f"{path}#vector", name, space=space)
+    assert sorted(path.parent.iterdir()) == before
+
+
 def test_lance_rows_that_are_wrong(tmp_path, rng, space):
     import pyarrow as pa
 
