@@ -49,8 +49,14 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Raise now what ``write_atomically`` would raise later, after long work."""
-    _write(path, b"", keep=False)
+    """Raise now what ``write_atomically`` would raise later, after long work. Nothing stays behind."""
+    made = [folder for folder in path.parents if not folder.exists()]
+    try:
+        _write(path, b"", keep=False)
+    finally:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _write(path: Path, data: bytes, keep: bool) -> None:
