@@ -21,11 +21,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import equipoise as eq
 from equipoise import applying, embedding
 from equipoise.applying.apply import read_transform
 from equipoise.applying.journal import journal_at
+from equipoise.cli import app
 from equipoise.encoders import Encoder
 from equipoise.engines import shard, threads
 from equipoise.space import EncoderRef
@@ -490,6 +492,8 @@ def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
         eq.apply(clip_folder, tmp_path / "out", space=space, kappa=3, resume=True)
     with pytest.raises(eq.EquipoiseError, match="finished; pass --verify"):
         eq.apply(clip_folder, tmp_path / "out", space=space)
+    with pytest.raises(eq.EquipoiseError, match="the destination is empty"):
+        eq.apply(clip_folder, "", space=space)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.doc").write_text("x")
     with pytest.raises(eq.EquipoiseError, match="holds something else"):
@@ -501,6 +505,9 @@ def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
         eq.apply(tmp_path / "e.npy", tmp_path / "e.npy", space=space)
     eq.apply(tmp_path / "e.npy", tmp_path / "beside", space=space)
     assert np.load(tmp_path / "beside" / "e.npy").shape == (3, 32)
+    assert eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", space=space).destination == str(tmp_path / "u.npy")
+    with pytest.raises(eq.EquipoiseError, match=r"u\.npy holds this run already"):
+        eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", space=space)
     with pytest.raises(eq.EquipoiseError, match=r"metadata_0.parquet in .* matches --rows and --metadata"):
         eq.apply(clip_folder, tmp_path / "both", space=space, rows="metadata/*", metadata="metadata/*")
 
@@ -633,6 +640,22 @@ def test_two_runs_into_one_destination(clip_folder, tmp_path, space):
     eq.apply(clip_folder, tmp_path / "out", space=space, engine=while_at_work)
     eq.apply(clip_folder, tmp_path / "alone", space=space)
     assert refused and tree(tmp_path / "out") == tree(tmp_path / "alone")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("e.npy", ["--key", "id"], "--key would do nothing: e.npy is files"),
+        ("e.npy", ["--address", "auto"], "--address would do nothing"),
+        ("t.lance#v", ["--key", "id", "--rows", "*"], "--rows, --key would do nothing: t.lance#v is a column of Lance"),
+        ("postgresql://u@h/d#t.e", ["--engine", "ray", "--device", "cuda"], "--device, --engine ray would do nothing"),
+        ("postgresql://u@h/d#t.e", ["--dry-run"], "--dry-run would do nothing"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(source, options, message):
+    """A run on a CPU that was to be one on a GPU, or all rows where some were meant, is a surprise that comes late."""
+    told = CliRunner().invoke(app, ["apply", source, "out", "--space", "s", *options])
+    assert isinstance(told.exception, eq.EquipoiseError) and message in str(told.exception)
 
 
 def test_checksums_are_those_of_zlib(rng):

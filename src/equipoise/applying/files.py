@@ -47,8 +47,9 @@ DEFAULT = Options()
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do, all of it checked."""
+    """What a run will do, all of it checked. destination: as it was given, and ``where`` the folder that it is, or lies in."""
 
+    destination: str
     layout: Layout
     job: Job
     where: Place
@@ -63,6 +64,8 @@ class Plan:
 
 def plan(source: str | os.PathLike, destination: str | os.PathLike, transform: Transform, options: Options) -> Plan:
     """Look at every file of the source, and raise for whatever cannot be done."""
+    if not os.fspath(destination):
+        raise InputError("the destination is empty; pass the file or folder to write")
     found, layout = look_at(source, rows=options.rows, metadata=options.metadata, column=options.column, modality=options.modality)
     if not layout.single and journal_at(found).unfinished():
         raise InputError(f"{found} holds an unfinished run, and not all of its files; go on with equipoise apply --resume there first")
@@ -73,7 +76,7 @@ def plan(source: str | os.PathLike, destination: str | os.PathLike, transform: T
     _require_apart(str(found), layout, where, targets)
     job = Job(str(found), str(where), layout.files, transform, options.keep_invalid, targets)
     run = Run(source=str(source), transform=transform.identity(first.dtype), encoder=layout.encoder, files=layout.files)
-    return Plan(layout, job, where, journal_at(where, prefix), f".{prefix}{LOCK}" if prefix else LOCK, run)
+    return Plan(os.fspath(destination), layout, job, where, journal_at(where, prefix), f".{prefix}{LOCK}" if prefix else LOCK, run)
 
 
 def apply_files(
@@ -102,7 +105,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     wanted = todo.job.pieces()
     left = [piece for piece in wanted if piece not in done]
     if finished is not None and not left:
-        return Report(str(todo.where), 0, 0, 0, time.monotonic() - started, finished.certificate)
+        return Report(todo.destination, 0, 0, 0, time.monotonic() - started, finished.certificate)
     missing: dict[int, set[Piece]] = {}
     for piece in left:
         missing.setdefault(piece.file, set()).add(piece)
@@ -123,7 +126,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     merged_certificate = _certificate(todo, parts)
     _finish_store(todo)
     todo.journal.finish(Manifest(**dict(todo.run), shards=parts, certificate=merged_certificate))
-    return Report(str(todo.where), rows, written, len(left), time.monotonic() - started, merged_certificate)
+    return Report(todo.destination, rows, written, len(left), time.monotonic() - started, merged_certificate)
 
 
 def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
@@ -131,10 +134,10 @@ def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
     found = (finished, finished.shards) if finished else todo.journal.read()
     if found is None:
         if _holds_something(todo):
-            raise InputError(f"{todo.where} exists and holds something else; pass a new destination")
+            raise InputError(f"{todo.destination} exists and holds something else; pass a new destination")
         todo.journal.begin(todo.run)
         return []
-    require_same(found[0], todo.run, todo.where, finished is not None, resume)
+    require_same(found[0], todo.run, todo.destination, finished is not None, resume)
     _remove_left_overs(todo)
     kept = _still_there(todo, found[1])
     if finished is None or len(kept) < len(finished.shards):

@@ -175,7 +175,7 @@ def journal_at(where: Place, prefix: str = "") -> Journal:
     return LocalJournal(where, prefix) if isinstance(where, LocalPlace) else RemoteJournal(where, prefix)
 
 
-def require_same(found: Run, wanted: Run, where: Place, finished: bool, resume: bool) -> None:
+def require_same(found: Run, wanted: Run, where: str, finished: bool, resume: bool) -> None:
     """Raise unless a destination holds this very run, and it may go on."""
     if different := found.differs_from(wanted):
         raise InputError(
