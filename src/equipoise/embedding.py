@@ -65,9 +65,15 @@ def read_source(path: str | os.PathLike, modality: Modality | None = None, colum
     if path.is_dir():
         if modality == "text":
             raise InputError(f"{path} is a folder, and texts were asked for; pass a .txt, .csv or .parquet file")
-        if tars := sorted(path.glob("*.tar")):
+        tars = sorted(path.glob("*.tar"))
+        suffixes = _suffixes()
+        names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in suffixes and file.is_file())
+        if tars and names:
+            raise InputError(
+                f"{path} holds {len(tars):,} .tar files and {len(names):,} pictures beside them; pass a folder of one or the other"
+            )
+        if tars:
             return _read_tars(path, tars)
-        names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in _suffixes() and file.is_file())
         if garbled := [name for name in names if not is_utf8(name)]:
             raise InputError(f"{len(garbled)} file names are not UTF-8, first {garbled[0]!r}; rename them (convmv does it)")
         return _checked(Source(str(path), pd.DataFrame({"path": names}), "path", "image", path))
@@ -77,7 +83,7 @@ def read_source(path: str | os.PathLike, modality: Modality | None = None, colum
     if suffix == ".tar":
         return _read_tars(path, [path])
     if suffix == ".txt":
-        lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
+        lines = [line.strip() for line in _read_text(path).split("\n") if line.strip()]
         return _checked(Source(str(path), pd.DataFrame({"text": lines}), "text", "text", path.parent))
     readers = {".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig"), ".parquet": pd.read_parquet}
     if suffix not in readers:

@@ -134,7 +134,7 @@ def in_words() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        said = str(error).strip().splitlines()[0]
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ServiceError(f"the database refused ({said}); mend it, then type the same again, with --resume if some is done") from None
 
 
