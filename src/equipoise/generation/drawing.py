@@ -49,8 +49,9 @@ def draw(
         elif (folder / RESULTS).exists():
             raise InputError(f"{folder} holds results that are not of a run of equipoise generate; pass another folder")
         plan.save(folder)
-        for torn in (folder / "images").glob("**/.*.png.*"):  # what a kill left of a file
-            torn.unlink(missing_ok=True)
+        for pattern in ("images/**/.*.png.*", "sheets/.*.png.*"):
+            for torn in folder.glob(pattern):  # what a kill left of a file
+                torn.unlink(missing_ok=True)
         manifest = Manifest(folder)
         manifest.forget_missing()
         wanted = [*_missing(plan, manifest), *_again(plan, manifest, replace)]
