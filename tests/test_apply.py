@@ -29,6 +29,7 @@ from equipoise.applying.apply import read_transform
 from equipoise.applying.journal import journal_at
 from equipoise.cli import app
 from equipoise.encoders import Encoder
+from equipoise.engines import ray as ray_engine
 from equipoise.engines import shard, threads
 from equipoise.space import EncoderRef
 from equipoise.stores import StoreWriter, places
@@ -656,6 +657,26 @@ def test_options_that_would_do_nothing_are_refused(source, options, message):
     """A run on a CPU that was to be one on a GPU, or all rows where some were meant, is a surprise that comes late."""
     told = CliRunner().invoke(app, ["apply", source, "out", "--space", "s", *options])
     assert isinstance(told.exception, eq.EquipoiseError) and message in str(told.exception)
+
+
+def test_errors_of_a_node_come_back_as_what_they_were(tmp_path, rng, space):
+    job = shard.Job(
+        str(tmp_path / "nowhere"),
+        str(tmp_path / "out"),
+        [SourceFile(name="e.npy", kind="npy", size=1, stamp="")],
+        read_transform(space, None),
+    )
+    told = ray_engine._tell(job, {"file": 0, "start": 0, "stop": 1})
+    assert isinstance(ray_engine._error(told["error"], told["told"]), eq.errors.ArtefactError)
+    for name in ("InvalidRowsError", "MissingExtraError", "EquipoiseError", "of a newer version"):
+        error = ray_engine._error(name, "what it said")
+        assert isinstance(error, eq.EquipoiseError) and "what it said" in str(error)
+
+
+def test_a_dry_run_where_nothing_near_can_be_written_to(tmp_path, rng, space, monkeypatch):
+    np.save(tmp_path / "e.npy", rows_of(rng, 5))
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as it is for others than root
+    assert applying.estimate(tmp_path / "e.npy", tmp_path / "u.npy", read_transform(space, None)).sampled == 5
 
 
 def test_checksums_are_those_of_zlib(rng):
