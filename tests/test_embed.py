@@ -199,7 +199,13 @@ def test_resume_makes_damaged_shards_again(photos, tmp_path):
     assert eq.open_store(tmp_path / "store").damaged() == 1
     again = embedding.embed(source, tmp_path / "store", Encoder(Averages()), shard_items=20, resume=True)
     np.testing.assert_array_equal(again.load(), whole)
+    torn = [
+        tmp_path / "store" / name
+        for name in ("img_emb/.img_emb_00002.npy.0123456789abcdef", "metadata/.metadata_00002.parquet.0123456789abcdef")
+    ]
     lines = tmp_path / "store" / "metadata" / "metadata_00002.parquet"
+    for path in torn:
+        path.write_bytes(b"half")
     for damage in (
         lines.unlink,
         lambda: lines.write_bytes(lines.read_bytes()[:99]),
@@ -208,6 +214,7 @@ def test_resume_makes_damaged_shards_again(photos, tmp_path):
         damage()
         again = embedding.embed(source, tmp_path / "store", Encoder(Averages()), shard_items=20, resume=True)
         assert len(again.metadata()) == len(whole)
+    assert not [path for path in torn if path.exists()]
 
 
 def test_an_unfinished_store_says_so(photos, tmp_path):

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from equipoise.artefact import clear_torn
 from equipoise.encoders import Unreadable
 from equipoise.encoders.images import name_of
 from equipoise.encoders.towers import Modality
@@ -131,6 +132,7 @@ def _embed(source: Source, folder: Path, encoder: Any, dtype: Any, shard_items: 
         shard_items=shard_items,
     )
     writer = StoreWriter(folder, _started(folder, manifest, resume))
+    clear_torn(folder, "*_emb/*.npy", "metadata/*.parquet")
     writer.write_manifest()
     start = sum(shard.items for shard in writer.manifest.shards)
     rows = iter(_rows(encoder, source, start))
