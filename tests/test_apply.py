@@ -321,9 +321,29 @@ def test_a_method(tmp_path, rng):
         eq.apply(tmp_path / "e.npy", tmp_path / "d.npy")
 
 
-def _context(rng):
+def test_a_method_without_a_space_counts_what_it_let_through(tmp_path, rng):
+    rows = rows_of(rng, 9)
+    rows[2], rows[5, 3] = 0, np.nan
+    np.save(tmp_path / "e.npy", rows)
+    operator = eq.methods.create("leace").fit(_context(rng, images=rows_of(rng, 60), sensitive_features=["male", "female"] * 30))
+    with pytest.raises(eq.errors.InvalidRowsError, match="row 2 of"):
+        eq.apply(tmp_path / "e.npy", tmp_path / "r.npy", method=operator)
+    report = eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", method=operator, on_invalid="keep")
+    assert report.certificate == {"image": {"n": 7, "invalid": 2}}
+
+
+def test_an_operator_that_would_change_nothing_is_refused(clip_folder, tmp_path, rng):
+    """A copy of the source that is called debiased: orth-proj and adapted change texts unless told otherwise, and rows are images by default."""
+    np.save(tmp_path / "e.npy", rows_of(rng, 5))
+    for name, told in (("orth-proj", "changes text rows, and the rows are of modality image"), ("none", "changes nothing")):
+        with pytest.raises(eq.EquipoiseError, match=told):
+            eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", method=eq.methods.create(name).fit(_context(rng)))
+    assert eq.apply(clip_folder, tmp_path / "out", method=eq.methods.create("orth-proj").fit(_context(rng))).rows == 204  # its texts
+
+
+def _context(rng, **given):
     attribute = eq.Attribute("gender", ("male", "female"))
-    return eq.FitContext(attribute, prototypes={"male": rng.standard_normal(32), "female": rng.standard_normal(32)})
+    return eq.FitContext(attribute, prototypes={"male": rng.standard_normal(32), "female": rng.standard_normal(32)}, **given)
 
 
 def _npy(folder, rows, name="e.npy"):

@@ -71,7 +71,8 @@ def plan(source: str | os.PathLike, destination: str | os.PathLike, transform: T
         raise InputError(f"{found} holds an unfinished run, and not all of its files; go on with equipoise apply --resume there first")
     first = layout.first
     transform = replace(transform, encoder=layout.encoder)
-    transform.require(layout.encoder, first.dim or transform.in_dim, first.dtype)  # nothing has no width
+    modalities = {file.modality for file in layout.files if file.kind != "copy"}
+    transform.require(layout.encoder, first.dim or transform.in_dim, first.dtype, modalities)  # nothing has no width
     where, prefix, targets = _targets(destination, layout)
     _require_apart(str(found), layout, where, targets)
     job = Job(str(found), str(where), layout.files, transform, options.keep_invalid, targets)

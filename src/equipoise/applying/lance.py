@@ -38,7 +38,7 @@ def apply_lance(
         raise InputError(f"{path} holds no Lance table; pass the folder of one, as LanceDB writes it, and #column") from None
     dim, dtype = _column(table, path, column)
     transform = transform.for_modality(modality)
-    transform.require(EncoderRef(), dim, dtype)
+    transform.require(EncoderRef(), dim, dtype, {modality})
     folder, last = Path(path).parent, Path(path).name
     journal = _Journal(folder / f".{last}.{name}.equipoise-apply.journal")
     identity = {**transform.identity(dtype), "column": column, "modality": modality, "version": table.version}
@@ -159,7 +159,7 @@ class _Change:
                 rows,
                 int(bad.sum()),
             )
-        self.meter.add(columns, len(e))
+        self.meter.add(columns, bad)
         self.seen += len(e)
         return pa.record_batch([array_like(chunk, u)], [self.name])
 

@@ -45,7 +45,7 @@ def _apply(
     started = time.monotonic()
     column = postgres.find(source, key)
     transform = replace(transform, encoder=EncoderRef()).for_modality(modality)
-    transform.require(EncoderRef(), column.dim, column.dtype)
+    transform.require(EncoderRef(), column.dim, column.dtype, {modality})
     identity = {**transform.identity(column.dtype), "column": column.name, "key": column.key, "modality": modality}
     with postgres.connect(column.url) as connection:
         target = postgres.NewColumn(connection, column, name, transform.out_dim)
@@ -110,6 +110,6 @@ def _batch(
                 int(bad.sum()),
             )
         meter = Meter(transform, target.column.dtype)
-        meter.add(columns, len(e))
+        meter.add(columns, bad)
         target.write(keys, u, part, meter.totals().to_json())
     return len(keys), keys[-1]

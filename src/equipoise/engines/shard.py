@@ -268,4 +268,4 @@ def _block(job: Job, transform: Transform, file: SourceFile, e: np.ndarray, u: n
             rows,
             int(bad.sum()),
         )
-    meter.add(columns, len(e))
+    meter.add(columns, bad)
