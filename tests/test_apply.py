@@ -378,6 +378,12 @@ def _two_columns(folder):
     return folder / "e.parquet"
 
 
+def _broken_link(folder):
+    _npy(folder, ONES)
+    (folder / "f.npy").symlink_to("not-fetched.npy")
+    return folder
+
+
 def _not_utf8(folder):
     os.rename(bytes(_npy(folder, ONES)), bytes(folder) + b"/\xff.npy")
     return folder
@@ -403,6 +409,7 @@ ONES = np.ones((6, 32), np.float32)
         (lambda f: [_npy(f, ONES), _npy(f, ONES.astype("f8"), "f.npy")] and f, "f.npy in .* holds float64 and e.npy float32"),
         (lambda f: _parquet(f, [None] * 2), "row 0 of e.parquet in .* is null"),
         (_two_columns, "has 2 columns called 'v'"),
+        (_broken_link, r"f.npy in .* cannot be read .*fetch what it leads to"),
         pytest.param(_not_utf8, r"1 file names in .* are not UTF-8, first '\\udcff.npy'", marks=LINUX),
         (lambda f: _parquet(f, [[1.0] * 32, None]), "row 1 of e.parquet in .* is null"),
         (lambda f: _parquet(f, [[1.0] * 32, [1.0] * 31]), "row 1 of e.parquet in .* is 31 wide and the first row 32"),
@@ -661,6 +668,13 @@ def test_two_runs_into_one_destination(clip_folder, tmp_path, space):
     eq.apply(clip_folder, tmp_path / "out", space=space, engine=while_at_work)
     eq.apply(clip_folder, tmp_path / "alone", space=space)
     assert refused and tree(tmp_path / "out") == tree(tmp_path / "alone")
+
+
+def test_somebody_elses_lock_keeps_what_it_says(clip_folder, tmp_path, space):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".lock").write_text("pid 1")
+    eq.apply(clip_folder, tmp_path / "out", space=space)
+    assert (tmp_path / "out" / ".lock").read_text() == "pid 1"
 
 
 @pytest.mark.parametrize(

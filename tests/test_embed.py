@@ -109,6 +109,15 @@ def test_webdataset_tars(photos, tmp_path):
         embedding.read_source(broken)
 
 
+def test_links_that_lead_nowhere_are_listed(photos, tmp_path):
+    """As git-annex leaves what was not fetched."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jpg").symlink_to(min((photos / "a").glob("*.jpg")))
+    (tmp_path / "in" / "b.jpg").symlink_to("not-fetched.jpg")
+    store = embedding.embed(embedding.read_source(tmp_path / "in"), tmp_path / "store", Encoder(Averages(), workers=0))
+    assert len(store) == 1 and [item.name for item in store.skipped] == ["b.jpg"]
+
+
 def test_a_tar_file_that_ends_too_early(photos, tmp_path):
     """tarfile ends at whatever is no header, so that the pictures behind it would be lost without a word."""
     names = sorted(path.name for path in (photos / "a").glob("*.jpg"))[:3]

@@ -22,7 +22,7 @@ from equipoise.space import EncoderRef
 from equipoise.stores import Store, StoreWriter, open_store, tar
 from equipoise.stores.folder import MANIFEST, Manifest, Skipped
 from equipoise.stores.lock import LOCK, alone_in
-from equipoise.stores.places import is_utf8
+from equipoise.stores.places import is_broken_link, is_utf8
 
 SHARD_ITEMS = 10_000
 BLOCK = 4096  # items at a time for encoders that do not stream
@@ -68,7 +68,8 @@ def read_source(path: str | os.PathLike, modality: Modality | None = None, colum
             raise InputError(f"{path} is a folder, and texts were asked for; pass a .txt, .csv or .parquet file")
         tars = sorted(path.glob("*.tar"))
         suffixes = _suffixes()
-        names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in suffixes and file.is_file())
+        pictures = (file for file in path.rglob("*") if file.suffix.lower() in suffixes and (file.is_file() or is_broken_link(file)))
+        names = sorted(str(file.relative_to(path)) for file in pictures)
         if tars and names:
             raise InputError(
                 f"{path} holds {len(tars):,} .tar files and {len(names):,} pictures beside them; pass a folder of one or the other"

@@ -138,7 +138,7 @@ def _check_names(where: Place, pairs: list[tuple[str, str]]) -> None:
 
 
 def _describe(where: Place, name: str, column: str | None, modality: Literal["image", "text"] | None) -> SourceFile:
-    size, stamp = where.stamp(name)
+    size, stamp = _stamp(where, name)
     kind = modality or ("text" if name.startswith(PREFIX["text"]) else "image")
     if name.endswith(".npy"):
         found = npy.read_header(where, name)
@@ -150,8 +150,15 @@ def _describe(where: Place, name: str, column: str | None, modality: Literal["im
 
 
 def _carried(where: Place, name: str) -> SourceFile:
-    size, stamp = where.stamp(name)
+    size, stamp = _stamp(where, name)
     return SourceFile(name=name, kind="copy", size=size, stamp=stamp)
+
+
+def _stamp(where: Place, name: str) -> tuple[int, str]:
+    try:
+        return where.stamp(name)
+    except OSError as error:
+        raise InputError(f"{name} in {where} cannot be read ({error.strerror or error}); if it is a link, fetch what it leads to") from None
 
 
 def _check_alike(where: Place, files: list[SourceFile]) -> None:

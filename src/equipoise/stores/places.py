@@ -61,7 +61,9 @@ class LocalPlace(Place):
 
     def glob(self, pattern: str) -> list[str]:
         try:
-            found = [path.relative_to(self.folder).as_posix() for path in self.folder.glob(pattern) if path.is_file()]
+            found = [
+                path.relative_to(self.folder).as_posix() for path in self.folder.glob(pattern) if path.is_file() or is_broken_link(path)
+            ]
         except (ValueError, NotImplementedError) as error:
             raise InputError(
                 f"{pattern!r} is not a pattern of names below {self.folder} ({error}); write for example 'emb/*.npy'"
@@ -181,6 +183,11 @@ def unwritable(what: str) -> Iterator[None]:
         raise ArtefactError(
             f"{what} cannot be written ({error.strerror or error}); free some space or mend the place, then go on with --resume"
         ) from None
+
+
+def is_broken_link(path: Path) -> bool:
+    """Whether it is a link to what is not there: named with the files, so that it is missed and not left out."""
+    return path.is_symlink() and not path.exists()
 
 
 def is_utf8(name: str) -> bool:
