@@ -203,6 +203,33 @@ def test_a_picture_that_vanished_keeps_its_labels_and_may_come_back(project):
     assert labels.turn(project.database, "ben").left == 6 and labels.turn(project.database, "anna").answered == 1
 
 
+def test_without_a_manifest_labels_of_a_picture_that_vanished_stay_too(tmp_path):
+    """A folder that was tidied up, or moved to an archive, takes nobody's work with it; what nobody answered is no part of it any more."""
+    from equipoise.annotate import commands
+
+    folder = make_folder(tmp_path / "run", manifest=False)
+    with Project.open(folder) as project:
+        for name in NAMES:
+            people.invite(project.database, name)
+        say(project, {name: {"none-0.png": "male", "sfid-2.png": "female"} for name in NAMES})
+    data = (folder / "none-0.png").read_bytes()
+    for gone, left in (["none-0.png", "none-3.png"], 5), (["sfid-2.png", "sfid-5.png", "closed-form-1.png", "closed-form-4.png"], 2):
+        for name in gone:
+            (folder / name).unlink()
+        with commands.opened(folder, None, None, create=False) as project:
+            assert commands.export(project, tmp_path / "labels.csv") == 6
+            found = agreement(project)
+            assert (found["images"], found["unanimous"]) == (left, 2)
+    with pytest.raises(InputError, match="holds no picture"):
+        Project.open(folder, database=tmp_path / "new.sqlite")
+    (folder / "none-0.png").write_bytes(data)
+    with Project.open(folder) as project:
+        assert project.size() == 1 and labels.turn(project.database, "anna").answered == 2
+        Image.new("RGB", (9, 9), "blue").save(folder / "none-0.png")
+        project.scan()
+        assert {label.image for label in labels.said(project.database)} == {"sfid-2.png"}  # another picture took its name
+
+
 def test_new_pictures_are_found(project):
     with (project.folder / "manifest.jsonl").open("a") as file:
         file.write(json.dumps({"image": "later.png", "prompt": "a photo of a doctor", "method": "none"}) + "\n")
@@ -434,7 +461,7 @@ def test_the_configuration_for_label_studio_is_xml_with_every_answer(project):
         ("a.csv", "image,annotator,answer\nnone-0.png,anna,blue\n", "legal are male, female, unsure"),
         ("a.csv", "image,annotator,answer\nnone-0.png,<b>,male\n", "not a name"),
         ("a.csv", "image,annotator,answer\nnone-0.png,anna,male\nnowhere.png,anna,male\n", "no picture of this project"),
-        ("a.csv", "image,annotator,answer\nnone-0.png,anna,male\nnone-0.png,anna,female\n", "two answers"),
+        ("a.csv", "image,annotator,answer\nnone-0.png,anna,male\nnone-0.png,anna ,female\n", "two answers"),
         ("a.csv", "image,annotator,answer,at\nnone-0.png,anna,male,yesterday\n", "not a time"),
         ("a.csv", "image,annotator,answer,at\nnone-0.png,anna,male,0001-01-01T00:00:00+23:59\n", "not a time"),
         ("a.csv", "image,annotator,answer\nnone-0.png\n", "no answer"),
@@ -578,6 +605,8 @@ def test_gold_questions_check_people_and_are_no_part_of_the_study(tmp_path):
     for text, message in (
         ("image\nx\n", "columns image and answer"),
         ("image,answer\nknown.png,unsure\n", "known answer"),
+        ("image,answer\nknown.png,male\nknown.png,female\n", "two answers to 'known.png'"),
+        ("answer,image\nmale\n", "'' is not inside"),
         ("", "columns"),
     ):
         (tmp_path / "gold.csv").write_text(text)

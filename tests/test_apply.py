@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -14,22 +15,31 @@ import zlib
 
 import ml_dtypes
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import equipoise as eq
 from equipoise import applying, embedding
 from equipoise.applying.apply import read_transform
+from equipoise.applying.journal import journal_at
+from equipoise.cli import app
 from equipoise.encoders import Encoder
+from equipoise.engines import ray as ray_engine
 from equipoise.engines import shard, threads
+from equipoise.space import EncoderRef
+from equipoise.stores import StoreWriter, places
 from equipoise.stores.checksum import crc32
+from equipoise.stores.folder import Manifest
 from equipoise.stores.layout import SourceFile
 from tests.conftest import component, make_space, unit
 from tests.test_encoders import Averages
 
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
 DTYPES = ("float16", "float32", "float64", "bfloat16")
 
 
@@ -183,6 +193,31 @@ def test_parquet_keeps_everything_else(tmp_path_factory, about):
         assert codecs[0] == codecs[1]
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.float16()), pa.list_(pa.float32(), 32), pa.large_list(pa.float64())])
+def test_a_parquet_file_without_rows(tmp_path, space, kind):
+    pq.write_table(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], kind)}), tmp_path / "e.parquet")
+    assert eq.apply(tmp_path / "e.parquet", tmp_path / "u.parquet", space=space).rows == 0
+    assert pq.read_table(tmp_path / "u.parquet").equals(pq.read_table(tmp_path / "e.parquet"))
+
+
+def test_names_in_order():
+    """2 before 10; what only looks like a number is none."""
+    names = ["x10.npy", "x2.npy", "²1.npy", "a\nb c.npy", "x٣.npy", ".hidden.npy"]
+    assert places._in_order(names) == ["a\nb c.npy", "x2.npy", "x٣.npy", "x10.npy", "²1.npy"]
+
+
+def test_a_parquet_run_that_fails_says_so_once(tmp_path, rng, space, monkeypatch):
+    """Not again when the writer is collected, as a traceback that nobody can catch."""
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    rows = _with_nan(rows_of(rng, 100), 70)
+    pq.write_table(pa.table({"v": pa.array(list(rows), pa.list_(pa.float32()))}), tmp_path / "e.parquet", row_group_size=10)
+    with pytest.raises(eq.EquipoiseError, match="row 70"):
+        eq.apply(tmp_path / "e.parquet", tmp_path / "u.parquet", space=space)
+    gc.collect()
+    assert not told
+
+
 def test_a_file_without_rows_among_others(tmp_path, rng, space):
     """A list column without rows does not say how wide it would be, and need not."""
     (tmp_path / "in").mkdir()
@@ -207,6 +242,37 @@ def test_a_store_of_embed_stays_one(tmp_path, rng):
     with pytest.raises(eq.errors.EncoderMismatchError, match="fitted with another"):
         eq.apply(tmp_path / "store", tmp_path / "out2", space=other)
     assert not (tmp_path / "out2").exists()
+
+
+def test_a_part_of_a_store_is_a_folder(tmp_path, rng):
+    """It names files that were not asked for, so that it would be no store."""
+    table = pd.DataFrame({"path": list("abcd")})
+    manifest = Manifest(
+        encoder=EncoderRef(), modality="image", dim=32, dtype="float32", source="", source_sha256="", items=4, shard_items=2
+    )
+    writer = StoreWriter(tmp_path / "in", manifest)
+    for start in (0, 2):
+        writer.add(rows_of(rng, 2), table[start : start + 2], [], 2)
+    for i, rows in enumerate(("img_emb/*0.npy", "img_emb/*.npy")):
+        report = eq.apply(tmp_path / "in", tmp_path / str(i), space=make_space(rng, 32), rows=rows)
+        assert report.rows == (2, 4)[i] and "equipoise.json" not in os.listdir(tmp_path / str(i))
+
+
+def test_a_folder_may_be_called_as_a_file(tmp_path, rng, space):
+    """Spark's are called x.parquet. Nothing is written beside the destination, whose neighbours may have names of the same kind."""
+    (tmp_path / "in.parquet").mkdir()
+    for i in range(2):
+        rows = pa.array(list(rows_of(rng, 4)), pa.list_(pa.float32()))
+        pq.write_table(pa.table({"v": rows}), tmp_path / "in.parquet" / f"part-{i}.parquet")
+    (tmp_path / "part-1.parquet").write_text("somebody's")
+    with pytest.raises(eq.EquipoiseError, match="lies in the source"):
+        eq.apply(tmp_path / "in.parquet", tmp_path / "in.parquet" / "out.parquet", space=space)
+    eq.apply(tmp_path / "in.parquet", tmp_path / "out.parquet", space=space)
+    assert set(tree(tmp_path / "out.parquet")) == {"part-0.parquet", "part-1.parquet", "equipoise-apply.json"}
+    assert (tmp_path / "part-1.parquet").read_text() == "somebody's"
+    np.save(tmp_path / "e.npy", rows_of(rng, 4))
+    with pytest.raises(eq.EquipoiseError, match=r"e.npy stays a .npy file"):
+        eq.apply(tmp_path / "e.npy", tmp_path / "e.parquet", space=space)
 
 
 def test_any_pair_of_globs(tmp_path, rng, space):
@@ -255,9 +321,29 @@ def test_a_method(tmp_path, rng):
         eq.apply(tmp_path / "e.npy", tmp_path / "d.npy")
 
 
-def _context(rng):
+def test_a_method_without_a_space_counts_what_it_let_through(tmp_path, rng):
+    rows = rows_of(rng, 9)
+    rows[2], rows[5, 3] = 0, np.nan
+    np.save(tmp_path / "e.npy", rows)
+    operator = eq.methods.create("leace").fit(_context(rng, images=rows_of(rng, 60), sensitive_features=["male", "female"] * 30))
+    with pytest.raises(eq.errors.InvalidRowsError, match="row 2 of"):
+        eq.apply(tmp_path / "e.npy", tmp_path / "r.npy", method=operator)
+    report = eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", method=operator, on_invalid="keep")
+    assert report.certificate == {"image": {"n": 7, "invalid": 2}}
+
+
+def test_an_operator_that_would_change_nothing_is_refused(clip_folder, tmp_path, rng):
+    """A copy of the source that is called debiased: orth-proj and adapted change texts unless told otherwise, and rows are images by default."""
+    np.save(tmp_path / "e.npy", rows_of(rng, 5))
+    for name, told in (("orth-proj", "changes text rows, and the rows are of modality image"), ("none", "changes nothing")):
+        with pytest.raises(eq.EquipoiseError, match=told):
+            eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", method=eq.methods.create(name).fit(_context(rng)))
+    assert eq.apply(clip_folder, tmp_path / "out", method=eq.methods.create("orth-proj").fit(_context(rng))).rows == 204  # its texts
+
+
+def _context(rng, **given):
     attribute = eq.Attribute("gender", ("male", "female"))
-    return eq.FitContext(attribute, prototypes={"male": rng.standard_normal(32), "female": rng.standard_normal(32)})
+    return eq.FitContext(attribute, prototypes={"male": rng.standard_normal(32), "female": rng.standard_normal(32)}, **given)
 
 
 def _npy(folder, rows, name="e.npy"):
@@ -286,6 +372,23 @@ def _with_nan(rows, i):
     return rows
 
 
+def _two_columns(folder):
+    rows = pa.array([[1.0] * 32], pa.list_(pa.float32()))
+    pq.write_table(pa.Table.from_arrays([rows, pa.array([1])], names=["v", "v"]), folder / "e.parquet")
+    return folder / "e.parquet"
+
+
+def _broken_link(folder):
+    _npy(folder, ONES)
+    (folder / "f.npy").symlink_to("not-fetched.npy")
+    return folder
+
+
+def _not_utf8(folder):
+    os.rename(bytes(_npy(folder, ONES)), bytes(folder) + b"/\xff.npy")
+    return folder
+
+
 ONES = np.ones((6, 32), np.float32)
 
 
@@ -304,6 +407,10 @@ ONES = np.ones((6, 32), np.float32)
         (lambda f: _npy(f, _with_nan(ONES.copy(), 4)), r"row 4 of e.npy in .* has no direction"),
         (lambda f: [_npy(f, ONES), _npy(f, ONES[:, :8], "f.npy")] and f, "f.npy in .* is 8 wide and e.npy 32"),
         (lambda f: [_npy(f, ONES), _npy(f, ONES.astype("f8"), "f.npy")] and f, "f.npy in .* holds float64 and e.npy float32"),
+        (lambda f: _parquet(f, [None] * 2), "row 0 of e.parquet in .* is null"),
+        (_two_columns, "has 2 columns called 'v'"),
+        (_broken_link, r"f.npy in .* cannot be read .*fetch what it leads to"),
+        pytest.param(_not_utf8, r"1 file names in .* are not UTF-8, first '\\udcff.npy'", marks=LINUX),
         (lambda f: _parquet(f, [[1.0] * 32, None]), "row 1 of e.parquet in .* is null"),
         (lambda f: _parquet(f, [[1.0] * 32, [1.0] * 31]), "row 1 of e.parquet in .* is 31 wide and the first row 32"),
         (lambda f: _parquet(f, [[1.0] * 32, [1.0] * 31 + [None]]), "row 1 of e.parquet in .* holds a null at 31"),
@@ -413,6 +520,8 @@ def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
         eq.apply(clip_folder, tmp_path / "out", space=space, kappa=3, resume=True)
     with pytest.raises(eq.EquipoiseError, match="finished; pass --verify"):
         eq.apply(clip_folder, tmp_path / "out", space=space)
+    with pytest.raises(eq.EquipoiseError, match="the destination is empty"):
+        eq.apply(clip_folder, "", space=space)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.doc").write_text("x")
     with pytest.raises(eq.EquipoiseError, match="holds something else"):
@@ -424,6 +533,40 @@ def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
         eq.apply(tmp_path / "e.npy", tmp_path / "e.npy", space=space)
     eq.apply(tmp_path / "e.npy", tmp_path / "beside", space=space)
     assert np.load(tmp_path / "beside" / "e.npy").shape == (3, 32)
+    assert eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", space=space).destination == str(tmp_path / "u.npy")
+    with pytest.raises(eq.EquipoiseError, match=r"u\.npy holds this run already"):
+        eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", space=space)
+    with pytest.raises(eq.EquipoiseError, match=r"metadata_0.parquet in .* matches --rows and --metadata"):
+        eq.apply(clip_folder, tmp_path / "both", space=space, rows="metadata/*", metadata="metadata/*")
+
+
+@pytest.mark.parametrize("change", ["rows", "metadata", "gone"])
+def test_a_source_that_changes_while_it_is_read(clip_folder, tmp_path, space, rng, change):
+    def changes(job, pieces):
+        yield shard.run_piece(job, pieces[0])
+        if change == "rows":
+            np.save(clip_folder / "img_emb" / "img_emb_2.npy", rows_of(rng, 70, "float16"))
+        if change == "metadata":
+            (clip_folder / "metadata" / "metadata_0.parquet").write_bytes(b"other")
+        if change == "gone":
+            (clip_folder / "text_emb" / "text_emb_3.npy").unlink()
+        yield from threads.run(job, pieces[1:])
+
+    with pytest.raises(eq.EquipoiseError, match="was changed or removed while it was read"):
+        eq.apply(clip_folder, tmp_path / "out", space=space, engine=changes)
+    assert "equipoise-apply.json" not in os.listdir(tmp_path / "out")
+
+
+def test_an_unfinished_run_is_no_source(tmp_path, space, rng):
+    """It lacks files, and would be taken for all there is."""
+    (tmp_path / "in").mkdir()
+    for i in range(3):
+        np.save(tmp_path / "in" / f"{i}.npy", rows_of(rng, 5))
+    _stop_after(tmp_path / "in", tmp_path / "half", space, 2)
+    with pytest.raises(eq.EquipoiseError, match="holds an unfinished run"):
+        eq.apply(tmp_path / "half", tmp_path / "out", space=space)
+    eq.apply(tmp_path / "in", tmp_path / "half", space=space, resume=True)
+    assert eq.apply(tmp_path / "half", tmp_path / "out", space=space).rows == 15
 
 
 def test_a_source_that_changed_meanwhile(clip_folder, tmp_path, space, rng):
@@ -433,13 +576,13 @@ def test_a_source_that_changed_meanwhile(clip_folder, tmp_path, space, rng):
         eq.apply(clip_folder, tmp_path / "out", space=space, resume=True)
 
 
-def _stop_after(source, destination, space, count):
+def _stop_after(source, destination, space, count, **options):
     def stops(job, pieces):
         yield from (shard.run_piece(job, piece) for piece in pieces[:count])
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        eq.apply(source, destination, space=space, engine=stops)
+        eq.apply(source, destination, space=space, engine=stops, **options)
 
 
 def test_resume_does_nothing_twice_and_mends_what_is_gone(clip_folder, tmp_path, space, monkeypatch):
@@ -454,6 +597,48 @@ def test_resume_does_nothing_twice_and_mends_what_is_gone(clip_folder, tmp_path,
     pieces = sum(1 for _ in json.loads((tmp_path / "whole" / "equipoise-apply.json").read_bytes())["shards"])
     assert eq.apply(clip_folder, tmp_path / "out", space=space, resume=True).shards == pieces - 6
     assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_stopped_while_it_writes_again_what_was_gone(tmp_path, rng, space, monkeypatch, finished):
+    """What the journal or the manifest said of rows that are gone must not be believed by the run after the next."""
+    monkeypatch.setattr(shard, "PIECE_ROWS", 20)
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in" / "e.npy", rows_of(rng, 100))
+    eq.apply(tmp_path / "in", tmp_path / "whole", space=space)
+    if finished:
+        eq.apply(tmp_path / "in", tmp_path / "out", space=space)
+        (tmp_path / "out" / "e.npy").unlink()
+    else:
+        _stop_after(tmp_path / "in", tmp_path / "out", space, 3)
+        (tmp_path / "out" / ".e.npy.part").unlink()
+    _stop_after(tmp_path / "in", tmp_path / "out", space, 2, resume=True)
+    with pytest.raises(eq.EquipoiseError, match="is unfinished"):
+        applying.verify(tmp_path / "in", tmp_path / "out", read_transform(space, None))
+    assert eq.apply(tmp_path / "in", tmp_path / "out", space=space, resume=True).shards == 3
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("where", ["out", "memory://equipoise-journal/out"])
+def test_a_damaged_journal(tmp_path, rng, space, where):
+    """Lines that cannot be read, or that name no piece of this run, are not done; the others are."""
+    (tmp_path / "in").mkdir()
+    for i in range(3):
+        np.save(tmp_path / "in" / f"{i}.npy", rows_of(rng, 5))
+    destination = where if "://" in where else tmp_path / where
+    _stop_after(tmp_path / "in", destination, space, 2)
+    place = journal_at(places.place(destination)).where
+    lines = b'{"file": 77, "start": 0, "stop": 5, "bytes": 1, "crc32": "0"}\n', b"\x00\xff\n"
+    if "://" in where:
+        for name, line in zip(("77-0", "1-0"), lines, strict=True):
+            with place.writing(f"equipoise-apply.journal/{name}.json") as file:
+                file.write(line)
+    else:
+        path = destination / "equipoise-apply.journal"
+        head, first, second, _ = path.read_bytes().split(b"\n")
+        path.write_bytes(head + b"\n" + lines[0] + lines[1] + first + b"\n" + second[:-4])
+    assert eq.apply(tmp_path / "in", destination, space=space, resume=True).shards == 2
+    applying.verify(tmp_path / "in", destination, read_transform(space, None))
 
 
 def test_resume_of_a_finished_run(clip_folder, tmp_path, space):
@@ -483,6 +668,49 @@ def test_two_runs_into_one_destination(clip_folder, tmp_path, space):
     eq.apply(clip_folder, tmp_path / "out", space=space, engine=while_at_work)
     eq.apply(clip_folder, tmp_path / "alone", space=space)
     assert refused and tree(tmp_path / "out") == tree(tmp_path / "alone")
+
+
+def test_somebody_elses_lock_keeps_what_it_says(clip_folder, tmp_path, space):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".lock").write_text("pid 1")
+    eq.apply(clip_folder, tmp_path / "out", space=space)
+    assert (tmp_path / "out" / ".lock").read_text() == "pid 1"
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("e.npy", ["--key", "id"], "--key would do nothing: e.npy is files"),
+        ("e.npy", ["--address", "auto"], "--address would do nothing"),
+        ("t.lance#v", ["--key", "id", "--rows", "*"], "--rows, --key would do nothing: t.lance#v is a column of Lance"),
+        ("postgresql://u@h/d#t.e", ["--engine", "ray", "--device", "cuda"], "--device, --engine ray would do nothing"),
+        ("postgresql://u@h/d#t.e", ["--dry-run"], "--dry-run would do nothing"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(source, options, message):
+    """A run on a CPU that was to be one on a GPU, or all rows where some were meant, is a surprise that comes late."""
+    told = CliRunner().invoke(app, ["apply", source, "out", "--space", "s", *options])
+    assert isinstance(told.exception, eq.EquipoiseError) and message in str(told.exception)
+
+
+def test_errors_of_a_node_come_back_as_what_they_were(tmp_path, rng, space):
+    job = shard.Job(
+        str(tmp_path / "nowhere"),
+        str(tmp_path / "out"),
+        [SourceFile(name="e.npy", kind="npy", size=1, stamp="")],
+        read_transform(space, None),
+    )
+    told = ray_engine._tell(job, {"file": 0, "start": 0, "stop": 1})
+    assert isinstance(ray_engine._error(told["error"], told["told"]), eq.errors.ArtefactError)
+    for name in ("InvalidRowsError", "MissingExtraError", "EquipoiseError", "of a newer version"):
+        error = ray_engine._error(name, "what it said")
+        assert isinstance(error, eq.EquipoiseError) and "what it said" in str(error)
+
+
+def test_a_dry_run_where_nothing_near_can_be_written_to(tmp_path, rng, space, monkeypatch):
+    np.save(tmp_path / "e.npy", rows_of(rng, 5))
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as it is for others than root
+    assert applying.estimate(tmp_path / "e.npy", tmp_path / "u.npy", read_transform(space, None)).sampled == 5
 
 
 def test_checksums_are_those_of_zlib(rng):
@@ -544,6 +772,8 @@ from pathlib import Path
 import numpy as np
 import equipoise as eq
 from equipoise.engines import shard, threads
+from equipoise.space import EncoderRef
+from equipoise.stores import StoreWriter, places
 
 source, out, space = map(Path, sys.argv[1:])
 shard.PIECE_ROWS = 1000

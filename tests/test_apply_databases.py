@@ -12,6 +12,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.applying import postgres as pg_apply
+from equipoise.applying.apply import read_transform
 from tests.conftest import component, make_space, unit
 
 DIM = 16
@@ -110,6 +111,75 @@ def _transform(space):
     from equipoise.applying.apply import read_transform
 
     return read_transform(space, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("varchar(20)", lambda i: f"k{i}"),
+        ("char(5)", str),
+        ("numeric(10, 2)", lambda i: i / 4),
+        ("timestamp(3)", lambda i: f"2020-01-01 00:00:{i:02d}"),
+        ("double precision", lambda i: i / 3),
+        ("size", lambda i: "smlx"[i % 4] + "smlx"[i // 4]),
+    ],
+)
+def test_keys_of_any_type(server, rng, space, kind, key):
+    rows = unit(rng.standard_normal((11, DIM))).astype(np.float32)
+    table = f"key_{kind.split('(')[0]}"
+    with connected(server) as connection:
+        if kind == "size":
+            names = ", ".join(f"'{a}{b}'" for b in "smlx" for a in "smlx")
+            connection.execute(f"create type size as enum ({names})")
+        connection.execute(f'create table "{table}" (id {kind} primary key, e vector({DIM}))')
+        with connection.cursor() as cursor:
+            cursor.executemany(f'insert into "{table}" values (%s, %s)', [(key(i), text(row)) for i, row in enumerate(rows)])
+    report = pg_apply.apply_column(f"{server.get_uri()}#{table}.e", "debiased", read_transform(space, None), batch=3)
+    assert report.rows == 11
+    for e, u in zip(column(server, table, "e"), column(server, table, "debiased"), strict=True):
+        np.testing.assert_array_equal(u, eq.debias(e, space))
+
+
+def test_a_key_that_is_none(server, rng, space):
+    """Two rows of one key would get each other's embedding; a row without a key would be written for ever."""
+    rows = unit(rng.standard_normal((6, DIM))).astype(np.float32)
+    url = make_table(server, "keys", rows)
+    with connected(server) as connection:
+        connection.execute("alter table keys add column owner int not null default 1, add column tag int unique")
+        connection.execute("create unique index on keys (owner, id)")
+        connection.execute("create unique index on keys (owner) where id = 1")
+    for key in ("owner", "tag", "url"):
+        with pytest.raises(eq.EquipoiseError, match=f"'{key}' of keys is not unique, or may be null"):
+            eq.apply(url, "debiased", space=space, key=key)
+    with connected(server) as connection:
+        connection.execute("create view seen as select * from keys")
+        connection.execute("update keys set tag = -id")
+        connection.execute("alter table keys alter tag set not null")
+    with pytest.raises(eq.EquipoiseError, match="'id' of seen is not unique"):
+        eq.apply(url.replace("#keys", "#seen"), "debiased", space=space, key="id")
+    assert eq.apply(url, "debiased", space=space, key="tag").rows == 6
+    np.testing.assert_array_equal(np.stack(column(server, "keys", "debiased")), eq.debias(rows, space))
+
+
+def test_a_column_that_was_dropped_is_begun_anew(server, rng, space):
+    rows = unit(rng.standard_normal((6, DIM))).astype(np.float32)
+    url = make_table(server, "dropped", rows)
+    for kappa, resume in ((1, False), (2, False), (2, True)):
+        assert eq.apply(url, "debiased", space=space, kappa=kappa, resume=resume).rows == 6
+        np.testing.assert_array_equal(np.stack(column(server, "dropped", "debiased")), eq.debias(rows, space, kappa=kappa))
+        with connected(server) as connection:
+            connection.execute("alter table dropped drop column debiased")
+
+
+def test_what_the_database_refuses_is_told_in_words(server, rng, space):
+    url = make_table(server, "guarded", unit(rng.standard_normal((3, DIM))).astype(np.float32))
+    with connected(server) as connection:
+        connection.execute("create role reader login")
+        connection.execute("grant select on guarded to reader")
+    with pytest.raises(eq.EquipoiseError, match=r"the database refused \(permission denied for schema public\)"):
+        eq.apply(url.replace("postgres:", "reader:", 1), "debiased", space=space)
+    with pytest.raises(eq.EquipoiseError, match="is no address of a database"):
+        eq.apply("postgresql://?colour=red#a.b", "debiased", space=space)
 
 
 def test_the_server_restarted_while_a_run_lasts(server, rng, space, monkeypatch):
@@ -255,6 +325,62 @@ def test_lancedb_stopped_and_resumed(lance_table, space, monkeypatch):
     report = eq.apply(f"{path}#vector", "debiased", space=space, resume=True)
     assert report.shards == 1 and report.certificate["image"]["n"] == 299
     np.testing.assert_array_equal(_matrix(read()["debiased"]), eq.debias(rows, space))
+
+
+def test_a_note_of_an_earlier_lance_run_vouches_for_no_later_one(lance_table, space, monkeypatch):
+    """The column of a finished run is dropped, another run is begun and stopped, and then somebody else makes a column of that name."""
+    path, _, _ = lance_table
+    lance = component("lance")
+    from equipoise.applying import lance as lance_apply
+
+    eq.apply(f"{path}#vector", "debiased", space=space)
+    lance.dataset(path).drop_columns(["debiased"])
+    merge = lance_apply._merge
+    monkeypatch.setattr(lance_apply, "_merge", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        eq.apply(f"{path}#vector", "debiased", space=space)
+    monkeypatch.setattr(lance_apply, "_merge", merge)
+    assert [p.name for p in path.parent.glob(".*.journal")] and not [*path.parent.glob(".*.done")]
+    lance.dataset(path).add_columns({"debiased": "vector"})
+    with pytest.raises(eq.EquipoiseError, match="has a column 'debiased' already"):
+        eq.apply(f"{path}#vector", "debiased", space=space, resume=True)
+
+
+def test_a_lance_journal_that_kills_have_torn(lance_table, space, monkeypatch):
+    path, rows, read = lance_table
+    from equipoise.applying import lance as lance_apply
+
+    merge, begun = lance_apply._merge, []
+
+    def stops_at_the_second(*arguments):
+        begun.append(arguments)
+        return merge(*arguments) if len(begun) % 2 else 1 / 0
+
+    monkeypatch.setattr(lance_apply, "_merge", stops_at_the_second)
+    for resume in (False, True):
+        with pytest.raises(ZeroDivisionError):
+            eq.apply(f"{path}#vector", "debiased", space=space, resume=resume)
+        (journal,) = path.parent.glob(".*.journal")
+        with journal.open("a") as file:
+            file.write('{"id": 2, "frag')
+    assert eq.apply(f"{path}#vector", "debiased", space=space, resume=True).shards == 1
+    np.testing.assert_array_equal(_matrix(read()["debiased"]), eq.debias(rows, space))
+    (kept,) = path.parent.glob(".*.done")
+    kept.write_text("garbage")
+    with pytest.raises(eq.EquipoiseError, match="has a column 'debiased' already"):
+        eq.apply(f"{path}#vector", "debiased", space=space, resume=True)
+
+
+def test_what_is_no_lance_table_or_column(lance_table, space):
+    path, _, _ = lance_table
+    (path.parent / "none.lance").mkdir()
+    with pytest.raises(eq.EquipoiseError, match="holds no Lance table"):
+        eq.apply(f"{path.parent / 'none.lance'}#vector", "debiased", space=space)
+    before = sorted(path.parent.iterdir())
+    for name in ("", "a.b", "a/b", "a`b"):
+        with pytest.raises(eq.EquipoiseError, match="is not the name of a column"):
+            eq.apply(f"{path}#vector", name, space=space)
+    assert sorted(path.parent.iterdir()) == before
 
 
 def test_lance_rows_that_are_wrong(tmp_path, rng, space):

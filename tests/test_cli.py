@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -60,3 +61,15 @@ def test_user_errors_are_messages():
     ):
         result = run("bench", "kernel", "--dim", "64", "--rank", "1", *arguments)
         assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_terminal_that_lacks_a_letter():
+    """Latin-1 has no ellipsis, ASCII no dot between: they are spelled, and the rest is as it was."""
+    out = subprocess.run(
+        [sys.executable, "-m", "equipoise", "methods"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "60"},
+    )
+    assert out.returncode == 0 and "closed-form" in out.stdout and "\\u2026" in out.stdout and not out.stderr

@@ -109,6 +109,41 @@ def test_webdataset_tars(photos, tmp_path):
         embedding.read_source(broken)
 
 
+def test_links_that_lead_nowhere_are_listed(photos, tmp_path):
+    """As git-annex leaves what was not fetched."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jpg").symlink_to(min((photos / "a").glob("*.jpg")))
+    (tmp_path / "in" / "b.jpg").symlink_to("not-fetched.jpg")
+    store = embedding.embed(embedding.read_source(tmp_path / "in"), tmp_path / "store", Encoder(Averages(), workers=0))
+    assert len(store) == 1 and [item.name for item in store.skipped] == ["b.jpg"]
+
+
+def test_a_tar_file_that_ends_too_early(photos, tmp_path):
+    """tarfile ends at whatever is no header, so that the pictures behind it would be lost without a word."""
+    names = sorted(path.name for path in (photos / "a").glob("*.jpg"))[:3]
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as tar:
+        for name in names:
+            tar.add(photos / "a" / name, name)
+    whole = path.read_bytes()
+    with tarfile.open(path) as tar:
+        second, third = tar.getmembers()[1:]
+    end = third.offset_data + -(-third.size // 512) * 512
+    assert len(embedding.read_source(path).table) == 3
+    for data in (whole[: third.offset + 100], whole[: second.offset] + b"x" * 512 + whole[second.offset + 512 :]):
+        path.write_bytes(data)
+        with pytest.raises(eq.EquipoiseError, match=r"a.tar is not a tar file, or a truncated one \(what is at byte [\d,]+ is no header"):
+            embedding.read_source(path)
+    for data, pictures in ((whole[: third.offset], 2), (whole[:end], 3)):
+        path.write_bytes(data)
+        with pytest.warns(UserWarning, match="lacks the empty blocks that end a tar file"):
+            assert len(embedding.read_source(path).table) == pictures
+    path.write_bytes(whole)
+    (tmp_path / "a.png").write_bytes(b"")
+    with pytest.raises(eq.EquipoiseError, match=r"holds 1 .tar files and 1 pictures beside them"):
+        embedding.read_source(tmp_path)
+
+
 def _add(tar, name, text):
     info = tarfile.TarInfo(name)
     info.size = len(text)
@@ -119,6 +154,8 @@ def test_texts(model, tmp_path):
     (tmp_path / "texts.txt").write_text("a photo of a doctor\n\na nurse\n")
     store = embedding.embed(embedding.read_source(tmp_path / "texts.txt"), tmp_path / "store", eq.load_encoder(model))
     assert store.metadata()["text"].tolist() == ["a photo of a doctor", "a nurse"]
+    (tmp_path / "lines.txt").write_bytes("a\u2028b\x0bc\r\nd".encode())
+    assert embedding.read_source(tmp_path / "lines.txt").table["text"].tolist() == ["a\u2028b\x0bc", "d"]  # lines as wc counts them
     np.testing.assert_allclose(store.load(), eq.load_encoder(model).encode_text(["a photo of a doctor", "a nurse"]), atol=2e-6)
     assert (tmp_path / "store" / "text_emb" / "text_emb_00000.npy").is_file()
 
@@ -171,8 +208,22 @@ def test_resume_makes_damaged_shards_again(photos, tmp_path):
     assert eq.open_store(tmp_path / "store").damaged() == 1
     again = embedding.embed(source, tmp_path / "store", Encoder(Averages()), shard_items=20, resume=True)
     np.testing.assert_array_equal(again.load(), whole)
-    (tmp_path / "store" / "metadata" / "metadata_00002.parquet").unlink()
-    embedding.embed(source, tmp_path / "store", Encoder(Averages()), shard_items=20, resume=True).metadata()
+    torn = [
+        tmp_path / "store" / name
+        for name in ("img_emb/.img_emb_00002.npy.0123456789abcdef", "metadata/.metadata_00002.parquet.0123456789abcdef")
+    ]
+    lines = tmp_path / "store" / "metadata" / "metadata_00002.parquet"
+    for path in torn:
+        path.write_bytes(b"half")
+    for damage in (
+        lines.unlink,
+        lambda: lines.write_bytes(lines.read_bytes()[:99]),
+        lambda: lines.write_bytes(lines.with_stem("metadata_00000").read_bytes()),
+    ):
+        damage()
+        again = embedding.embed(source, tmp_path / "store", Encoder(Averages()), shard_items=20, resume=True)
+        assert len(again.metadata()) == len(whole)
+    assert not [path for path in torn if path.exists()]
 
 
 def test_an_unfinished_store_says_so(photos, tmp_path):

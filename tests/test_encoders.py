@@ -352,6 +352,8 @@ def test_cache_keeps_encoders_apart(tmp_path):
     one, other = (Encoder(towers, cache=cache).encode_text(["a"]) for towers in (Averages(), Other()))
     np.testing.assert_allclose(one, -other)
     assert {usage.rows for usage in cache.usage()} == {1}
+    with pytest.raises(eq.EquipoiseError, match="the fingerprint is empty"):
+        cache.clear("")
     assert cache.clear("other") == 1
     assert [usage.encoder for usage in cache.usage()] == ["averages float32"]
 

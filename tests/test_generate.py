@@ -563,10 +563,16 @@ def test_bad_input(places, tmp_path):
 def test_what_a_kill_left_is_cleared_and_what_others_left_is_not(places, run, tmp_path):
     out = shutil.copytree(run[0], tmp_path / "run")
     (torn := out / "images" / "none" / ".00001.png.0123456789abcdef").write_bytes(b"half")
+    (sheet := out / "sheets" / ".000-a-photo.png.0123456789abcdef").write_bytes(b"half")
     (out / "images" / ".notes" / "deep").mkdir(parents=True)
     (out / "images" / ".DS_Store").write_bytes(b"a desktop's")
     request(places, out).perform()
-    assert not torn.exists() and (out / "images" / ".notes" / "deep").is_dir() and (out / "images" / ".DS_Store").is_file()
+    assert (
+        not torn.exists()
+        and not sheet.exists()
+        and (out / "images" / ".notes" / "deep").is_dir()
+        and (out / "images" / ".DS_Store").is_file()
+    )
 
 
 def test_results_of_something_else_are_not_overwritten(places, tmp_path):

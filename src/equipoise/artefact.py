@@ -16,6 +16,7 @@ import numpy as np
 from equipoise.errors import ArtefactError
 
 FORMAT = 1
+RANDOM = 8  # bytes in a temporary name
 _KEY = "equipoise"
 
 
@@ -54,15 +55,29 @@ def write_atomically(path: Path, data: bytes) -> None:
     _write(path, data, keep=True)
 
 
+def clear_torn(folder: Path, *patterns: str) -> None:
+    """Remove what kills left of files that were being written atomically, and that would match."""
+    for pattern in patterns:
+        head, _, last = pattern.rpartition("/")
+        for path in folder.glob(f"{head}/.{last}.{'[0-9a-f]' * 2 * RANDOM}"):
+            path.unlink(missing_ok=True)
+
+
 def require_writable(path: Path) -> None:
-    """Raise now what ``write_atomically`` would raise later, after long work."""
-    _write(path, b"", keep=False)
+    """Raise now what ``write_atomically`` would raise later, after long work. Nothing stays behind."""
+    made = [folder for folder in path.parents if not folder.exists()]
+    try:
+        _write(path, b"", keep=False)
+    finally:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _write(path: Path, data: bytes, keep: bool) -> None:
     if path.is_dir():
         raise ArtefactError(f"{path} is a folder; pass the name of a file to write")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(RANDOM)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:

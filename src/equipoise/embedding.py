@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from equipoise.artefact import clear_torn
 from equipoise.encoders import Unreadable
 from equipoise.encoders.images import name_of
 from equipoise.encoders.towers import Modality
@@ -21,6 +22,7 @@ from equipoise.space import EncoderRef
 from equipoise.stores import Store, StoreWriter, open_store, tar
 from equipoise.stores.folder import MANIFEST, Manifest, Skipped
 from equipoise.stores.lock import LOCK, alone_in
+from equipoise.stores.places import is_broken_link, is_utf8
 
 SHARD_ITEMS = 10_000
 BLOCK = 4096  # items at a time for encoders that do not stream
@@ -64,10 +66,17 @@ def read_source(path: str | os.PathLike, modality: Modality | None = None, colum
     if path.is_dir():
         if modality == "text":
             raise InputError(f"{path} is a folder, and texts were asked for; pass a .txt, .csv or .parquet file")
-        if tars := sorted(path.glob("*.tar")):
+        tars = sorted(path.glob("*.tar"))
+        suffixes = _suffixes()
+        pictures = (file for file in path.rglob("*") if file.suffix.lower() in suffixes and (file.is_file() or is_broken_link(file)))
+        names = sorted(str(file.relative_to(path)) for file in pictures)
+        if tars and names:
+            raise InputError(
+                f"{path} holds {len(tars):,} .tar files and {len(names):,} pictures beside them; pass a folder of one or the other"
+            )
+        if tars:
             return _read_tars(path, tars)
-        names = sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.suffix.lower() in _suffixes() and file.is_file())
-        if garbled := [name for name in names if not _is_text(name)]:
+        if garbled := [name for name in names if not is_utf8(name)]:
             raise InputError(f"{len(garbled)} file names are not UTF-8, first {garbled[0]!r}; rename them (convmv does it)")
         return _checked(Source(str(path), pd.DataFrame({"path": names}), "path", "image", path))
     if not path.is_file():
@@ -76,7 +85,7 @@ def read_source(path: str | os.PathLike, modality: Modality | None = None, colum
     if suffix == ".tar":
         return _read_tars(path, [path])
     if suffix == ".txt":
-        lines = [line.strip() for line in _read_text(path).splitlines() if line.strip()]
+        lines = [line.strip() for line in _read_text(path).split("\n") if line.strip()]
         return _checked(Source(str(path), pd.DataFrame({"text": lines}), "text", "text", path.parent))
     readers = {".csv": lambda path: pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig"), ".parquet": pd.read_parquet}
     if suffix not in readers:
@@ -124,6 +133,7 @@ def _embed(source: Source, folder: Path, encoder: Any, dtype: Any, shard_items: 
         shard_items=shard_items,
     )
     writer = StoreWriter(folder, _started(folder, manifest, resume))
+    clear_torn(folder, "*_emb/*.npy", "metadata/*.parquet")
     writer.write_manifest()
     start = sum(shard.items for shard in writer.manifest.shards)
     rows = iter(_rows(encoder, source, start))
@@ -176,10 +186,6 @@ def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
     if (damaged := store.damaged()) is not None:
         del found.shards[damaged:]
     return found
-
-
-def _is_text(name: str) -> bool:
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _read_text(path: Path) -> str:

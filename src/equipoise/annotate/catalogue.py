@@ -9,7 +9,7 @@ from typing import NamedTuple
 from equipoise.annotate.database import Database, number
 from equipoise.annotate.pictures import Found
 
-# gone: the file is. unreadable: it holds no picture. replaced: by another under its name, or no longer asked for.
+# gone: the file is, and labels stay. unreadable: it holds no picture. replaced: by another under its name, or no longer asked for.
 HERE, GONE, UNREADABLE, REPLACED = "here", "gone", "unreadable", "replaced"
 
 Stamp = tuple[int, int]
@@ -39,6 +39,14 @@ def stamps(database: Database) -> dict[str, tuple[Stamp, str]]:
     with database.reading() as db:
         rows = db.execute("select path, size, changed, digest from pictures where state != ?", (REPLACED,))
         return {path: ((size, changed), digest) for path, size, changed, digest in rows}
+
+
+def answered(database: Database) -> set[str]:
+    """Paths of pictures that have a label and are part of the project."""
+    with database.reading() as db:
+        return {
+            path for (path,) in db.execute("select distinct path from labels join pictures on picture = id where state != ?", (REPLACED,))
+        }
 
 
 def put(database: Database, files: Iterable[File], missing: Iterable[str]) -> None:

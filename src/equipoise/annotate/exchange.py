@@ -75,7 +75,7 @@ def _csv(path: Path, text: str) -> Iterator[Label]:
                 f"{path} has no column {', '.join(missing)}; labels are the columns image, annotator, answer and, if known, at"
             )
         for row in rows:
-            yield Label(row["image"] or "", row["annotator"] or "", row["answer"] or "", _time(row.get("at")))
+            yield Label(row["image"] or "", (row["annotator"] or "").strip(), row["answer"] or "", _time(row.get("at")))
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
 

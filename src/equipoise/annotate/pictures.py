@@ -58,9 +58,19 @@ def find(folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | No
     for path, answer in gold.items():
         place(folder, path)
         found.setdefault(path, Found(path, asked=False, gold=answer))
-    if not found:
-        raise InputError(f"{folder} holds no picture ({', '.join(sorted(SUFFIXES))}), or only links that lead out of it")
     return [found[path] for path in sorted(found)]
+
+
+def find_some(folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None) -> list[Found]:
+    """As ``find``, where there must be one."""
+    if not (found := find(folder, prompts, gold)):
+        raise InputError(f"{folder} holds no picture ({', '.join(sorted(SUFFIXES))}), or only links that lead out of it")
+    return found
+
+
+def has_manifest(folder: Path) -> bool:
+    """Whether a manifest says which pictures there are; else they are those that lie in the folder."""
+    return any((folder / name).is_file() for name in MANIFESTS)
 
 
 def place(folder: Path, path: str) -> Path:
@@ -161,4 +171,4 @@ def _parquet(manifest: Path) -> Iterable[Any]:
         raise InputError(f"{manifest} cannot be read as parquet: {error}") from None
 
 
-__all__ = ["Found", "GoneError", "UnreadableImageError", "find", "place", "read", "shown", "stamp_of"]
+__all__ = ["Found", "GoneError", "UnreadableImageError", "find", "find_some", "has_manifest", "place", "read", "shown", "stamp_of"]

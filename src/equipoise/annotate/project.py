@@ -51,7 +51,7 @@ class Project:
         file = Path(database) if database else folder / DATABASE
         given = {"prompts": None if prompts is None else list(prompts), "gold": gold, "show_prompt": show_prompt}
         if not file.is_file():
-            pictures.find(folder, given["prompts"] or (), gold)  # nothing is written where there is nothing to ask about
+            pictures.find_some(folder, given["prompts"] or (), gold)  # nothing is written where there is nothing to ask about
             if not create:
                 raise InputError(f"there are no labels at {file}; type: equipoise annotate {folder} --annotators anna,ben,chris")
         opened = Database(file)
@@ -90,6 +90,8 @@ class Project:
                 except OSError:
                     missing.append(found.path)
                 advance(1)
+        if not pictures.has_manifest(self.folder):  # nothing says that they were replaced: what people said of them stays
+            missing += sorted(catalogue.answered(self.database) - {found.path for found in wanted})
         if (scanned := (tuple(files), tuple(missing))) != self._scanned:
             catalogue.put(self.database, files, missing)
             self._scanned = scanned
@@ -126,4 +128,9 @@ def read_gold(path: Path) -> dict[str, str]:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
     if not rows or not {"image", "answer"} <= set(rows[0]):
         raise InputError(f"{path} must be a csv file with the columns image and answer, and at least one row")
-    return {row["image"]: row["answer"] for row in rows}
+    gold: dict[str, str] = {}
+    for row in rows:
+        image, answer = row["image"] or "", row["answer"] or ""
+        if gold.setdefault(image, answer) != answer:
+            raise InputError(f"{path} holds two answers to {image!r}, {gold[image]!r} and {answer!r}; leave one of them")
+    return gold

@@ -16,6 +16,8 @@ from equipoise.errors import InputError
 from equipoise.methods import Operator
 from equipoise.space import AttributeSpace
 
+FOR_FILES = ("rows", "metadata", "column", "device", "ray", "address", "verify", "dry_run")  # options that databases have no use for
+
 
 def apply(
     source: str | os.PathLike,
@@ -59,6 +61,22 @@ def apply(
         return apply_lance(str(source), str(destination), transform, **options)
     options = Options(rows, metadata, column, modality, on_invalid == "keep")
     return apply_files(source, destination, transform, options, engine=engine, resume=resume)
+
+
+def require_fitting(source: str | os.PathLike, **given: Any) -> None:
+    """Raise for options that would do nothing. given: by name, None or False where nothing was."""
+    idle = FOR_FILES if in_database(source) else () if given["ray"] else ("address",)
+    idle += () if is_postgres(source) else ("key",)
+    if found := [f"--{name.replace('_', '-')}" for name in idle if given[name]]:
+        raise InputError(
+            f"{', '.join(found)} would do nothing: {source} is {_kind(source)}; leave it away".replace("--ray", "--engine ray")
+        )
+
+
+def _kind(source: str | os.PathLike) -> str:
+    return (
+        "a column of PostgreSQL" if is_postgres(source) else "a column of Lance" if in_database(source) else "files, and the engine threads"
+    )
 
 
 def in_database(source: str | os.PathLike) -> bool:

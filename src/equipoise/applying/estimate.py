@@ -64,4 +64,4 @@ def _near(todo: Plan) -> Path | None:
     if not isinstance(todo.where, LocalPlace):
         return None
     folder = todo.where.folder.resolve()
-    return next(path for path in folder.parents if path.is_dir() and os.access(path, os.W_OK))
+    return next((path for path in folder.parents if path.is_dir() and os.access(path, os.W_OK)), None)

@@ -22,7 +22,7 @@ from equipoise.engines.transform import Transform
 from equipoise.errors import ArtefactError, InputError
 from equipoise.progress import progress
 from equipoise.stores.folder import MANIFEST as STORE_MANIFEST
-from equipoise.stores.folder import shard_path
+from equipoise.stores.folder import metadata_path, shard_path
 from equipoise.stores.layout import Layout, SourceFile, look_at
 from equipoise.stores.lock import LOCK, alone_in
 from equipoise.stores.places import PART, LocalPlace, Place, place, split, unwritable
@@ -47,8 +47,9 @@ DEFAULT = Options()
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do, all of it checked."""
+    """What a run will do, all of it checked. destination: as it was given, and ``where`` the folder that it is, or lies in."""
 
+    destination: str
     layout: Layout
     job: Job
     where: Place
@@ -63,15 +64,20 @@ class Plan:
 
 def plan(source: str | os.PathLike, destination: str | os.PathLike, transform: Transform, options: Options) -> Plan:
     """Look at every file of the source, and raise for whatever cannot be done."""
+    if not os.fspath(destination):
+        raise InputError("the destination is empty; pass the file or folder to write")
     found, layout = look_at(source, rows=options.rows, metadata=options.metadata, column=options.column, modality=options.modality)
+    if not layout.single and journal_at(found).unfinished():
+        raise InputError(f"{found} holds an unfinished run, and not all of its files; go on with equipoise apply --resume there first")
     first = layout.first
     transform = replace(transform, encoder=layout.encoder)
-    transform.require(layout.encoder, first.dim, first.dtype)
-    where, prefix, targets = _targets(destination, os.fspath(source), first.name)
-    _require_apart(os.fspath(source).rstrip("/"), str(found), where, first.name, targets)
+    modalities = {file.modality for file in layout.files if file.kind != "copy"}
+    transform.require(layout.encoder, first.dim or transform.in_dim, first.dtype, modalities)  # nothing has no width
+    where, prefix, targets = _targets(destination, layout)
+    _require_apart(str(found), layout, where, targets)
     job = Job(str(found), str(where), layout.files, transform, options.keep_invalid, targets)
     run = Run(source=str(source), transform=transform.identity(first.dtype), encoder=layout.encoder, files=layout.files)
-    return Plan(layout, job, where, journal_at(where, prefix), f".{prefix}{LOCK}" if prefix else LOCK, run)
+    return Plan(os.fspath(destination), layout, job, where, journal_at(where, prefix), f".{prefix}{LOCK}" if prefix else LOCK, run)
 
 
 def apply_files(
@@ -100,7 +106,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     wanted = todo.job.pieces()
     left = [piece for piece in wanted if piece not in done]
     if finished is not None and not left:
-        return Report(str(todo.where), 0, 0, 0, time.monotonic() - started, finished.certificate)
+        return Report(todo.destination, 0, 0, 0, time.monotonic() - started, finished.certificate)
     missing: dict[int, set[Piece]] = {}
     for piece in left:
         missing.setdefault(piece.file, set()).add(piece)
@@ -121,7 +127,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     merged_certificate = _certificate(todo, parts)
     _finish_store(todo)
     todo.journal.finish(Manifest(**dict(todo.run), shards=parts, certificate=merged_certificate))
-    return Report(str(todo.where), rows, written, len(left), time.monotonic() - started, merged_certificate)
+    return Report(todo.destination, rows, written, len(left), time.monotonic() - started, merged_certificate)
 
 
 def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
@@ -129,20 +135,25 @@ def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
     found = (finished, finished.shards) if finished else todo.journal.read()
     if found is None:
         if _holds_something(todo):
-            raise InputError(f"{todo.where} exists and holds something else; pass a new destination")
+            raise InputError(f"{todo.destination} exists and holds something else; pass a new destination")
         todo.journal.begin(todo.run)
         return []
-    require_same(found[0], todo.run, todo.where, finished is not None, resume)
+    require_same(found[0], todo.run, todo.destination, finished is not None, resume)
     _remove_left_overs(todo)
-    return _still_there(todo, found[1])
+    kept = _still_there(todo, found[1])
+    if finished is None or len(kept) < len(finished.shards):
+        todo.journal.resume(todo.run, kept)
+    return kept
 
 
 def _still_there(todo: Plan, done: list[Done]) -> list[Done]:
     """Those whose bytes are where the journal says; a file all of whose pieces are there gets its name."""
-    wanted = Counter(piece.file for piece in todo.job.pieces())
+    pieces = set(todo.job.pieces())
+    wanted = Counter(piece.file for piece in pieces)
     by_file: dict[int, dict[Piece, Done]] = {}
     for part in done:
-        by_file.setdefault(part.file, {})[part.piece] = part
+        if part.piece in pieces:  # a damaged line may name another
+            by_file.setdefault(part.file, {})[part.piece] = part
     kept = []
     for i, here in by_file.items():
         file = todo.layout.files[i]
@@ -195,10 +206,13 @@ def _certificate(todo: Plan, parts: list[Done]) -> dict[str, Any]:
 
 
 def _finish_store(todo: Plan) -> None:
-    """A store that ``equipoise embed`` wrote stays one."""
+    """A store that ``equipoise embed`` wrote stays one, where all of it was asked for."""
     if todo.layout.store is None or not isinstance(todo.where, LocalPlace):
         return
     store = todo.layout.store.model_copy(deep=True)
+    paths = [path for i in range(len(store.shards)) for path in (shard_path(Path(), store.modality, i), metadata_path(Path(), i))]
+    if not {path.as_posix() for path in paths} <= {file.name for file in todo.layout.files}:
+        return
     for i, shard in enumerate(store.shards):
         shard.sha256 = sha256(shard_path(todo.where.folder, store.modality, i))
     store.dim, store.debiased = todo.job.transform.out_dim, str(todo.run.transform)
@@ -206,20 +220,21 @@ def _finish_store(todo: Plan) -> None:
         file.write(store.model_dump_json(indent=1).encode())
 
 
-def _targets(destination: str | os.PathLike, source: str, name: str) -> tuple[Place, str, dict[str, str]]:
-    """The folder to write to; for a single file to a single file, its new name too."""
-    suffix = Path(name).suffix
-    if os.fspath(destination).endswith(suffix) and source.endswith(suffix):
+def _targets(destination: str | os.PathLike, layout: Layout) -> tuple[Place, str, dict[str, str]]:
+    """The folder to write to; for a single file to a single file, its new name too. A folder of Spark's may be called x.parquet."""
+    name, given = layout.first.name, os.fspath(destination)
+    if layout.single and given.endswith((".npy", ".parquet")):
+        if not given.endswith(suffix := Path(name).suffix):
+            raise InputError(f"{name} stays a {suffix} file, and {given} is called another; pass a name that ends in {suffix}, or a folder")
         where, target = split(destination)
         return where, target, {name: target}
     return place(destination), "", {}
 
 
-def _require_apart(given: str, folder: str, destination: Place, name: str, targets: dict[str, str]) -> None:
-    """Raise for a destination that would change the source, or become a part of it."""
-    one, other = _absolute(folder), _absolute(str(destination))
-    single = given.endswith(name)  # only that file must stay
-    if f"{one}/{name}" == f"{other}/{targets.get(name, name)}" if single else f"{other}/".startswith(f"{one}/"):
+def _require_apart(folder: str, layout: Layout, destination: Place, targets: dict[str, str]) -> None:
+    """Raise for a destination that would change the source, or become a part of it; of a single file only that file."""
+    one, other, name = _absolute(folder), _absolute(str(destination)), layout.first.name
+    if f"{one}/{name}" == f"{other}/{targets.get(name, name)}" if layout.single else f"{other}/".startswith(f"{one}/"):
         raise InputError(f"{destination} lies in the source, which is never changed; pass a destination outside of it")
 
 

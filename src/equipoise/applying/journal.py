@@ -6,8 +6,9 @@ to, a small file a line.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -65,14 +66,23 @@ class Journal(ABC):
         require_format(f"{self.where}/{self.manifest_name}", found.format, FORMAT)
         return found
 
+    def unfinished(self) -> bool:
+        """Whether a run was begun here that has not come to its end."""
+        return not self.where.is_file(self.manifest_name) and self.read() is not None
+
     def finish(self, manifest: Manifest) -> None:
         with unwritable(f"{self.where}/{self.manifest_name}"), self.where.writing(self.manifest_name) as file:
             file.write(manifest.model_dump_json().encode())
         self._forget()
 
+    def resume(self, run: Run, done: list[Done]) -> None:
+        """Go on from what is still there, and from nothing else: a piece that is gone is not done, nor is a run that lacks one."""
+        self.begin(run, done)
+        self.where.remove(self.manifest_name)
+
     @abstractmethod
-    def begin(self, run: Run) -> None:
-        """Say whose the place is, before anything is written to it."""
+    def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
+        """Say whose the place is, before anything is written to it, and what of it is done."""
 
     @abstractmethod
     def read(self) -> tuple[Run, list[Done]] | None:
@@ -96,27 +106,19 @@ class Journal(ABC):
 
 
 class LocalJournal(Journal):
-    """One file; a kill can leave its last line torn, which is cut off."""
+    """One file; a kill can leave its last line torn, which is left out."""
 
     where: LocalPlace
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
         with unwritable(f"{self.where}/{self.name}"), self.where.writing(self.name) as file:
-            file.write(run.model_dump_json().encode() + b"\n")
+            file.write(b"".join(document.model_dump_json().encode() + b"\n" for document in (run, *done)))
 
     def read(self) -> tuple[Run, list[Done]] | None:
         if not self.where.is_file(self.name):
             return None
         head, *lines = self.where.read(self.name).split(b"\n")
-        done, end = [], len(head) + 1
-        for line in lines[:-1]:  # what follows the last line break is torn, or empty
-            try:
-                done.append(Done.model_validate_json(line))
-            except ValidationError:
-                break
-            end += len(line) + 1
-        os.truncate(self.where.path(self.name), end)
-        return self._run(head), done
+        return self._run(head), _readable(lines)
 
     def add(self, done: Done) -> None:
         with unwritable(f"{self.where}/{self.name}"), self.where.path(self.name).open("ab") as file:
@@ -129,17 +131,26 @@ class LocalJournal(Journal):
 class RemoteJournal(Journal):
     """A file for the run and one for each line."""
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
+        for name in set(self._lines()) - {self._line(part) for part in done}:
+            self.where.remove(name)
         self._put(f"{self.name}/run.json", run)
+        for part in done:
+            self.add(part)
 
     def read(self) -> tuple[Run, list[Done]] | None:
         if not self.where.is_file(f"{self.name}/run.json"):
             return None
-        names = [name for name in self.where.glob(f"{self.name}/*.json") if not name.endswith("/run.json")]
-        return self._run(self.where.read(f"{self.name}/run.json")), [Done.model_validate_json(self.where.read(name)) for name in names]
+        return self._run(self.where.read(f"{self.name}/run.json")), _readable(map(self.where.read, self._lines()))
 
     def add(self, done: Done) -> None:
-        self._put(f"{self.name}/{done.file}-{done.start}.json", done)
+        self._put(self._line(done), done)
+
+    def _line(self, done: Done) -> str:
+        return f"{self.name}/{done.file}-{done.start}.json"
+
+    def _lines(self) -> list[str]:
+        return [name for name in self.where.glob(f"{self.name}/*.json") if not name.endswith("/run.json")]
 
     def _put(self, name: str, document: BaseModel) -> None:
         with unwritable(f"{self.where}/{name}"), self.where.writing(name) as file:
@@ -150,12 +161,21 @@ class RemoteJournal(Journal):
             self.where.remove(name)
 
 
+def _readable(lines: Iterable[bytes]) -> list[Done]:
+    """Without those that are torn, damaged or empty."""
+    done = []
+    for line in lines:
+        with suppress(ValidationError):
+            done.append(Done.model_validate_json(line))
+    return done
+
+
 def journal_at(where: Place, prefix: str = "") -> Journal:
     """The journal of a destination."""
     return LocalJournal(where, prefix) if isinstance(where, LocalPlace) else RemoteJournal(where, prefix)
 
 
-def require_same(found: Run, wanted: Run, where: Place, finished: bool, resume: bool) -> None:
+def require_same(found: Run, wanted: Run, where: str, finished: bool, resume: bool) -> None:
     """Raise unless a destination holds this very run, and it may go on."""
     if different := found.differs_from(wanted):
         raise InputError(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from equipoise.applying.report import Report, certificate, merged
+from equipoise.artefact import write_atomically
 from equipoise.certificate import Totals
 from equipoise.engines.transform import Meter, Modality, Transform
 from equipoise.errors import InputError, InvalidRowsError, MissingExtraError
@@ -28,10 +30,15 @@ def apply_lance(
     path, _, column = source.rpartition("#")
     if not Path(path).is_dir():
         raise InputError(f"there is no table {path}; pass the folder that ends in .lance, in LanceDB's own folder, and #column")
-    table = lance.dataset(path)
+    if not name or set(name) & set("./\\`"):
+        raise InputError(f"{name!r} is not the name of a column; the destination of a Lance column is a new column beside it")
+    try:
+        table = lance.dataset(path)
+    except ValueError:
+        raise InputError(f"{path} holds no Lance table; pass the folder of one, as LanceDB writes it, and #column") from None
     dim, dtype = _column(table, path, column)
     transform = transform.for_modality(modality)
-    transform.require(EncoderRef(), dim, dtype)
+    transform.require(EncoderRef(), dim, dtype, {modality})
     folder, last = Path(path).parent, Path(path).name
     journal = _Journal(folder / f".{last}.{name}.equipoise-apply.journal")
     identity = {**transform.identity(dtype), "column": column, "modality": modality, "version": table.version}
@@ -44,7 +51,8 @@ def apply_lance(
 
     with alone_in(folder, f".{last}.{name}.lock"):
         if name in table.schema.names:
-            if not resume or (written := journal.finished(identity)) is None:
+            fragments = {fragment.fragment_id for fragment in table.get_fragments()}
+            if not resume or (written := journal.finished(identity, fragments)) is None:
                 raise InputError(f"{path} has a column {name!r} already; write to another, or drop it first")
             _require_whole(table, path, name)
             return report(written)
@@ -79,34 +87,46 @@ class _Journal:
     def finish(self) -> None:
         self.path.replace(self.kept)
 
-    def finished(self, identity: dict[str, Any]) -> list[dict[str, Any]] | None:
+    def finished(self, identity: dict[str, Any], fragments: set[int]) -> list[dict[str, Any]] | None:
         """The fragments of this very run, whose column the table has by now; None where another made the column."""
-        for path in (self.path, self.kept):  # the first where the commit was the last thing that happened
-            if path.is_file():
-                head, *lines = path.read_text().split("\n")
-                if json.loads(head) | {"version": 0} == identity | {"version": 0}:
-                    return [json.loads(line) for line in lines[:-1]]
-        return None
+        if self.path.is_file():  # the commit was the last thing that happened, unless a fragment is missing
+            head, *parts = _documents(self.path)
+            return parts if _same(head, identity) and {part["id"] for part in parts} >= fragments else None
+        head, *parts = _documents(self.kept)
+        return parts if _same(head, identity) else None
 
     def begin(self, identity: dict[str, Any], resume: bool) -> dict[str, Any]:
-        head = json.dumps(identity, sort_keys=True)
-        if not self.path.is_file():
-            self.path.write_text(head + "\n")
-            return {}
-        found, *lines = self.path.read_text().split("\n")
-        if found != head:
+        """What is done of the run. A note of an earlier one, whose column was dropped, goes."""
+        head, *parts = _documents(self.path)
+        if self.path.is_file() and head != identity:
             raise InputError(
                 f"another run to this column was begun, or the table changed since; delete {self.path}, or write to another column"
             )
-        if not resume:
+        if self.path.is_file() and not resume:
             raise InputError(f"a part of this run is done; pass --resume to go on, or delete {self.path}")
-        return {str(part["id"]): part for part in map(json.loads, lines[:-1])}  # what follows the last line break is torn, or empty
+        write_atomically(self.path, b"".join(json.dumps(line).encode() + b"\n" for line in (identity, *parts)))
+        self.kept.unlink(missing_ok=True)
+        return {str(part["id"]): part for part in parts}
 
     def add(self, identifier: int, fragment: Any, totals: Totals) -> dict[str, Any]:
         part = {"id": identifier, "fragment": fragment, "totals": totals.to_json()}
         with self.path.open("a") as file:
             file.write(json.dumps(part) + "\n")
         return part
+
+
+def _documents(path: Path) -> list[dict[str, Any]]:
+    """The run, {} where there is none, and its fragments; without lines that a kill tore."""
+    found = []
+    for line in path.read_text(errors="replace").split("\n") if path.is_file() else ():
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return found or [{}]
+
+
+def _same(head: dict[str, Any], identity: dict[str, Any]) -> bool:
+    """But for the table's version, which the commit changed."""
+    return bool(head) and head | {"version": 0} == identity | {"version": 0}
 
 
 class _Change:
@@ -139,7 +159,7 @@ class _Change:
                 rows,
                 int(bad.sum()),
             )
-        self.meter.add(columns, len(e))
+        self.meter.add(columns, bad)
         self.seen += len(e)
         return pa.record_batch([array_like(chunk, u)], [self.name])
 

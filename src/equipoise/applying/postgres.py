@@ -35,10 +35,17 @@ def apply_column(
     """Debias the column that ``source`` names into a new column; the old one is kept. Rows without an embedding stay without."""
     if not name.replace("_", "").isalnum():
         raise InputError(f"{name!r} is not the name of a column; the destination of a PostgreSQL column is a new column beside it")
+    with postgres.in_words():
+        return _apply(source, name, transform, key, modality, keep_invalid, resume, batch)
+
+
+def _apply(
+    source: str, name: str, transform: Transform, key: str | None, modality: Modality, keep_invalid: bool, resume: bool, batch: int
+) -> Report:
     started = time.monotonic()
     column = postgres.find(source, key)
     transform = replace(transform, encoder=EncoderRef()).for_modality(modality)
-    transform.require(EncoderRef(), column.dim, column.dtype)
+    transform.require(EncoderRef(), column.dim, column.dtype, {modality})
     identity = {**transform.identity(column.dtype), "column": column.name, "key": column.key, "modality": modality}
     with postgres.connect(column.url) as connection:
         target = postgres.NewColumn(connection, column, name, transform.out_dim)
@@ -95,7 +102,7 @@ def _batch(
         u = np.empty((len(e), transform.out_dim), e.dtype)
         bad, columns = transform.run(e, u, target.column.dtype, modality)
         if bad.any() and not keep_invalid:
-            names = [keys[i][1] for i in np.flatnonzero(bad)[:5]]
+            names = [keys[i] for i in np.flatnonzero(bad)[:5]]
             raise InvalidRowsError(
                 f"the row of {target.column.table} with {target.column.key} {names[0]} has no direction: it is zero. Mend it, or pass "
                 "--on-invalid keep to let such rows through unchanged and count them; then go on with --resume",
@@ -103,6 +110,6 @@ def _batch(
                 int(bad.sum()),
             )
         meter = Meter(transform, target.column.dtype)
-        meter.add(columns, len(e))
+        meter.add(columns, bad)
         target.write(keys, u, part, meter.totals().to_json())
-    return len(keys), keys[-1][1]
+    return len(keys), keys[-1]

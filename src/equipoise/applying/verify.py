@@ -29,9 +29,9 @@ def verify(source: str | os.PathLike, destination: str | os.PathLike, transform:
     manifest = todo.journal.manifest()
     if manifest is None:
         state = "is unfinished; go on with --resume" if todo.journal.read() else "holds no run; leave --verify away to begin one"
-        raise InputError(f"{todo.where} {state}")
+        raise InputError(f"{todo.destination} {state}")
     if different := manifest.differs_from(todo.run):
-        raise InputError(f"{todo.where} holds another run (its {', '.join(different)} differ)")
+        raise InputError(f"{todo.destination} holds another run (its {', '.join(different)} differ)")
     rows = sum(part.stop - part.start for part in manifest.shards)
     _check_sizes(todo, manifest.shards)
     with ThreadPoolExecutor(threads()) as pool, progress("verifying", rows) as advance:

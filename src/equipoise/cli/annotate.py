@@ -154,7 +154,7 @@ def _invite(console: Console, project: Any, address: str, links: dict[str, str |
 
 def _agreement(console: Console, document: dict[str, Any]) -> None:
     for name, title in (("unanimity", "unanimous"), ("kappa", "Fleiss' kappa")):
-        console.print(f"{title}: {_estimate(document[name])}", highlight=False)
+        console.print(f"{title}: {_estimate(document[name], document['needed'])}", highlight=False, soft_wrap=True)
     table = Table("", "images", "unanimous", "disagreed", "unsure", "waiting")
     for row in [{"method": "all", **document}, *document["methods"]]:
         cells = (f"{row[key]:,}" for key in ("images", "unanimous", "disagreed", "unsure", "waiting"))
@@ -169,9 +169,9 @@ def _agreement(console: Console, document: dict[str, Any]) -> None:
     console.print(table)
 
 
-def _estimate(found: dict[str, Any] | None) -> str:
+def _estimate(found: dict[str, Any] | None, needed: int) -> str:
     if found is None:
-        return "no image has all its answers yet"
+        return f"no image has {needed} answers yet; where someone has left, ask for fewer with --needed"
     if found["value"] is None:
         return f"not defined where every answer is the same ({found['n']:,} images)"
-    return f"{found['value']:.3f} \\[{found['low']:.3f}, {found['high']:.3f}], over {found['n']:,} images that all have answered"
+    return f"{found['value']:.3f} \\[{found['low']:.3f}, {found['high']:.3f}], over {found['n']:,} images with {needed} answers or more"

@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from equipoise.cli.options import Json
-from equipoise.errors import InputError
 
 
 def apply(
@@ -50,11 +49,11 @@ def apply(
 ) -> None:
     """Debias stored embeddings, of any number, in bounded memory. The source is never changed; a killed run goes on with --resume."""
     from equipoise import applying
-    from equipoise.applying.apply import find_engine, in_database, read_transform
+    from equipoise.applying.apply import find_engine, in_database, read_transform, require_fitting
 
+    finding = {"rows": rows, "metadata": metadata, "column": column, "key": key}
+    require_fitting(source, **finding, ray=engine == "ray", device=device, address=address, verify=verify, dry_run=dry_run)
     if in_database(source):
-        if verify or dry_run:
-            raise InputError("--verify and --dry-run are for files; a database commits each batch whole, and keeps the old column")
         options = {"modality": modality, "on_invalid": on_invalid, "key": key, "resume": resume, "norm": norm}
         _show(applying.apply(source, destination, space=space, method=method, kappa=kappa, **options).to_json(), as_json)
         return
@@ -84,7 +83,7 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
         console.print("nothing was left to write")
     certificate = document.pop("certificate", {})
     for name, value in document.items():
-        console.print(f"{name:12} {escape(_number(value))}", highlight=False)
+        console.print(f"{name:12} {escape(_number(value))}", highlight=False, soft_wrap=True)
     if certificate:
         console.print(_table(certificate))
 

@@ -21,6 +21,9 @@ def folder(images: files.Where) -> Dataset:
     found = sorted(path for path in root.rglob("*") if path.is_file())
     if garbled := [path for path in found if any("\ud800" <= letter <= "\udfff" for letter in str(path))]:
         raise InputError(f"{len(garbled)} file names in {root} are not UTF-8, first {garbled[0].name!r}; rename them (convmv does it)")
+    if not any(path.suffix.lower() in SUFFIXES for path in found):
+        others = f"; the {len(found):,} files in it are none" if found else ""
+        raise InputError(f"{root} holds no images ({', '.join(sorted(SUFFIXES))}){others}")
     labels = [path.parent.relative_to(root).as_posix().removeprefix(".") for path in found]
     sieve = Sieve(pd.DataFrame({"path": [str(path) for path in found], "label": labels}))
     sieve.drop(pd.Series([path.suffix.lower() not in SUFFIXES for path in found], dtype=bool), "files that are no images")

@@ -49,7 +49,7 @@ def default_path() -> Path:
 def default_limit() -> int:
     """Bytes: EQUIPOISE_CACHE_LIMIT in MiB, or 4 GiB."""
     given = os.environ.get("EQUIPOISE_CACHE_LIMIT", str(LIMIT_MIB))
-    if not given.isdigit():
+    if not given.isdecimal():
         raise InputError(f"EQUIPOISE_CACHE_LIMIT={given!r} is not legal; set it to a whole number of MiB")
     return int(given) << 20
 
@@ -124,6 +124,8 @@ class EmbeddingCache:
 
     def clear(self, encoder: str | None = None) -> int:
         """Remove the rows of encoders whose fingerprint starts so, or all; returns how many went."""
+        if encoder is not None and not encoder:
+            raise InputError("the fingerprint is empty, and every one starts so; pass some of it, or leave it away to remove all")
         with self._database() as database:
             if encoder is None:
                 removed = database.execute("delete from embeddings").rowcount

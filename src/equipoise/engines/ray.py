@@ -37,7 +37,7 @@ def run(job: Job, pieces: list[Piece], address: str | None = None) -> Iterator[D
     try:
         for row in results.iter_rows():
             if row["error"]:
-                raise getattr(errors, row["error"], EquipoiseError)(row["told"])
+                raise _error(row["error"], row["told"])
             yield Done.model_validate_json(row["told"])
     except ray.exceptions.RayError as error:
         raise ServiceError(f"the cluster gave up ({error}); when it is well again, go on with --resume") from None
@@ -59,6 +59,13 @@ def _tell(job: Job, row: dict[str, Any]) -> dict[str, Any]:
         return {"error": "", "told": run_piece(job, Piece(**row)).model_dump_json()}
     except EquipoiseError as error:
         return {"error": type(error).__name__, "told": str(error)}
+
+
+def _error(kind: str, told: str) -> EquipoiseError:
+    """What ``_tell`` told of. An extra that a node lacks is the node's to install: no error of that kind is made from words alone."""
+    if kind == MissingExtraError.__name__:
+        return ServiceError(f"on a node of the cluster: {told}")
+    return getattr(errors, kind, EquipoiseError)(told)
 
 
 def _gpus(ray: Any) -> int:

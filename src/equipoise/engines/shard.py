@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from equipoise.certificate import Totals
 from equipoise.engines.transform import Meter, Transform
-from equipoise.errors import InvalidRowsError
+from equipoise.errors import ArtefactError, InvalidRowsError
 from equipoise.kernels.host import on_one_thread
 from equipoise.stores import npy, parquet
 from equipoise.stores.checksum import crc32
@@ -88,8 +88,27 @@ def run_piece(job: Job, piece: Piece) -> Done:
     """Read, debias, measure, write, flush to the disk. Run twice, it writes the same bytes twice: no harm where a node was lost."""
     file = job.files[piece.file]
     run = {"npy": _npy, "parquet": _parquet, "copy": _copy}[file.kind]
-    with on_one_thread():  # engines spread pieces, not rows
-        return run(job, file, piece, place(job.source), place(job.destination))
+    with on_one_thread(), _unchanged(place(job.source), file) as source:  # engines spread pieces, not rows
+        return run(job, file, piece, source, place(job.destination))
+
+
+@contextmanager
+def _unchanged(source: Place, file: SourceFile) -> Iterator[Place]:
+    """Raise where a file is not the one that was looked at: a destination must not hold some rows of it as it was, and some as it is."""
+
+    def check() -> None:
+        try:
+            size, stamp = source.stamp(file.name)
+        except OSError:
+            size, stamp = -1, ""
+        # a listing and a look at one object may describe it in other words, so that elsewhere only the size tells
+        same = size == file.size and (stamp == file.stamp or not isinstance(source, LocalPlace))
+        if not same:
+            raise ArtefactError(f"{file.name} in {source} was changed or removed while it was read; pass a new destination")
+
+    check()
+    yield source
+    check()
 
 
 def part_name(target: str) -> str:
@@ -251,4 +270,4 @@ def _block(job: Job, transform: Transform, file: SourceFile, e: np.ndarray, u: n
             rows,
             int(bad.sum()),
         )
-    meter.add(columns, len(e))
+    meter.add(columns, bad)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -76,8 +77,14 @@ class Transform:
             return self
         return replace(self, space=op.space, operator=None, wanted=Preference("kappa", op.space.kappa))
 
-    def require(self, encoder: EncoderRef, dim: int, dtype: str) -> None:
-        """Raise for rows that this cannot be applied to."""
+    def require(self, encoder: EncoderRef, dim: int, dtype: str, modalities: Set[str]) -> None:
+        """Raise for rows that this cannot be applied to, or that would all stay as they are."""
+        if self.operator is not None and not modalities & set(self.operator.changes):
+            changed = f"{' and '.join(self.operator.changes)} rows" if self.operator.changes else "nothing"
+            raise InputError(
+                f"this {self.operator.method} operator changes {changed}, and the rows are of modality {' and '.join(sorted(modalities))}: "
+                "all would stay as they are; say with --modality what they are, or fit a method that changes them"
+            )
         for fitted in filter(None, (self.space, self.operator)):
             fitted.require_encoder(encoder)
         for width in {self.in_dim, self.space.dim if self.space else self.in_dim}:
@@ -165,12 +172,14 @@ class Meter:
         self.waiting = 0
         self.done = Totals()
 
-    def add(self, columns: Columns | None, count: int) -> None:
+    def add(self, columns: Columns | None, bad: np.ndarray) -> None:
+        """The measurements of a block, where there are any, and which of its rows have no direction."""
         if columns is None:
-            self.done.n += count
+            self.done.n += int((~bad).sum())
+            self.done.invalid += int(bad.sum())
             return
         self.held.append(columns)
-        self.waiting += count
+        self.waiting += len(bad)
         if self.waiting >= MEASURED_AT_ONCE:
             self._fold()
 

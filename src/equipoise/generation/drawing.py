@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image, PngImagePlugin
 
 from equipoise._version import __version__
-from equipoise.artefact import write_atomically
+from equipoise.artefact import clear_torn, write_atomically
 from equipoise.encoders.batching import Batches
 from equipoise.errors import InputError
 from equipoise.generation.attach import Attached, attach
@@ -49,8 +49,7 @@ def draw(
         elif (folder / RESULTS).exists():
             raise InputError(f"{folder} holds results that are not of a run of equipoise generate; pass another folder")
         plan.save(folder)
-        for torn in (folder / "images").glob("**/.*.png.*"):  # what a kill left of a file
-            torn.unlink(missing_ok=True)
+        clear_torn(folder, "images/**/*.png", "sheets/*.png")
         manifest = Manifest(folder)
         manifest.forget_missing()
         wanted = [*_missing(plan, manifest), *_again(plan, manifest, replace)]

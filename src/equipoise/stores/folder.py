@@ -111,7 +111,7 @@ class Store:
         """The first shard that is missing or is not what was written; None where all are whole."""
         for i, shard in enumerate(self.manifest.shards):
             path = shard_path(self.folder, self.manifest.modality, i)
-            if not metadata_path(self.folder, i).is_file() or not path.is_file():
+            if _lines(metadata_path(self.folder, i)) != shard.rows or not path.is_file():
                 return i
             if sha256(path) != shard.sha256:
                 return i
@@ -179,6 +179,17 @@ def parse_manifest(data: bytes, path: str | Path) -> Manifest:
         raise ArtefactError(f"{path} is not a store's manifest ({error.errors()[0]['msg']}); the file is damaged") from None
     require_format(path, manifest.format, FORMAT)
     return manifest
+
+
+def _lines(path: Path) -> int:
+    """Of a file of metadata; -1 where there is none that can be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_metadata(path).num_rows
+    except (OSError, pa.ArrowException):
+        return -1
 
 
 def shard_path(folder: Path, modality: str, i: int) -> Path:

@@ -12,7 +12,7 @@ from equipoise.errors import InputError
 from equipoise.space import EncoderRef
 from equipoise.stores import npy, parquet
 from equipoise.stores.folder import MANIFEST, PREFIX, Manifest, parse_manifest
-from equipoise.stores.places import Place, place, split
+from equipoise.stores.places import Place, is_utf8, place, split
 
 LOOKS_AT_ONCE = 16
 
@@ -33,9 +33,10 @@ class SourceFile(BaseModel):
 
 
 class Layout(BaseModel):
-    """The files of a source, those with rows first, and the encoder that made them where a store says so."""
+    """The files of a source, those with rows first, and the encoder that made them where a store says so. single: one file was named."""
 
     files: list[SourceFile]
+    single: bool = False
     encoder: EncoderRef = EncoderRef()
     store: Manifest | None = None
 
@@ -67,6 +68,7 @@ def look_at(
     if store and not store.done:
         raise InputError(f"{where} is unfinished; go on with equipoise embed --resume first")
     pairs = _pairs(where, single, rows, metadata)
+    _check_names(where, pairs)
     with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
         files = list(pool.map(lambda name: _describe(where, name, column, modality), [name for name, _ in pairs]))
         lines = [(i, other) for i, (_, other) in enumerate(pairs) if other]
@@ -77,7 +79,7 @@ def look_at(
     _check_alike(where, [file for file in files if file.rows])
     carried = {other for _, other in lines}
     files += [_carried(where, name) for name in sorted(carried)]
-    return where, Layout(files=files, encoder=store.encoder if store else EncoderRef(), store=store)
+    return where, Layout(files=files, single=bool(single), encoder=store.encoder if store else EncoderRef(), store=store)
 
 
 def _open(source: str | os.PathLike) -> tuple[Place, str]:
@@ -125,8 +127,18 @@ def _paired(where: Place, pattern: str, names: list[str], metadata: str | None) 
     return list(zip(names, others, strict=True))
 
 
+def _check_names(where: Place, pairs: list[tuple[str, str]]) -> None:
+    rows, lines = ({name for name in names if name} for names in zip(*pairs, strict=True))
+    if both := sorted(rows & lines):
+        raise InputError(
+            f"{both[0]} in {where} matches --rows and --metadata; it cannot be debiased and copied as it is: narrow one of them"
+        )
+    if garbled := [name for name in rows | lines if not is_utf8(f"{where}/{name}")]:
+        raise InputError(f"{len(garbled)} file names in {where} are not UTF-8, first {garbled[0]!r}; rename them (convmv does it)")
+
+
 def _describe(where: Place, name: str, column: str | None, modality: Literal["image", "text"] | None) -> SourceFile:
-    size, stamp = where.stamp(name)
+    size, stamp = _stamp(where, name)
     kind = modality or ("text" if name.startswith(PREFIX["text"]) else "image")
     if name.endswith(".npy"):
         found = npy.read_header(where, name)
@@ -138,8 +150,15 @@ def _describe(where: Place, name: str, column: str | None, modality: Literal["im
 
 
 def _carried(where: Place, name: str) -> SourceFile:
-    size, stamp = where.stamp(name)
+    size, stamp = _stamp(where, name)
     return SourceFile(name=name, kind="copy", size=size, stamp=stamp)
+
+
+def _stamp(where: Place, name: str) -> tuple[int, str]:
+    try:
+        return where.stamp(name)
+    except OSError as error:
+        raise InputError(f"{name} in {where} cannot be read ({error.strerror or error}); if it is a link, fetch what it leads to") from None
 
 
 def _check_alike(where: Place, files: list[SourceFile]) -> None:

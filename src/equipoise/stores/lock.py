@@ -16,7 +16,7 @@ def alone_in(folder: Path, lock: str = LOCK) -> Iterator[None]:
     """Held while a run writes to a folder; a second run is refused."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / lock).open("w")
+        file = (folder / lock).open("a")  # what somebody else wrote into a file of this name stays
     except OSError as error:
         raise InputError(f"{folder} cannot be written to ({error.strerror}); pass another folder") from None
     with file:

@@ -54,10 +54,10 @@ def read_header(place: Place, name: str) -> NpyHeader:
             with _PARSING:
                 shape, fortran, dtype = read(file)
             start = file.tell()
+            file.seek(0)
+            raw = _exactly(file, start)
         except (ValueError, EOFError) as error:
             raise ArtefactError(f"{name} in {place} is not a .npy file, or a truncated one ({error}); copy or make it again") from None
-        file.seek(0)
-        raw = _exactly(file, start)
     if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
         named, order = "bfloat16", "<"
     else:
@@ -94,5 +94,7 @@ def read_block(file: BinaryIO, block: np.ndarray, name: str) -> np.ndarray:
 def _exactly(file: BinaryIO, count: int) -> bytes:
     data = b""
     while len(data) < count:
-        data += file.read(count - len(data))
+        if not (more := file.read(count - len(data))):
+            raise EOFError("it became shorter while it was read")
+        data += more
     return data

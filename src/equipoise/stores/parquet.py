@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -46,28 +46,39 @@ def count_rows(place: Place, name: str) -> int:
 
 def rewrite(source: BinaryIO, target: Any, name: str, column: str, dim: int, change: Rows) -> None:
     """Every row group of ``source``, its embeddings through ``change``, into ``target``."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with _reader(source, name) as reader:
-        schema, first = reader.schema_arrow, 0
-        place, writer = schema.get_field_index(column), None
-        for group in range(reader.num_row_groups):
-            try:
-                table = reader.read_row_group(group)
-            except (pa.ArrowInvalid, OSError) as error:
-                raise ArtefactError(f"row group {group} of {name}, from row {first:,}, is damaged ({error}); copy it again") from None
-            chunks = []
-            for chunk in table.column(place).chunks:
-                rows = rows_of(chunk, dim, name, first)
-                chunks.append(array_like(chunk, change(rows, first)))
-                first += len(chunk)
-            kind = chunks[0].type if chunks else table.column(place).type
-            field = schema.field(place).with_type(kind)
-            table = table.set_column(place, field, pa.chunked_array(chunks, kind))
-            writer = writer or pq.ParquetWriter(target, schema.set(place, field), compression=_codecs(reader))  # pyright: ignore
-            writer.write_table(table, row_group_size=max(1, len(table)))
-        (writer or pq.ParquetWriter(target, schema)).close()
+        writer = None
+        try:
+            for table in _changed(reader, name, column, dim, change):
+                writer = writer or pq.ParquetWriter(target, table.schema, compression=_codecs(reader))  # pyright: ignore
+                writer.write_table(table, row_group_size=max(1, len(table)))
+            (writer or pq.ParquetWriter(target, reader.schema_arrow)).close()
+        except BaseException:
+            if writer is not None:
+                writer.is_open = False  # or it closes itself some time later, complaining that the target is closed
+            raise
+
+
+def _changed(reader: Any, name: str, column: str, dim: int, change: Rows) -> Iterator[Any]:
+    """Each row group as a table."""
+    import pyarrow as pa
+
+    schema, first = reader.schema_arrow, 0
+    place = schema.get_field_index(column)
+    for group in range(reader.num_row_groups):
+        try:
+            table = reader.read_row_group(group)
+        except (pa.ArrowException, OSError) as error:
+            raise ArtefactError(f"row group {group} of {name}, from row {first:,}, is damaged ({error}); copy it again") from None
+        chunks = []
+        for chunk in table.column(place).chunks:
+            rows = rows_of(chunk, dim, name, first)
+            chunks.append(array_like(chunk, change(rows, first)))
+            first += len(chunk)
+        kind = chunks[0].type if chunks else table.column(place).type
+        yield table.set_column(place, schema.field(place).with_type(kind), pa.chunked_array(chunks, kind))
 
 
 def _reader(file: BinaryIO, name: str) -> Any:
@@ -76,7 +87,7 @@ def _reader(file: BinaryIO, name: str) -> Any:
 
     try:
         return pq.ParquetFile(file, pre_buffer=False)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise ArtefactError(f"{name} is not a parquet file, or a truncated one ({error}); copy or make it again") from None
 
 
@@ -88,15 +99,16 @@ def _pick(schema: Any, name: str, column: str | None) -> str:
         return lists and str(kind.value_type) in FLOATS
 
     found = [field.name for field in schema if fits(field.type)]
-    if column is None:
-        if len(found) == 1:
-            return found[0]
+    if column is None and len(found) != 1:
         advice = f"name one with --column: {', '.join(found)}" if found else "embeddings are lists of float16, float32 or float64"
         raise InputError(f"{name} has {len(found) or 'no'} columns of embeddings; {advice}")
-    if column not in found:
+    chosen = found[0] if column is None else column
+    if chosen not in found:
         listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
         raise InputError(f"{name} has no column {column!r} of lists of floats; it has {listed}")
-    return column
+    if (count := schema.names.count(chosen)) > 1:
+        raise InputError(f"{name} has {count} columns called {chosen!r}; rename all but one")
+    return chosen
 
 
 def _first_width(reader: Any, column: str) -> int:

@@ -61,7 +61,9 @@ class LocalPlace(Place):
 
     def glob(self, pattern: str) -> list[str]:
         try:
-            found = [path.relative_to(self.folder).as_posix() for path in self.folder.glob(pattern) if path.is_file()]
+            found = [
+                path.relative_to(self.folder).as_posix() for path in self.folder.glob(pattern) if path.is_file() or is_broken_link(path)
+            ]
         except (ValueError, NotImplementedError) as error:
             raise InputError(
                 f"{pattern!r} is not a pattern of names below {self.folder} ({error}); write for example 'emb/*.npy'"
@@ -183,6 +185,16 @@ def unwritable(what: str) -> Iterator[None]:
         ) from None
 
 
+def is_broken_link(path: Path) -> bool:
+    """Whether it is a link to what is not there: named with the files, so that it is missed and not left out."""
+    return path.is_symlink() and not path.exists()
+
+
+def is_utf8(name: str) -> bool:
+    """Whether a name can be written down: Python reads bytes that are not UTF-8 as surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def _in_order(names: list[str]) -> list[str]:
     shown = (name for name in names if not any(part.startswith(".") for part in name.split("/")))
-    return sorted(shown, key=lambda name: [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)])
+    return sorted(shown, key=lambda name: [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +63,7 @@ def find(url: str, key: str | None = None) -> Column:
         key = key or _primary_key(connection, oid, table)
         if key not in types:
             raise InputError(f"{table} has no column {key!r}; pass a unique column with --key")
+        _require_unique(connection, oid, table, key)
         column = Column(address, place.strip('"'), table, name, key, types[key], kind, 0)
         return Column(**{**vars(column), "dim": _dim(connection, column)})
 
@@ -74,6 +77,20 @@ def _primary_key(connection: Any, oid: int, table: str) -> str:
     if len(found) != 1:
         raise InputError(f"{table} has a primary key of {len(found)} columns; pass one unique column with --key")
     return found[0][0]
+
+
+def _require_unique(connection: Any, oid: int, table: str, key: str) -> None:
+    """A row must be found by its key, and no other row: two of one key would get each other's embedding, and null is equal to nothing."""
+    found = connection.execute(
+        "select 1 from pg_index join pg_attribute on attrelid = indrelid and attnum = indkey[0]"
+        " where indrelid = %s and attname = %s and attnotnull and indisunique and indisvalid and indnkeyatts = 1 and indpred is null",
+        (oid, key),
+    ).fetchone()
+    if found is None:
+        raise InputError(
+            f"{key!r} of {table} is not unique, or may be null; pass another column with --key, or see to it: "
+            f"alter table {table} add unique ({key}), alter {key} set not null"
+        )
 
 
 def _dim(connection: Any, column: Column) -> int:
@@ -96,6 +113,8 @@ def connect(url: str) -> Any:
         connection = psycopg.connect(url)
     except psycopg.OperationalError as error:
         raise ServiceError(f"the database does not answer ({str(error).strip()}); start it, or mend the address") from None
+    except psycopg.ProgrammingError as error:
+        raise InputError(f"{_without_password(url)} is no address of a database ({str(error).strip()})") from None
     try:
         register_vector(connection)
     except psycopg.ProgrammingError:
@@ -103,6 +122,20 @@ def connect(url: str) -> Any:
         raise InputError("this database has no pgvector; type in it: create extension vector") from None
     connection.commit()
     return connection
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """What the database refuses: a missing permission, a full disk, a table that went away."""
+    try:
+        import psycopg
+    except ImportError:
+        raise MissingExtraError("PostgreSQL", "psycopg with pgvector", "postgres") from None
+    try:
+        yield
+    except psycopg.Error as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ServiceError(f"the database refused ({said}); mend it, then type the same again, with --resume if some is done") from None
 
 
 class NewColumn:
@@ -127,6 +160,13 @@ class NewColumn:
                     "create table if not exists {} (run text, part int, last text, rows int, document text, primary key (run, part))"
                 ).format(sql.Identifier(self.column.schema, STATE))
             )
+            exists = self.connection.execute(
+                "select 1 from information_schema.columns where table_schema = %s and table_name = %s and column_name = %s",
+                (self.column.schema, self.column.table, self.name),
+            ).fetchone()
+            if not exists:  # or not any more, and what was noted of it is of nothing
+                delete = sql.SQL("delete from {} where run = %s").format(sql.Identifier(self.column.schema, STATE))
+                self.connection.execute(delete, (self.run,))
             found = self._state("select document from {} where run = %s and part = 0")
             if found and found[0][0] != text:
                 raise InputError(f"{self.run} holds another run: it was given another space, kappa or column; write to another column")
@@ -134,10 +174,6 @@ class NewColumn:
                 raise InputError(f"{self.run} holds this run, or a part of it; pass --resume to go on, or write to another column")
             if found:
                 return
-            exists = self.connection.execute(
-                "select 1 from information_schema.columns where table_schema = %s and table_name = %s and column_name = %s",
-                (self.column.schema, self.column.table, self.name),
-            ).fetchone()
             if exists:
                 raise InputError(f"{self.run} exists, and no run of equipoise began it; write to another column")
             kind = sql.SQL(f"{self.column.kind}({int(self.out_dim)})")
@@ -171,42 +207,43 @@ class NewColumn:
         self.connection.commit()
         return count
 
-    def read(self, last: str | None, count: int) -> tuple[list[Any], np.ndarray]:
-        """The next keys that lack a debiased row, locked, and their rows (n, dim)."""
+    def read(self, last: str | None, count: int) -> tuple[list[str], np.ndarray]:
+        """The next keys (as text, whatever they are) that lack a debiased row, locked, and their rows (n, dim)."""
         sql, key = _sql(), _sql().Identifier(self.column.key)
         after = (
             sql.SQL("{} > {}::{} and ").format(key, sql.Literal(last), sql.SQL(self.column.key_type)) if last is not None else sql.SQL("")
         )
         query = sql.SQL(
-            "select {key}, {key}::text as words, {e} from {table} where {after} {e} is not null and {u} is null"
-            " order by {key} limit {n} for no key update"
+            "select {key}::text, {e} from {table} where {after} {e} is not null and {u} is null"
+            " order by {table}.{key} limit {n} for no key update"  # the bare name would be that of the text
         )
         e, u = self._names()
         cursor = self.connection.cursor(binary=True)
         found = cursor.execute(query.format(key=key, e=e, u=u, table=self.column.sql_table, after=after, n=sql.Literal(count))).fetchall()
-        rows = [row[2].to_numpy() for row in found]
-        for (_, name, _), row in zip(found, rows, strict=True):
+        rows = [row[1].to_numpy() for row in found]
+        for (name, _), row in zip(found, rows, strict=True):
             if len(row) != self.column.dim:
                 raise InputError(
                     f"the row with {self.column.key} {name} is {len(row)} wide, and others {self.column.dim}; mend it, then pass --resume"
                 )
         stacked = np.stack(rows).astype(self.column.dtype) if rows else np.empty((0, self.column.dim), self.column.dtype)
-        return [row[:2] for row in found], stacked
+        return [row[0] for row in found], stacked
 
-    def write(self, keys: list[Any], rows: np.ndarray, part: int, document: dict[str, Any]) -> None:
+    def write(self, keys: list[str], rows: np.ndarray, part: int, document: dict[str, Any]) -> None:
         """Inside the caller's transaction, which commits both the rows and the note of them."""
         from pgvector import HalfVector, Vector
 
         sql, make = _sql(), Vector if self.column.kind == "vector" else HalfVector
-        kinds = sql.SQL(f"key {self.column.key_type}, u {self.column.kind}")
+        kinds = sql.SQL(f"key text, u {self.column.kind}")
         self.connection.execute(sql.SQL("create temp table equipoise_batch ({}) on commit drop").format(kinds))
         with self.connection.cursor().copy("copy equipoise_batch (key, u) from stdin (format binary)") as copy:
-            copy.set_types([self.column.key_type, self.column.kind])
-            for (key, _), row in zip(keys, rows, strict=True):
+            copy.set_types(["text", self.column.kind])
+            for key, row in zip(keys, rows, strict=True):
                 copy.write_row((key, make(row)))
-        query = sql.SQL("update {table} set {u} = b.u from equipoise_batch b where {table}.{key} = b.key")
-        self.connection.execute(query.format(table=self.column.sql_table, u=self._names()[1], key=sql.Identifier(self.column.key)))
-        self._note(part, keys[-1][1], len(keys), json.dumps(document))
+        query = sql.SQL("update {table} set {u} = b.u from equipoise_batch b where {table}.{key} = b.key::{kind}")
+        names = {"table": self.column.sql_table, "u": self._names()[1], "key": sql.Identifier(self.column.key)}
+        self.connection.execute(query.format(**names, kind=sql.SQL(self.column.key_type)))
+        self._note(part, keys[-1], len(keys), json.dumps(document))
 
     def _names(self) -> tuple[Any, Any]:
         return _sql().Identifier(self.column.name), _sql().Identifier(self.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +38,7 @@ def read_index(tars: Sequence[Path], suffixes: set[str]) -> tuple[list[dict[str,
                     elif suffix.lower() in ("txt", "json") and (file := tar.extractfile(info)):
                         name = "caption" if suffix.lower() == "txt" else "json"
                         said.setdefault(key, {})[name] = file.read().decode("utf-8", "replace")
+                _check_end(path, tar.offset)
         except (tarfile.TarError, EOFError, OSError) as error:
             raise InputError(f"{path} is not a tar file, or a truncated one ({error}); copy it again, or unpack a compressed one") from None
         size = path.stat().st_size
@@ -46,6 +48,17 @@ def read_index(tars: Sequence[Path], suffixes: set[str]) -> tuple[list[dict[str,
             lines.append({"path": f"{path.name}/{info.name}", **said.get(key, {})})
             members.append(Member(path, info.offset_data, info.size))
     return lines, members
+
+
+def _check_end(path: Path, offset: int) -> None:
+    """tarfile takes whatever is no header for the end. It is one where it is empty; what follows anything else would be lost."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        block = file.read(tarfile.BLOCKSIZE)
+    if not block:
+        warnings.warn(f"{path} lacks the empty blocks that end a tar file; if it is truncated, pictures are missing", stacklevel=2)
+    elif len(block) < tarfile.BLOCKSIZE or any(block):
+        raise tarfile.ReadError(f"what is at byte {offset:,} is no header")
 
 
 def read_members(members: Sequence[Member]) -> Iterator[bytes]:
