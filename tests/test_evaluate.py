@@ -230,6 +230,19 @@ def test_a_cell_of_another_key_is_computed_again(classification, tmp_path):
     assert found == 1 and read(path) == again and again | {"fit_seconds": 0} == run | {"fit_seconds": 0}
 
 
+def test_prompts_that_change_labels_are_another_cell_and_another_table(dataset, encoder, classification, run):
+    """The same prompts in the same order, of other labels: neither may a result of one be read for the other, nor stand beside it."""
+    swapped = dict(zip(reversed(JOBS), classification.asked.prompts, strict=True))
+    given = dict(zip(JOBS, classification.asked.prompts, strict=True))
+    first, second = (Evaluation("classification", dataset, encoder, prompts=prompts, settings=QUICK) for prompts in (given, swapped))
+    spec = MethodSpec("closed-form")
+    assert first.asked.prompts == second.asked.prompts and first.key(spec) != second.key(spec)
+    for task in (first, second):
+        task.measured.__dict__["images"] = classification.measured.images
+    runs = [task.run([spec]) for task in (first, second)]
+    assert len(grids(runs)) == 2
+
+
 def test_none_is_ranked_once_for_a_grid(classification, monkeypatch):
     seen = []
     whole = tasks.evaluation.predict_labels
