@@ -13,8 +13,11 @@ BLOCK = 4096  # images at a time
 SCORES = 1 << 24  # scores at a time: 64 MiB in float32
 
 
-def unit_blocks(images: Any, columns: int = 1) -> Iterator[np.ndarray]:
-    """Blocks of unit rows, in order; smaller where each row will get many scores (``columns``). Rows without a direction are an error."""
+def unit_blocks(images: Any, columns: int = 1, labels: int | None = None) -> Iterator[np.ndarray]:
+    """Blocks of unit rows, in order; smaller where each row will get many scores (``columns``). Rows without a direction are an error.
+
+    labels: how many there are; another number of images is an error too.
+    """
     size, start = max(1, min(BLOCK, SCORES // columns)), 0
     for part in _parts(images):
         rows = np.asarray(part)
@@ -34,6 +37,8 @@ def unit_blocks(images: Any, columns: int = 1) -> Iterator[np.ndarray]:
                 )
             yield unit(block)
         start += len(rows)
+    if labels not in (None, start):
+        raise InputError(f"there are {start} images and {labels} labels; pass one label for each image")
 
 
 def unit(rows: Any) -> np.ndarray:
