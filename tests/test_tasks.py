@@ -211,6 +211,14 @@ def test_blocks_of_an_iterable_and_half_precision(operators, data):
     assert (half == whole).mean() > 0.98  # float16 moves scores by 1e-3 at most
 
 
+@pytest.mark.parametrize("length", [1e-200, 1e200])
+def test_rows_of_extreme_length_are_ranked_by_their_direction(length, operators, data):
+    images = data.images.astype(np.float64)
+    for name in ("shared", "per prompt"):
+        whole = tasks.rank(operators[name], images, data.texts, PROMPTS, 90)
+        np.testing.assert_array_equal(tasks.rank(operators[name], images * length, data.texts, PROMPTS, 90), whole)
+
+
 def test_the_gate_keeps_explicit_queries(operators, data):
     prompts = ["a photo of a doctor", "a photo of a female doctor"]
     texts = ENCODER.encode_text(prompts)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from equipoise import geometry
 from equipoise.errors import InputError, InvalidRowsError
 
 BLOCK = 4096  # images at a time
@@ -42,10 +43,9 @@ def unit_blocks(images: Any, columns: int = 1, labels: int | None = None) -> Ite
 
 
 def unit(rows: Any) -> np.ndarray:
-    """Rows divided by their length; float16 becomes float32."""
+    """Rows of unit length; float16 becomes float32."""
     rows = np.asarray(rows)
-    rows = rows.astype(np.float32) if rows.dtype == np.float16 else rows
-    return (rows / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)).astype(rows.dtype)
+    return geometry.unit(rows.astype(np.float64)).astype(np.float32 if rows.dtype == np.float16 else rows.dtype)
 
 
 def directed(rows: np.ndarray) -> np.ndarray:
