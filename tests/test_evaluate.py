@@ -189,6 +189,16 @@ def test_retrieval_with_captions_and_with_queries(dataset, encoder, classificati
     assert {row["metric"] for row in queries.run(parse(["closed-form"]))["rows"]} == {"MS@5", "NDKL@5", PROBE}
 
 
+def test_an_image_has_one_group_however_many_captions(dataset, encoder):
+    twice = dataset.table.assign(path=[dataset.table["path"][i // 2] for i in range(61)])
+    other = eq.datasets.Dataset("x", twice.assign(gender=["Male", "Female"] * 30 + ["Male"]), ("gender",))
+    with pytest.raises(eq.EquipoiseError, match=r"0.png is of the group 'male' in one row and 'female' in another"):
+        Evaluation("retrieval", other, encoder, settings=QUICK)
+    unsure = twice.assign(gender=[("Male", "Female")[i // 2 % 2] if i % 2 else "unknown" for i in range(61)])
+    groups = Evaluation("retrieval", eq.datasets.Dataset("x", unsure, ("gender",)), encoder, settings=QUICK).measured.groups
+    assert groups.tolist() == ["male", "female"] * 15 + [None]  # one row of an image tells its group; the last image has none that does
+
+
 def test_a_store_gives_what_encoding_gives(dataset, encoder, folder, classification, run, tmp_path):
     source = embedding.read_source(folder / "people.csv", "image", "file")
     store = embedding.embed(source, tmp_path / "store", encoder)
@@ -199,6 +209,9 @@ def test_a_store_gives_what_encoding_gives(dataset, encoder, folder, classificat
     assert own.kept == 60 and own.dropped == {"unreadable": 1}
     alone = Evaluation("classification", own, encoder, embeddings=store, settings=QUICK).run(parse(["closed-form"]))
     assert alone["rows"][0]["value"] == run["rows"][0]["value"]
+    elsewhere = eq.datasets.Dataset("x", own.table.assign(path=[f"/{i % 2}/{i // 2}.png" for i in range(60)]), ("gender",))
+    with pytest.raises(eq.EquipoiseError, match="images of the same file name"):  # two pictures of one name, and one row
+        Evaluation("classification", elsewhere, encoder, embeddings=store, settings=QUICK).run(parse(["none"]))
     models.clip(tmp_path / "other", hidden_size=16)
     with pytest.raises(eq.errors.EncoderMismatchError, match="use one for both"):
         Evaluation("classification", dataset, eq.load_encoder(f"hf:{tmp_path / 'other'}", workers=0), embeddings=store)
