@@ -79,12 +79,12 @@ def test_round_trip(rng, tmp_path):
         ({"a": [0.0, 0], "b": [1.0, 1]}, "'a' is zero"),
         ({"a": [1.0, 0, 0], "b": [1.0, 1]}, "2 wide and the first one 3"),
         ({"a": [[1.0, 0], [-1.0, 0]], "b": [1.0, 1]}, "cancel"),
+        ({"a": [[0.1, 0.7], [-0.3, -2.1], [0.2, 1.4], [-1.1, -7.7]], "b": [1.0, 1]}, "cancel"),  # but for rounding
         ({"a": "text", "b": [1.0, 1]}, "not an array"),
         ({"a": 1.0, "b": [1.0, 1]}, r"shape \(\)"),
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:invalid value")
 def test_bad_prototypes(prototypes, message):
     with pytest.raises(InputError, match=message):
         eq.AttributeSpace.from_prototypes(prototypes)

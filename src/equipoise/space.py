@@ -301,10 +301,6 @@ def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
                 f"the prototype of {group!r} is {array.shape[-1]} wide and the first one {width}; all must come from one encoder"
             )
         rows.append(geometry.prototype(array))
-    if not np.isfinite(rows).all():
-        raise InputError(
-            "the embeddings of a group cancel each other out, so it has no prototype; pass embeddings that have a common direction"
-        )
     return tuple(str(group) for group in given), np.stack(rows)
 
 
