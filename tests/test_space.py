@@ -29,6 +29,12 @@ def test_fit(rng):
     assert np.allclose(np.abs(many.basis.T @ space.basis), 1)
 
 
+def test_an_attribute_gives_its_name(rng, tmp_path):
+    space = make_space(rng, attribute=eq.Attribute("gender", ("male", "female")))
+    space.save(tmp_path / "space.safetensors")
+    assert space.parts[0].attribute == eq.AttributeSpace.load(tmp_path / "space.safetensors").parts[0].attribute == "gender"
+
+
 def test_union_equalises_both(rng):
     gender, age = make_space(rng, 32, 2), make_space(rng, 32, 3)
     both = gender + age
