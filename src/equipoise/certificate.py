@@ -281,4 +281,6 @@ def _expected(p: Float64, o: Float64, wanted: Preference, shape: tuple[int, ...]
 def _describe(wanted: Preference) -> str:
     if wanted.constant is not None:
         return repr(wanted.constant)
+    if wanted.kind == "kappa" and not len(wanted.value.shape):  # a tensor with one number
+        return repr(float(to_numpy(wanted.value)))
     return {"kappa": "one a row", "printed": "printed", "weights": f"weights with ratio {wanted.value}"}[wanted.kind]
