@@ -164,7 +164,10 @@ def test_the_papers_row_stands_beside_ours(run):
     shown["rows"][0]["published"] = {"table": "2", "value": 0.54, "spread": 0.005, "marker": "second", "problem": "impossible"}
     assert "as published | 54.0 ±0.5 (!)" in tables.markdown([shown])
     assert r"\quad as published & [54.0]$\pm$0.5 (!)" in tables.latex([shown])
-    assert tables.latex([json.loads(json.dumps(shown).replace("orth-proj", "a_b~c^d"))]).count(r"a\_b\textasciitilde{}c\textasciicircum{}d") == 1
+    assert (
+        tables.latex([json.loads(json.dumps(shown).replace("orth-proj", "a_b~c^d"))]).count(r"a\_b\textasciitilde{}c\textasciicircum{}d")
+        == 1
+    )
 
 
 def test_protocols_differ_in_scope_form_and_classes(dataset, encoder, classification):
