@@ -209,6 +209,9 @@ def test_blocks_of_an_iterable_and_half_precision(operators, data):
     np.testing.assert_array_equal(tasks.predict(operators["shared"], np.array_split(data.images, 5), data.texts, PROMPTS), whole)
     half = tasks.predict(operators["shared"], data.images.astype(np.float16), data.texts, PROMPTS)
     assert (half == whole).mean() > 0.98  # float16 moves scores by 1e-3 at most
+    for order in ("<", ">"):
+        made = [blocks.unit(data.images.astype(f"{order}f{size}")).dtype for size in (2, 4, 8)]
+        assert made == [np.float32, np.float32, np.float64]  # to compute with, whatever wrote them
 
 
 @pytest.mark.parametrize("length", [1e-200, 1e200])

@@ -43,9 +43,9 @@ def unit_blocks(images: Any, columns: int = 1, labels: int | None = None) -> Ite
 
 
 def unit(rows: Any) -> np.ndarray:
-    """Rows of unit length; float16 becomes float32."""
+    """Rows of unit length, in float64 where they are, else in float32."""
     rows = np.asarray(rows)
-    return geometry.unit(rows.astype(np.float64)).astype(np.float32 if rows.dtype == np.float16 else rows.dtype)
+    return geometry.unit(rows.astype(np.float64)).astype(np.float64 if rows.dtype.itemsize > 4 else np.float32)
 
 
 def directed(rows: np.ndarray) -> np.ndarray:
