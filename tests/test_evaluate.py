@@ -193,6 +193,16 @@ def test_retrieval_with_captions_and_with_queries(dataset, encoder, classificati
     assert {row["metric"] for row in queries.run(parse(["closed-form"]))["rows"]} == {"MS@5", "NDKL@5", PROBE}
 
 
+def test_labels_that_are_numbers_may_be_typed(dataset, encoder):
+    """A table's 1 is a number; what is typed, and a key of JSON, is text."""
+    numbered = eq.datasets.Dataset("x", dataset.table.assign(label=[i % 2 for i in range(61)]), ("gender",))
+    prompts = {"0": "a photo of a doctor", "1": "a photo of a nurse"}
+    asked = Evaluation("classification", numbered, encoder, prompts=prompts, positive="1", settings=QUICK).asked
+    assert asked.by_label == {0: prompts["0"], 1: prompts["1"]} and asked.positive == 1
+    with pytest.raises(eq.EquipoiseError, match=r"positive='2' is no class of the images; they have \[0, 1\]"):
+        Evaluation("classification", numbered, encoder, prompts=prompts, positive="2", settings=QUICK)
+
+
 def test_an_image_has_one_group_however_many_captions(dataset, encoder):
     twice = dataset.table.assign(path=[dataset.table["path"][i // 2] for i in range(61)])
     other = eq.datasets.Dataset("x", twice.assign(gender=["Male", "Female"] * 30 + ["Male"]), ("gender",))
