@@ -211,6 +211,8 @@ def test_hostile_documents(saved, document):
 
 def test_tolerance_never_adds_a_direction_of_noise(rng):
     assert make_space(rng, 64, 2, tolerance=0).rank == 1
+    male, female = rng.standard_normal((2, 64))
+    assert eq.AttributeSpace.from_prototypes({"a": male, "b": 3 * male, "c": female}, tolerance=0).rank == 1
 
 
 def test_names_that_collide(rng):

@@ -152,7 +152,8 @@ def _span(rows: Float64, tolerance: float, most: int) -> tuple[Float64, Float64]
             "pass prototypes of groups that the encoder tells apart"
         )
     # The rows' own combinations, made orthonormal: closer to their span, by a digit, than the SVD's right vectors.
-    rank = min(most, int((singular > tolerance * singular[0]).sum()))
+    noise = _EPS["float64"] * max(rows.shape)  # what rounding alone leaves of a direction that is not there
+    rank = min(most, int((singular > max(tolerance, noise) * singular[0]).sum()))
     return np.linalg.qr(rows.T @ left[:, :rank])[0], singular
 
 
