@@ -55,6 +55,24 @@ def test_a_wrong_result_shows(rng):
     assert "u was given" in eq.certify(e, space, u=e).summary()["kernel"]
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("kappa", [0.0, 1.0, 100.0])
+def test_the_gap_of_stored_rows_is_within_its_bound(rng, dtype, kappa):
+    """With two groups the bound is reached, so that a stored row a little longer than 1 must be counted in."""
+    space = make_space(rng, 32, 2)
+    rows = rng.standard_normal((3000, 32)).astype(dtype)
+    for e in (rows, rows / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True).astype(dtype)):
+        u = eq.debias(e, space, kappa=kappa)
+        gap = np.ptp(u.astype(np.float64) @ space.parts[0].prototypes.T, axis=1).max()
+        assert gap <= eq.certify(e, space, u=u, kappa=kappa).summary()["group_gap_bound"] + 1e-15
+
+
+def test_rows_of_any_length_are_certified_without_a_warning(rng):
+    space = make_space(rng, 32, 2)
+    e = rng.standard_normal((4, 32)) * np.array([[1e-310], [1e-200], [1e200], [1]])
+    assert eq.certify(e, space).totals.length_error < 1e-15
+
+
 def test_cross_bound_wants_certificates(rng):
     space = make_space(rng, 64)
     e = rng.standard_normal((5, 64))

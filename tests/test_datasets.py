@@ -94,6 +94,9 @@ def test_celeba_says_what_is_wrong(tmp_path, celeba_root):
     (tmp_path / "list_attr_celeba.txt").write_text("1\nMale Young Blond_Hair\n1.jpg 1 1 7\n")
     with pytest.raises(InputError, match="Blond_Hair holds \\[7\\]"):
         eq.datasets.celeba(tmp_path, on_missing="keep")
+    (tmp_path / "list_eval_partition.txt").write_text("1.jpg 1\n1.jpg 2\n")
+    with pytest.raises(InputError, match=r"1 rows of images that it had before, first 1\.jpg"):
+        eq.datasets.celeba(tmp_path, on_missing="keep")
 
 
 # FairFace, UTKFace, Waterbirds
@@ -239,6 +242,18 @@ def test_flickr30k_as_karpathy_json(tmp_path):
     }
 
 
+def test_files_that_a_windows_program_wrote(tmp_path):
+    """A byte-order mark, two bytes at the end of a line, a space after a name: no image may get lost."""
+    mark = "\ufeff".encode()
+    (tmp_path / "results_20130124.token").write_bytes(mark + "1.jpg#0\tA man\x0bruns.\r\n2.jpg#0\tA lady\u2028runs.\r\n".encode())
+    (tmp_path / "one.txt").write_bytes(mark + b"1.jpg\r\n2.jpg \r\n")
+    data = eq.datasets.flickr30k(tmp_path, one_person=tmp_path / "one.txt", on_missing="keep")
+    assert data.table["image"].tolist() == ["1.jpg", "2.jpg"] and data.table["gender"].tolist() == ["male", "female"]
+    (tmp_path / "list_attr_celeba.txt").write_bytes(mark + b"1\r\nMale Young Blond_Hair \r\n1.jpg 1 1 1\r\n")
+    (tmp_path / "list_eval_partition.txt").write_bytes(mark + b"1.jpg 1\r\n")
+    assert eq.datasets.celeba(tmp_path, on_missing="keep").table["split"].tolist() == ["val"]
+
+
 def test_caption_files_that_are_not(tmp_path):
     (tmp_path / "results_20130124.token").write_text("no tab here\n")
     with pytest.raises(InputError, match="not a token file"):
@@ -278,6 +293,9 @@ def test_coco_on_the_real_captions(tmp_path):
     assert eq.datasets.coco2017(tmp_path, captions_per_image=1, on_missing="keep").kept == 2
     with pytest.raises(InputError, match="10 of 10 images are not there"):
         eq.datasets.coco2017(tmp_path)
+    pd.DataFrame(rows[:2] * 2).to_csv(tmp_path / "images_val2014.csv", index=False)
+    with pytest.raises(InputError, match=f"2 rows of images that it had before, first {ids[0]}"):
+        eq.datasets.coco2017(tmp_path, on_missing="keep")
 
 
 # Your own
@@ -325,6 +343,12 @@ def test_table_says_what_is_wrong(tmp_path):
             (tmp_path / name).write_text("x")
         with pytest.raises(InputError, match=says):
             eq.datasets.table(tmp_path / name)
+    (tmp_path / "commas.csv").write_text("path,gender\na.jpg,male,\nb.jpg,female,\n")
+    with pytest.raises(InputError, match="more fields than its header names"):  # a.jpg would be a row's name, and male its path
+        eq.datasets.table(tmp_path / "commas.csv", group_columns=["gender"], on_missing="keep")
+    (tmp_path / "old.csv").write_bytes("path,gender\né.jpg,male\n".encode("latin-1"))
+    with pytest.raises(InputError, match="save it as UTF-8"):
+        eq.datasets.table(tmp_path / "old.csv", group_columns=["gender"])
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(InputError, match="cannot be read as csv"):
         eq.datasets.table(tmp_path / "empty.csv")
@@ -388,5 +412,7 @@ def test_one_person_by_a_real_detector(tmp_path):
     assert run(paths, cache=tmp_path / "counts.json") == expected, "all counts are kept; no model is needed"
     with pytest.raises(InputError, match="was made by"):
         eq.datasets.one_person_images(paths, detector="other", cache=tmp_path / "counts.json")
+    with pytest.raises(InputError, match="the same name"):
+        run([paths[0], tmp_path / "elsewhere" / paths[0].name], cache=tmp_path / "counts.json")
     with pytest.raises(InputError, match="cannot be loaded"):
         run(paths)

@@ -163,7 +163,11 @@ def test_the_papers_row_stands_beside_ours(run):
     shown = json.loads(json.dumps(run))
     shown["rows"][0]["published"] = {"table": "2", "value": 0.54, "spread": 0.005, "marker": "second", "problem": "impossible"}
     assert "as published | 54.0 ±0.5 (!)" in tables.markdown([shown])
-    assert r"\quad as published & [54.0]$\pm$0.5" in tables.latex([shown])
+    assert r"\quad as published & [54.0]$\pm$0.5 (!)" in tables.latex([shown])
+    assert (
+        tables.latex([json.loads(json.dumps(shown).replace("orth-proj", "a_b~c^d"))]).count(r"a\_b\textasciitilde{}c\textasciicircum{}d")
+        == 1
+    )
 
 
 def test_protocols_differ_in_scope_form_and_classes(dataset, encoder, classification):
@@ -189,6 +193,26 @@ def test_retrieval_with_captions_and_with_queries(dataset, encoder, classificati
     assert {row["metric"] for row in queries.run(parse(["closed-form"]))["rows"]} == {"MS@5", "NDKL@5", PROBE}
 
 
+def test_labels_that_are_numbers_may_be_typed(dataset, encoder):
+    """A table's 1 is a number; what is typed, and a key of JSON, is text."""
+    numbered = eq.datasets.Dataset("x", dataset.table.assign(label=[i % 2 for i in range(61)]), ("gender",))
+    prompts = {"0": "a photo of a doctor", "1": "a photo of a nurse"}
+    asked = Evaluation("classification", numbered, encoder, prompts=prompts, positive="1", settings=QUICK).asked
+    assert asked.by_label == {0: prompts["0"], 1: prompts["1"]} and asked.positive == 1
+    with pytest.raises(eq.EquipoiseError, match=r"positive='2' is no class of the images; they have \[0, 1\]"):
+        Evaluation("classification", numbered, encoder, prompts=prompts, positive="2", settings=QUICK)
+
+
+def test_an_image_has_one_group_however_many_captions(dataset, encoder):
+    twice = dataset.table.assign(path=[dataset.table["path"][i // 2] for i in range(61)])
+    other = eq.datasets.Dataset("x", twice.assign(gender=["Male", "Female"] * 30 + ["Male"]), ("gender",))
+    with pytest.raises(eq.EquipoiseError, match=r"0.png is of the group 'male' in one row and 'female' in another"):
+        Evaluation("retrieval", other, encoder, settings=QUICK)
+    unsure = twice.assign(gender=[("Male", "Female")[i // 2 % 2] if i % 2 else "unknown" for i in range(61)])
+    groups = Evaluation("retrieval", eq.datasets.Dataset("x", unsure, ("gender",)), encoder, settings=QUICK).measured.groups
+    assert groups.tolist() == ["male", "female"] * 15 + [None]  # one row of an image tells its group; the last image has none that does
+
+
 def test_a_store_gives_what_encoding_gives(dataset, encoder, folder, classification, run, tmp_path):
     source = embedding.read_source(folder / "people.csv", "image", "file")
     store = embedding.embed(source, tmp_path / "store", encoder)
@@ -199,6 +223,9 @@ def test_a_store_gives_what_encoding_gives(dataset, encoder, folder, classificat
     assert own.kept == 60 and own.dropped == {"unreadable": 1}
     alone = Evaluation("classification", own, encoder, embeddings=store, settings=QUICK).run(parse(["closed-form"]))
     assert alone["rows"][0]["value"] == run["rows"][0]["value"]
+    elsewhere = eq.datasets.Dataset("x", own.table.assign(path=[f"/{i % 2}/{i // 2}.png" for i in range(60)]), ("gender",))
+    with pytest.raises(eq.EquipoiseError, match="images of the same file name"):  # two pictures of one name, and one row
+        Evaluation("classification", elsewhere, encoder, embeddings=store, settings=QUICK).run(parse(["none"]))
     models.clip(tmp_path / "other", hidden_size=16)
     with pytest.raises(eq.errors.EncoderMismatchError, match="use one for both"):
         Evaluation("classification", dataset, eq.load_encoder(f"hf:{tmp_path / 'other'}", workers=0), embeddings=store)
@@ -228,6 +255,19 @@ def test_a_cell_of_another_key_is_computed_again(classification, tmp_path):
     write(path, run | {"key": "of other settings", "rows": []})
     (_, again), found = tasks.compare(classification, specs, tmp_path)
     assert found == 1 and read(path) == again and again | {"fit_seconds": 0} == run | {"fit_seconds": 0}
+
+
+def test_prompts_that_change_labels_are_another_cell_and_another_table(dataset, encoder, classification, run):
+    """The same prompts in the same order, of other labels: neither may a result of one be read for the other, nor stand beside it."""
+    swapped = dict(zip(reversed(JOBS), classification.asked.prompts, strict=True))
+    given = dict(zip(JOBS, classification.asked.prompts, strict=True))
+    first, second = (Evaluation("classification", dataset, encoder, prompts=prompts, settings=QUICK) for prompts in (given, swapped))
+    spec = MethodSpec("closed-form")
+    assert first.asked.prompts == second.asked.prompts and first.key(spec) != second.key(spec)
+    for task in (first, second):
+        task.measured.__dict__["images"] = classification.measured.images
+    runs = [task.run([spec]) for task in (first, second)]
+    assert len(grids(runs)) == 2
 
 
 def test_none_is_ranked_once_for_a_grid(classification, monkeypatch):

@@ -115,6 +115,8 @@ def test_the_spaces_of_a_set_are_alike(book):
         {"book_hash": "other"},
         {"encoder": EncoderRef("other")},
         {"parts": (Part("sex", *first.parts[0][1:]),)},
+        {"parts": first.parts * 2},
+        {"tolerance": 0.3},
     ):
         with pytest.raises(InputError, match="must have one"):
             eq.SpaceSet({**spaces, "another": replace(first, **change)})

@@ -180,6 +180,8 @@ def test_settings_are_checked_before_anything_is_measured():
         ({"m": 0}, "m=0"),
         ({"ks": (5, 0)}, "k=0"),
         ({"probe": -1}, "probe=-1"),
+        ({"m": 2.5}, "m=2.5 is not legal; pass a whole number from 1"),
+        ({"ks": (5, 2.5)}, "k=2.5"),
         ({"over": "texts"}, "over='texts'"),
         ({"interval": "normal"}, "interval='normal'"),
     ):

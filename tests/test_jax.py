@@ -51,6 +51,17 @@ def test_vmap_and_traced_kappa(rng, space):
         assert np.allclose(mapped[i], run(e[i], float(kappa[i])), atol=1e-6)
 
 
+def test_one_kappa_for_all_rows_may_be_traced(rng, space):
+    e = jnp.asarray(rng.standard_normal((3, 24)), jnp.float32)
+    run = lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked")  # noqa: E731
+    assert np.allclose(jax.jit(run)(2.0), run(2.0), atol=1e-6)
+    for kappa in (2.0, jnp.full(3, 2.0)):
+        kept = jax.jit(lambda k: eq.debias(e, space, kappa=k, on_invalid="keep"))(kappa)  # cannot look at kappa's sign either
+        assert np.allclose(kept, run(2.0), atol=1e-6)
+    slope = jax.grad(lambda k: run(k)[0, 0])(0.8)
+    assert np.isclose(slope, (run(0.81)[0, 0] - run(0.79)[0, 0]) / 0.02, rtol=1e-2)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_dtypes(rng, space, dtype):
     e = jnp.asarray(rng.standard_normal((50, 24)), dtype)

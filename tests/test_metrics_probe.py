@@ -95,6 +95,7 @@ def test_debiased_clip_embeddings_still_tell(rng):
         ({"a": np.ones((4, 2)), "b": np.ones((3, 2))}, list("aabb"), {}, "same rows"),
         (np.ones((4, 2)), list("aab"), {}, "3 labels for 4 rows"),
         (np.ones((20, 2)), list("ab") * 10, {"resamples": 0}, "resamples=0"),
+        (np.ones((20, 2)), list("ab") * 10, {"strength": 0}, "strength=0"),
     ],
 )
 def test_bad_input_says_what_to_do(x, groups, options, says):

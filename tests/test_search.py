@@ -152,6 +152,11 @@ def test_memory_maps_strides_and_byte_orders(rng, tmp_path):
     assert_same(top_k(texts.astype(">f8"), images, 40), expected)
 
 
+def test_float64_of_the_other_byte_order_keeps_its_digits(rng):
+    texts, images = rng.standard_normal((9, 32)), rng.standard_normal((300, 32))
+    assert_same(top_k(texts, images.astype(">f8"), 20), top_k(texts, images, 20))
+
+
 def test_an_operator_is_applied_on_the_fly(rng):
     space = make_space(rng, 32)
     images, texts = (unit(rng.standard_normal((n, 32))).astype(np.float32) for n in (500, 9))

@@ -29,6 +29,12 @@ def test_fit(rng):
     assert np.allclose(np.abs(many.basis.T @ space.basis), 1)
 
 
+def test_an_attribute_gives_its_name(rng, tmp_path):
+    space = make_space(rng, attribute=eq.Attribute("gender", ("male", "female")))
+    space.save(tmp_path / "space.safetensors")
+    assert space.parts[0].attribute == eq.AttributeSpace.load(tmp_path / "space.safetensors").parts[0].attribute == "gender"
+
+
 def test_union_equalises_both(rng):
     gender, age = make_space(rng, 32, 2), make_space(rng, 32, 3)
     both = gender + age
@@ -79,12 +85,12 @@ def test_round_trip(rng, tmp_path):
         ({"a": [0.0, 0], "b": [1.0, 1]}, "'a' is zero"),
         ({"a": [1.0, 0, 0], "b": [1.0, 1]}, "2 wide and the first one 3"),
         ({"a": [[1.0, 0], [-1.0, 0]], "b": [1.0, 1]}, "cancel"),
+        ({"a": [[0.1, 0.7], [-0.3, -2.1], [0.2, 1.4], [-1.1, -7.7]], "b": [1.0, 1]}, "cancel"),  # but for rounding
         ({"a": "text", "b": [1.0, 1]}, "not an array"),
         ({"a": 1.0, "b": [1.0, 1]}, r"shape \(\)"),
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:invalid value")
 def test_bad_prototypes(prototypes, message):
     with pytest.raises(InputError, match=message):
         eq.AttributeSpace.from_prototypes(prototypes)
@@ -205,6 +211,8 @@ def test_hostile_documents(saved, document):
 
 def test_tolerance_never_adds_a_direction_of_noise(rng):
     assert make_space(rng, 64, 2, tolerance=0).rank == 1
+    male, female = rng.standard_normal((2, 64))
+    assert eq.AttributeSpace.from_prototypes({"a": male, "b": 3 * male, "c": female}, tolerance=0).rank == 1
 
 
 def test_names_that_collide(rng):

@@ -91,7 +91,7 @@ def test_equal_scores_rank_in_the_order_of_the_images_whatever_the_blocks(rows, 
     scores = np.array(rows, float)
     images = [np.arange(start, min(start + block, len(scores)), dtype=float)[:, None] for start in range(0, len(scores), block)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrieval, "unit_blocks", lambda images, columns: iter(images))
+        patch.setattr(retrieval, "unit_blocks", lambda images, *_: iter(images))
         found = tasks.rank(Table(scores), images, np.ones((3, 1)), ["0", "1", "2"], depth)
     np.testing.assert_array_equal(found, np.argsort(-scores.T, axis=1, kind="stable")[:, :depth])
 
@@ -209,6 +209,17 @@ def test_blocks_of_an_iterable_and_half_precision(operators, data):
     np.testing.assert_array_equal(tasks.predict(operators["shared"], np.array_split(data.images, 5), data.texts, PROMPTS), whole)
     half = tasks.predict(operators["shared"], data.images.astype(np.float16), data.texts, PROMPTS)
     assert (half == whole).mean() > 0.98  # float16 moves scores by 1e-3 at most
+    for order in ("<", ">"):
+        made = [blocks.unit(data.images.astype(f"{order}f{size}")).dtype for size in (2, 4, 8)]
+        assert made == [np.float32, np.float32, np.float64]  # to compute with, whatever wrote them
+
+
+@pytest.mark.parametrize("length", [1e-200, 1e200])
+def test_rows_of_extreme_length_are_ranked_by_their_direction(length, operators, data):
+    images = data.images.astype(np.float64)
+    for name in ("shared", "per prompt"):
+        whole = tasks.rank(operators[name], images, data.texts, PROMPTS, 90)
+        np.testing.assert_array_equal(tasks.rank(operators[name], images * length, data.texts, PROMPTS, 90), whole)
 
 
 def test_the_gate_keeps_explicit_queries(operators, data):
@@ -241,11 +252,14 @@ def calls(operators, data):
         (lambda: tasks.retrieve(none, images, PROMPTS, **retrieve | {"sensitive_features": ["male"] * 300}), "skew compares groups"),
         (lambda: tasks.retrieve(none, images, PROMPTS, **retrieve | {"sensitive_features": data.gender[:40]}), "one label for each image"),
         (lambda: tasks.retrieve(none, images, PROMPTS[:2], **retrieve), "shape .3, 32. for 2 prompts"),
-        (lambda: tasks.retrieve(none, images[:0], PROMPTS, **retrieve), "there are no images"),
+        (lambda: tasks.retrieve(none, images[:0], PROMPTS, **retrieve), "there are 0 images and 300 labels"),
+        (lambda: tasks.retrieve(none, images[:299], PROMPTS, **retrieve, m=9), "there are 299 images and 300 labels"),
+        (lambda: tasks.retrieve(none, np.array_split(images, 3)[:2], PROMPTS, **retrieve, m=9), "there are 200 images and 300 labels"),
+        (lambda: tasks.retrieve({"x": operators["per prompt"]}, images[:299], PROMPTS, **retrieve, m=9), "299 images and 300 labels"),
     ]
 
 
-@pytest.mark.parametrize("i", range(16))
+@pytest.mark.parametrize("i", range(19))
 def test_bad_input(i, operators, data):
     call, message = calls(operators, data)[i]
     with pytest.raises(eq.EquipoiseError, match=message):

@@ -45,6 +45,22 @@ def test_gradient_flows_to_kappa(rng, space):
     assert torch.autograd.gradcheck(lambda k: eq.debias(e, space, kappa=k), kappa)
 
 
+def test_one_kappa_for_all_rows_may_be_learned(rng, space):
+    e = torch.tensor(rng.standard_normal((5, 24)))
+    kappa = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda k: eq.debias(e, space, kappa=k), kappa)
+    slope = torch.func.grad(lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked")[0, 0])(kappa.detach())
+    eq.debias(e, space, kappa=kappa)[0, 0].backward()
+    assert torch.equal(slope, kappa.grad)
+    each = torch.func.vmap(lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked"))(torch.tensor([0.5, 2.0]))
+    assert torch.allclose(each[1], eq.debias(e, space, kappa=2.0), atol=1e-14)
+    assert eq.certify(e, space, kappa=kappa).summary()["kappa"] == "0.8"
+    with pytest.raises(InputError, match="negative or NaN"):
+        eq.debias(e, space, kappa=-kappa)
+    with pytest.raises(InputError, match="both given"):
+        eq.debias(e, space, kappa=kappa, weights=(1, 2))
+
+
 def test_functional_transforms_and_no_grad(rng, space):
     e = torch.tensor(rng.standard_normal((5, 24)))
     jacobian = torch.func.vmap(torch.func.jacrev(lambda x: eq.debias(x, space, on_invalid="unchecked")))(e)

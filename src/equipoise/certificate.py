@@ -212,20 +212,22 @@ def certificate_of(
 ) -> Certificate:
     """From what ``kernels.measure`` gives for embeddings of this dtype and leading shape."""
     p, o, leakage, chord, before, after = columns
-    unit_error, keep_error = np.abs(after - 1), np.abs(after / before - 1)
+    with np.errstate(over="ignore"):  # of rows so short that no number says how much longer a unit row is
+        unit_error, keep_error = np.abs(after - 1), np.abs(after / before - 1)
     length_error = np.where(unit_error <= ALMOST_UNIT, unit_error, keep_error)
     expected_leakage, expected_loss = _expected(p, o, wanted, shape, geometry.limits(dtype).pure)
     loss = chord * chord / 2
     good = np.isfinite(p) & np.isfinite(leakage)  # a row that u lost counts as invalid too
     n = int(good.sum())
     good = slice(None) if n == good.size else good  # which copies nothing
+    stored = (leakage * (1 + length_error))[good].max(initial=0.0)  # a stored row may be a little longer than 1
     totals = Totals(
         n=n,
         invalid=p.size - n,
         leakage_before=Tally.of(p[good]),
         leakage=Tally.of(leakage[good]),
         self_loss=Tally.of(loss[good]),
-        group_gap_bound=float(space.group_gap_bound(leakage[good].max(initial=0.0))),
+        group_gap_bound=float(space.group_gap_bound(stored)),
         leakage_error=float(np.abs(leakage - expected_leakage)[good].max(initial=0.0)),
         self_loss_error=float(np.abs(loss - expected_loss)[good].max(initial=0.0)),
         length_error=float(length_error[good].max(initial=0.0)),
@@ -281,4 +283,6 @@ def _expected(p: Float64, o: Float64, wanted: Preference, shape: tuple[int, ...]
 def _describe(wanted: Preference) -> str:
     if wanted.constant is not None:
         return repr(wanted.constant)
+    if wanted.kind == "kappa" and not len(wanted.value.shape):  # a tensor with one number
+        return repr(float(to_numpy(wanted.value)))
     return {"kappa": "one a row", "printed": "printed", "weights": f"weights with ratio {wanted.value}"}[wanted.kind]

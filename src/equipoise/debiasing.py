@@ -30,7 +30,8 @@ def debias(
     """Debias embeddings ``e`` (..., d) in closed form: the same type, dtype, device and shape out.
 
     kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the orthogonal projection; an
-    array (one a row) or "printed" (the paper's Problem (4) without its proof's rescaling). ``weights=(w1, w2)`` instead
+    array (one a row) or "printed" (the paper's Problem (4) without its proof's rescaling). Gradients flow to a kappa of
+    torch or jax. ``weights=(w1, w2)`` instead
     of kappa minimises ``w1 * leakage + w2 * loss``; where ``w1 / w2`` exceeds a row's p, that is the projection.
     norm: "unit" gives unit rows, "keep" gives each row its own length back.
     out: an array of e's shape and dtype to write to (a memory map, or e itself), returned.
@@ -68,7 +69,8 @@ def check_arguments(e: Any, space: AttributeSpace, kappa: Any, weights: Any, nor
         raise InputError(f'norm={norm!r} is not legal; pass "unit" or "keep"')
     if on_invalid not in ("raise", "keep", "unchecked"):
         raise InputError(f'on_invalid={on_invalid!r} is not legal; pass "raise", "keep" or "unchecked"')
-    wanted = preference(space.kappa if kappa is None and weights is None else kappa, weights)
+    followed = weights is None and _followed(kappa)
+    wanted = Preference("kappa", kappa) if followed else preference(space.kappa if kappa is None and weights is None else kappa, weights)
     if wanted.kind == "kappa" and wanted.constant is None:
         wanted = Preference("kappa", _kappas(wanted.value, e, on_invalid))
     return wanted
@@ -90,13 +92,24 @@ def _kappas(kappa: Any, e: Any, on_invalid: str) -> Any:
     return kappa
 
 
+def _followed(kappa: Any) -> bool:
+    """Whether kappa is a tensor or a jax array that must stay one: a gradient flows to it, or its value is not there yet."""
+    array = hasattr(kappa, "shape") and not isinstance(kappa, np.ndarray | np.generic)
+    return array and (getattr(kappa, "requires_grad", False) or _traced(kappa))
+
+
 def _traced(x: Any) -> bool:
-    """Whether x stands for values that are not there yet (jit, vmap, compile)."""
-    if kernels.framework(x) == "torch":
+    """Whether x stands for values that are not there yet, or that a transform follows (jit, vmap, grad, compile)."""
+    kind = kernels.framework(x)
+    if kind == "torch":
         from equipoise.kernels import torch
 
         return torch.traced(x)
-    return kernels.framework(x) == "jax" and not hasattr(x, "addressable_data")
+    if kind == "jax":
+        from equipoise.kernels import jax
+
+        return jax.traced(x)
+    return False
 
 
 def _check_out(e: Any, out: Any) -> None:

@@ -26,7 +26,7 @@ RANK_TOLERANCE = 1e-5
 """Singular values under this fraction of the largest one are dropped: above float32's noise, below any real direction."""
 
 IDENTICAL = 1e-6
-"""Unit prototypes that differ by less than this are the same prototype, as far as float32 encoders can tell."""
+"""Unit prototypes that differ by less than this are the same prototype, as far as float32 encoders can tell; a mean this short is none."""
 
 TINY = 1e-20
 """Keeps a division by zero out of a value or a gradient; a leakage of this size is zero."""
@@ -117,7 +117,13 @@ def unit(x: Float64) -> Float64:
 
 def prototype(embeddings: Float64) -> Float64:
     """Spherical mean of a group's embeddings: (d,) or (m, d) in, the normalised sum of the unit rows out."""
-    return unit(unit(np.atleast_2d(embeddings)).sum(axis=0))
+    rows = unit(np.atleast_2d(embeddings))
+    total = rows.sum(axis=0)
+    if np.linalg.norm(total) <= IDENTICAL * len(rows):  # rounding would choose the direction
+        raise InputError(
+            "the embeddings of a group cancel each other out, so it has no prototype; pass embeddings that have a common direction"
+        )
+    return unit(total)
 
 
 def attribute_basis(prototypes: Float64, tolerance: float = RANK_TOLERANCE) -> tuple[Float64, Float64]:
@@ -146,7 +152,8 @@ def _span(rows: Float64, tolerance: float, most: int) -> tuple[Float64, Float64]
             "pass prototypes of groups that the encoder tells apart"
         )
     # The rows' own combinations, made orthonormal: closer to their span, by a digit, than the SVD's right vectors.
-    rank = min(most, int((singular > tolerance * singular[0]).sum()))
+    noise = _EPS["float64"] * max(rows.shape)  # what rounding alone leaves of a direction that is not there
+    rank = min(most, int((singular > max(tolerance, noise) * singular[0]).sum()))
     return np.linalg.qr(rows.T @ left[:, :rank])[0], singular
 
 

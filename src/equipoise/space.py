@@ -79,7 +79,7 @@ class AttributeSpace:
         cls,
         prototypes: Mapping[str, Any],
         *,
-        attribute: str = "",
+        attribute: str | Attribute = "",
         kappa: float = 1.0,
         scope: str = "shared",
         tolerance: float = RANK_TOLERANCE,
@@ -88,15 +88,15 @@ class AttributeSpace:
     ) -> AttributeSpace:
         """Fit from one prototype a group, (d,), or a group's embeddings, (m, d), whose spherical mean is taken.
 
-        tolerance: directions with a singular value under this fraction of the largest are dropped. kappa: what ``debias``
-        uses by default. encoder (an encoder or its id) and book_hash say where the prototypes came from.
+        attribute: its name, or the Attribute. tolerance: directions with a singular value under this fraction of the largest are
+        dropped. kappa: what ``debias`` uses by default. encoder (an encoder or its id) and book_hash say where the prototypes came from.
         """
         if scope not in SCOPES:
             raise InputError(f"scope={scope!r} is not legal; pass one of {', '.join(SCOPES)}")
         check_options(kappa, tolerance)
         groups, unit_prototypes = _prototypes(prototypes)
         basis, _ = geometry.attribute_basis(unit_prototypes, tolerance)
-        part = Part(attribute, groups, unit_prototypes)
+        part = Part(str(getattr(attribute, "name", attribute)), groups, unit_prototypes)
         return cls(basis, (part,), _one_kappa(kappa), scope, float(tolerance), EncoderRef.of(encoder), book_hash)
 
     @classmethod
@@ -301,10 +301,6 @@ def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
                 f"the prototype of {group!r} is {array.shape[-1]} wide and the first one {width}; all must come from one encoder"
             )
         rows.append(geometry.prototype(array))
-    if not np.isfinite(rows).all():
-        raise InputError(
-            "the embeddings of a group cancel each other out, so it has no prototype; pass embeddings that have a common direction"
-        )
     return tuple(str(group) for group in given), np.stack(rows)
 
 

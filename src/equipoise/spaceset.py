@@ -63,7 +63,12 @@ class SpaceSet(Mapping[str, AttributeSpace]):
             raise InputError("a space set needs one prompt or more")
         first = self._first
         for prompt, space in self.spaces.items():
-            for name in ("dim", "groups", "kappa", "scope", "encoder", "book_hash", "attribute"):
+            if len(space.parts) > 1:
+                raise InputError(
+                    f"the spaces of a set must have one attribute, and that of {prompt!r} is a union of {len(space.parts)}; fit a set for "
+                    "each, or one for their intersection"
+                )
+            for name in ("dim", "groups", "kappa", "scope", "tolerance", "encoder", "book_hash", "attribute"):
                 mine, theirs = (one.parts[0].attribute if name == "attribute" else getattr(one, name) for one in (space, first))
                 if mine != theirs:
                     raise InputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 from equipoise.datasets import files
@@ -64,7 +63,7 @@ def _attributes(path: Path) -> Frame:
     if ".csv" in path.suffixes:
         return files.csv(path, ["image_id", "Male", "Young"]).set_index("image_id")
     table = files.csv(path, ["Male", "Young"], sep=r"\s+", skiprows=1)  # names of 40 columns above 41: the first is the index
-    with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as file:
+    with files.opened(path) as file:
         count = file.readline().strip()
     if count != str(len(table)):
         raise InputError(f"{path} says it has {count!r} images and has {len(table)}; download it again")
@@ -73,5 +72,8 @@ def _attributes(path: Path) -> Frame:
 
 def _partition(path: Path) -> Frame:
     if ".csv" in path.suffixes:
-        return files.csv(path, ["image_id", "partition"]).set_index("image_id")["partition"]
-    return files.csv(path, [0, 1], sep=r"\s+", header=None).set_index(0)[1]
+        table = files.csv(path, ["image_id", "partition"]).set_index("image_id")["partition"]
+    else:
+        table = files.csv(path, [0, 1], sep=r"\s+", header=None).set_index(0)[1]
+    files.require_once(table.index, path)
+    return table

@@ -27,6 +27,7 @@ def coco2017(root: files.Where, *, captions_per_image: int | None = None, on_mis
     folder = files.root_of(root, "COCO2017", DOWNLOAD)
     labels = files.find(folder, ["images_val2014.csv", "annotations/images_val2014.csv"], "COCO2017", DOWNLOAD)
     people = files.csv(labels, ["id", "bb_gender", "bb_skin"], keep_default_na=False)
+    files.require_once(people["id"], labels)
     sieve = Sieve(people.rename(columns={"id": "image"})[["image", "bb_gender", "bb_skin"]])
     for column, legal, what in (("bb_gender", GENDERS, "gender"), ("bb_skin", TONES, "skin tone")):
         files.mapped(sieve.table[column], legal | dict.fromkeys(_REST, ""), f"{labels.name}'s {column}")

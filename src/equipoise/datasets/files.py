@@ -39,10 +39,17 @@ def folder_of(root: Path, names: Sequence[str]) -> Path:
 def text(path: Path) -> str:
     """A text file, gzipped or not."""
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as file:
+        with opened(path) as file:
             return file.read()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} cannot be read as text: {error}; save it as UTF-8") from None
+    except (OSError, EOFError) as error:
         raise InputError(f"{path} cannot be read as text: {error}") from None
+
+
+def opened(path: Path) -> Any:
+    """A text file to read, gzipped or not; a byte-order mark is no part of the text."""
+    return gzip.open(path, "rt", encoding="utf-8-sig") if path.suffix == ".gz" else open(path, encoding="utf-8-sig")
 
 
 def csv(path: Path, columns: Sequence[str | int], **options: Any) -> Frame:
@@ -51,6 +58,8 @@ def csv(path: Path, columns: Sequence[str | int], **options: Any) -> Frame:
 
     try:
         table = pd.read_csv(path, **options)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} cannot be read as csv: {error}; save it as UTF-8") from None
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
     if missing := [column for column in columns if column not in table.columns]:
@@ -63,6 +72,13 @@ def mapped(column: Frame, names: dict[Any, str], what: str) -> Frame:
     if strange := sorted(set(column.dropna()) - set(names), key=str):
         raise InputError(f"{what} holds {strange[:5]}; legal are {list(names)}")
     return column.map(names)
+
+
+def require_once(names: Frame, path: Path) -> None:
+    """Raise where an image has two rows, which may say different things."""
+    twice = list(names[names.duplicated()])
+    if twice:
+        raise InputError(f"{path} has {len(twice)} rows of images that it had before, first {twice[0]}; leave one row for each")
 
 
 def chosen(wanted: Sequence[str], legal: dict[str, Any], what: str) -> list[Any]:

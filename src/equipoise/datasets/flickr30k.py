@@ -49,7 +49,7 @@ def captions(path: Path) -> Frame:
         except (ValueError, KeyError, TypeError):
             raise InputError(f"{path} is not Karpathy's JSON: images, each with a filename and sentences with raw") from None
     else:
-        lines = [line.split("\t", 1) for line in files.text(path).splitlines() if line.strip()]
+        lines = [line.split("\t", 1) for line in files.text(path).split("\n") if line.strip()]
         if any(len(line) != 2 or "#" not in line[0] for line in lines):
             raise InputError(f"{path} is not a token file: image.jpg#number, a tab and the caption in each line")
         pairs = [(name.rsplit("#", 1)[0], caption.strip()) for name, caption in lines]
@@ -62,5 +62,5 @@ def _names(one_person: Iterable[str] | files.Where) -> set[str]:
             raise InputError(
                 f"one_person={str(one_person)!r} is not a file; pass a text file with the name of an image in each line, or the names"
             )
-        return set(files.text(Path(one_person)).split("\n")) - {""}
+        return {name.strip() for name in files.text(Path(one_person)).split("\n")} - {""}
     return {str(name) for name in one_person}  # pyright: ignore[reportGeneralTypeIssues]

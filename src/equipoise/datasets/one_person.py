@@ -32,6 +32,8 @@ def one_person_images(
     belongs to one detector and threshold. An image that cannot be read counts as showing nobody. The paper used YOLOv8,
     whose licence is AGPL, so counts differ somewhat from its own.
     """
+    if len({Path(path).name for path in paths}) < len({Path(path) for path in paths}):
+        raise InputError("two images in different folders have the same name, and a name is all that is kept; ask for one folder at a time")
     counts = _load(cache, detector, threshold)
     todo = [Path(path) for path in paths if Path(path).name not in counts]
     if todo:

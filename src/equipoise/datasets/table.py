@@ -83,4 +83,6 @@ def _read(source: Path, path_column: str | None) -> Frame:
         raise InputError(f"{source} is of an unknown kind; pass .csv, .tsv or .parquet")
     words = dict.fromkeys([*PATH_COLUMNS, path_column or "path"], str)  # 007 is a file name, not the number 7
     table = files.csv(source, [], sep="\t" if ".tsv" in source.suffixes else ",", dtype=words)
+    if not isinstance(table.index, pd.RangeIndex):  # pandas would take the first columns for names of rows, and move the others
+        raise InputError(f"{source} has rows with more fields than its header names; name every column, or remove what ends each row")
     return table.convert_dtypes()  # whole numbers stay whole where one is missing

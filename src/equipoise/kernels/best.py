@@ -43,7 +43,7 @@ class Best:
         """The next window (n, d), multiplied block by block. Rows that are not finite in float32 are passed over."""
         with np.errstate(over="ignore"):
             rough_images = np.ascontiguousarray(images, np.float32)
-        exact_images = _fixed(np.ascontiguousarray(images) if images.dtype == np.float64 else rough_images)
+        exact_images = _fixed(np.ascontiguousarray(images, np.float64) if images.dtype.name == "float64" else rough_images)
         lengths = _lengths(rough_images)
         usable = np.isfinite(lengths)
         margins = _margins(self.lengths * lengths[usable].max(initial=0), images.shape[1])

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from equipoise import geometry
 from equipoise.errors import InputError
@@ -45,6 +46,11 @@ def debias(x: Any, low_rank: LowRank, preference: Preference, norm: Norm) -> tup
     if preference.kind == "kappa":
         value = jnp.broadcast_to(value, x.shape[:-1])
     return _debias(x, right, left, bias, value, preference.kind, norm)
+
+
+def traced(x: Any) -> bool:
+    """Inside jit, vmap or grad an array is more than its memory."""
+    return isinstance(x, Tracer)
 
 
 def first_bad(bad: Any) -> np.ndarray:

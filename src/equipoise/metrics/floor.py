@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from equipoise.metrics.intervals import check_level
 from equipoise.metrics.labels import encode_groups
 from equipoise.metrics.ranking import whole
 from equipoise.metrics.retrieval import Ranking, Target, target_shares
@@ -41,6 +42,7 @@ def permuted_max_skew(
     Its mean tends to ``max_skew_floor``. Its range says what else the lists have without any relation to the groups: queries that find the
     same images go astray together, so the mean over many queries spreads more than independent lists would.
     """
+    check_level(level)
     ranking = Ranking.of(top=top, groups=encode_groups(sensitive_features))
     known = np.flatnonzero(ranking.groups.known)
     rng, values = np.random.default_rng(seed), []

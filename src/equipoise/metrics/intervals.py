@@ -118,8 +118,7 @@ def interval(
     """Ends of the interval. ``without``: the jackknife of each sample, asked for only by BCa. NaN where nothing is defined."""
     if kind not in KINDS:
         raise InputError(f"kind={kind!r} is not legal; pass one of {', '.join(KINDS)}")
-    if not 0 < level < 1:
-        raise InputError(f"level={level} is not legal; pass a share between 0 and 1, such as 0.95")
+    check_level(level)
     if not replicates.size or np.isnan(value):
         return np.nan, np.nan
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
@@ -155,6 +154,12 @@ def acceleration(samples: list[LeaveOneOut]) -> float:
         second += (weight * u**2).sum()
         third += (weight * u**3).sum()
     return third / (6 * second**1.5) if second > 0 else 0.0
+
+
+def check_level(level: float) -> None:
+    """Raise for what is no share of resamples."""
+    if not 0 < level < 1:
+        raise InputError(f"level={level} is not legal; pass a share between 0 and 1, such as 0.95")
 
 
 def check_methods(methods: Any, resamples: int, what: str) -> Mapping[str, Any]:

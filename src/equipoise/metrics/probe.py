@@ -31,7 +31,7 @@ def leakage_probe(
     if len({len(x) for x in arrays.values()}) != 1:
         raise InputError(f"the embeddings have {[len(x) for x in arrays.values()]} rows; paired probes need the same rows")
     groups = encode_groups(sensitive_features, len(next(iter(arrays.values()))))
-    _check(groups, folds)
+    _check(groups, folds, strength)
     codes = groups.codes[groups.known]
     contests = {(name, METRIC): _contests(x[groups.known], codes, folds, strength, seed) for name, x in arrays.items()}
     values = {key: float(_auc(c, np.ones((1, len(codes)), np.uint16))[0]) for key, c in contests.items()}
@@ -135,9 +135,11 @@ def _rows(x: Any) -> np.ndarray:
     return x
 
 
-def _check(groups: Coded, folds: int) -> None:
+def _check(groups: Coded, folds: int, strength: float) -> None:
     if len(groups.labels) < 2:
         raise InputError(f"a probe tells groups apart, and sensitive_features holds only {list(groups.labels)}")
-    if not isinstance(folds, int) or folds < 2 or folds > groups.sizes.min():
+    if not strength > 0:
+        raise InputError(f"strength={strength} is not legal; pass a number above 0")
+    if not isinstance(folds, int | np.integer) or folds < 2 or folds > groups.sizes.min():
         smallest = groups.labels[int(groups.sizes.argmin())]
         raise InputError(f"folds={folds} is not legal: 2 to {groups.sizes.min()}, the rows of the smallest group, {smallest!r}")

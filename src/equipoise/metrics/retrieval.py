@@ -114,12 +114,13 @@ def skews(counts: np.ndarray, places: Any, shares: np.ndarray) -> np.ndarray:
 def target_shares(target: Target, sizes: np.ndarray, labels: tuple) -> np.ndarray:
     """Shares (..., groups) that are called fair: the dataset's own, the same for all, or those given."""
     if isinstance(target, Mapping):
-        if set(target) != set(labels) or min(target.values()) <= 0 or abs(sum(target.values()) - 1) > 1e-6:
+        numbers = all(isinstance(share, int | float | np.number) and share > 0 for share in target.values())
+        if set(target) != set(labels) or not numbers or abs(sum(target.values()) - 1) > 1e-6:
             raise InputError(f"target {dict(target)} is not legal; give each of {list(labels)} a share above 0, 1 in all")
         return np.broadcast_to(np.array([target[label] for label in labels], float), sizes.shape)
-    if target == "uniform":
+    if isinstance(target, str) and target == "uniform":
         return np.full(sizes.shape, 1 / len(labels))
-    if target == "dataset":
+    if isinstance(target, str) and target == "dataset":
         total = sizes.sum(-1, keepdims=True)
         return sizes / np.where(total > 0, total, 1)
     raise InputError(f'target={target!r} is not legal; pass "dataset", "uniform" or a mapping of group -> share')

@@ -21,7 +21,7 @@ class Targets(NamedTuple):
     @classmethod
     def of(cls, target: Any) -> Targets:
         """From one place a query, (queries,), or a sequence of places for each."""
-        if not hasattr(target, "__len__"):
+        if not hasattr(target, "__len__") or getattr(target, "shape", None) == ():
             raise InputError(f"target is {target!r}; pass the place of the right image of each query")
         if isinstance(target, np.ndarray) and target.ndim == 1 and target.dtype != object:
             each = target[:, None]
@@ -32,7 +32,8 @@ class Targets(NamedTuple):
             raise InputError("every query needs a target: the place of its right image, or a list of places")
         images = np.concatenate(list(each))
         if images.dtype.kind not in "iu" or images.min() < 0:
-            raise InputError(f"target holds {images.dtype}, lowest {images.min()}; pass the places of images, whole numbers from 0")
+            found = f"lowest {images.min()}" if images.dtype.kind in "iuf" else f"first {images[0]!r}"
+            raise InputError(f"target holds {images.dtype}, {found}; pass the places of images, whole numbers from 0")
         return cls(queries, images.astype(np.int64), len(each))
 
 

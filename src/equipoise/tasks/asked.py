@@ -50,11 +50,15 @@ def classes(labels: np.ndarray | None, dataset: str, protocol: Protocol, prompts
     if labels is None:
         raise InputError(f"{dataset} has no labels, which classification needs; pass the label column")
     known = encode(labels, "labels").labels
+    named = {str(label): label for label in known}  # what was typed, or is a key of JSON, is text: "1" is the label 1
+    positive = named.get(positive, positive) if isinstance(positive, str) else positive
     celeba = set(known) <= set(CELEBA)
     if celeba and positive is None and protocol.one_class:
         positive = "blond"
     if prompts is not None:
-        by_label = dict(prompts) if isinstance(prompts, Mapping) else prompts
+        by_label = prompts
+        if isinstance(prompts, Mapping):
+            by_label = {named.get(label, label) if isinstance(label, str) else label: prompt for label, prompt in prompts.items()}
     elif celeba and template is None:
         by_label = CELEBA
     else:

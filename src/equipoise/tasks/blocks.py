@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from equipoise import geometry
 from equipoise.errors import InputError, InvalidRowsError
 
 BLOCK = 4096  # images at a time
 SCORES = 1 << 24  # scores at a time: 64 MiB in float32
 
 
-def unit_blocks(images: Any, columns: int = 1) -> Iterator[np.ndarray]:
-    """Blocks of unit rows, in order; smaller where each row will get many scores (``columns``). Rows without a direction are an error."""
+def unit_blocks(images: Any, columns: int = 1, labels: int | None = None) -> Iterator[np.ndarray]:
+    """Blocks of unit rows, in order; smaller where each row will get many scores (``columns``). Rows without a direction are an error.
+
+    labels: how many there are; another number of images is an error too.
+    """
     size, start = max(1, min(BLOCK, SCORES // columns)), 0
     for part in _parts(images):
         rows = np.asarray(part)
@@ -34,13 +38,14 @@ def unit_blocks(images: Any, columns: int = 1) -> Iterator[np.ndarray]:
                 )
             yield unit(block)
         start += len(rows)
+    if labels not in (None, start):
+        raise InputError(f"there are {start} images and {labels} labels; pass one label for each image")
 
 
 def unit(rows: Any) -> np.ndarray:
-    """Rows divided by their length; float16 becomes float32."""
+    """Rows of unit length, in float64 where they are, else in float32."""
     rows = np.asarray(rows)
-    rows = rows.astype(np.float32) if rows.dtype == np.float16 else rows
-    return (rows / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)).astype(rows.dtype)
+    return geometry.unit(rows.astype(np.float64)).astype(np.float64 if rows.dtype.itemsize > 4 else np.float32)
 
 
 def directed(rows: np.ndarray) -> np.ndarray:

@@ -69,3 +69,14 @@ def check_members(groups: np.ndarray, attribute: Attribute, where: str) -> None:
             f"there is no image of the group {empty[0]!r} {where}; add some, or pass an attribute without it (there are "
             f"{', '.join(sorted({group for group in groups if group is not None})) or 'none'})"
         )
+
+
+def one_group(paths: Any, groups: np.ndarray) -> np.ndarray:
+    """The group of each row's image, which any of the image's rows may tell. Raise where two of them tell different ones."""
+    found: dict[Any, str] = {}
+    for path, group in zip(paths, groups, strict=True):
+        if group is not None and found.setdefault(path, group) != group:
+            raise InputError(
+                f"{path} is of the group {found[path]!r} in one row and {group!r} in another; an image has one, so mend its rows"
+            )
+    return np.array([found.get(path) for path in paths], dtype=object)

@@ -40,9 +40,9 @@ def classify(
 ) -> Measured:
     """F1, equal opportunity, accuracies of every operator (name -> operator), on the same resamples of the images.
 
-    images: (n, d), a store or an iterable of arrays. class_prompts: label -> prompt; their rows are ``texts``, or encoded by ``encoder``.
-    protocol: which form of equal opportunity, "paper" or "released". positive: one class of interest, for a binary F1
-    and equal opportunity of that class alone, as on CelebA.
+    images: (n, d), a store or an iterable of arrays that can be read again. class_prompts: label -> prompt; their rows are ``texts``, or
+    encoded by ``encoder``. protocol: which form of equal opportunity, "paper" or "released". positive: one class of interest, for a
+    binary F1 and equal opportunity of that class alone, as on CelebA.
     """
     check_operators(operators)
     check_classes(labels, class_prompts, positive)

@@ -149,6 +149,7 @@ class Evaluation:
         made_by = EncoderRef.of(self._made_by)
         about = self.measured.facts() | {"rows": self.dataset.kept, "dropped": self.dataset.dropped, "prompts": len(self.asked.prompts)}
         settings = {**vars(self.settings), "m": self._places, "positive": getattr(self.asked, "positive", None)}
+        prompts = list(self.asked.by_label.items()) if isinstance(self.asked, asked.Classes) else self.asked.prompts
         return {
             "task": self.task,
             "protocol": vars(self.protocol),
@@ -157,7 +158,7 @@ class Evaluation:
             "attribute": {"name": self.attribute.name, "groups": list(self.attribute.groups)},
             "encoder": made_by._asdict(),
             "model": paper.model_of(made_by.id),
-            "prompts": hashlib.sha256("\n".join(self.asked.prompts).encode()).hexdigest(),
+            "prompts": digest(prompts),
             "settings": settings,
         }
 

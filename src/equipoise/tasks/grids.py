@@ -36,12 +36,12 @@ class Grid:
 
 
 def grids(runs: Sequence[Run]) -> list[Grid]:
-    """Runs of the same task, images, encoder, protocol and settings in one table."""
+    """Runs of the same task, images, encoder, protocol, prompts and settings in one table."""
     if not runs:
         raise InputError("there is no run to make a table of")
     together: dict[tuple, list[Run]] = {}
     for run in runs:
-        together.setdefault((*_subject(run), run["dataset"]["sha256"], str(run["settings"])), []).append(run)
+        together.setdefault((*_subject(run), run["dataset"]["sha256"], run["prompts"], str(run["settings"])), []).append(run)
     return [_grid(part) for part in together.values()]
 
 

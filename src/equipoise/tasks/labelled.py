@@ -15,7 +15,7 @@ from equipoise.metrics.labels import encode_groups
 from equipoise.prompts.attribute import Attribute
 from equipoise.stores import Store
 from equipoise.tasks.blocks import directed
-from equipoise.tasks.checks import check_encoder, check_members, groups_of
+from equipoise.tasks.checks import check_encoder, check_members, groups_of, one_group
 from equipoise.tasks.document import digest
 from equipoise.tasks.sources import check_array, rows_of
 
@@ -37,9 +37,12 @@ class Labelled:
 
     @classmethod
     def of(cls, dataset: Dataset, attribute: Attribute, encoder: Any, *, once: bool, **options: Any) -> Labelled:
-        """The images of a dataset. once: a row for each image, though it may have several captions."""
-        table = dataset.table.drop_duplicates("path", ignore_index=True) if once else dataset.table
-        return cls(dataset.name, table, groups_of(table, dataset, attribute), encoder, **options)
+        """The images of a dataset. once: a row for each image, though it may have several captions, all of one group."""
+        table, groups = dataset.table, groups_of(dataset.table, dataset, attribute)
+        if once:
+            first = ~table["path"].duplicated().to_numpy()
+            table, groups = table[first].reset_index(drop=True), one_group(table["path"], groups)[first]
+        return cls(dataset.name, table, groups, encoder, **options)
 
     @cached_property
     def paths(self) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from equipoise.tasks.grids import Grid, Run, grids, interval, percent
 
+NAMED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # a file's name may hold them
 ARROWS = {"lower": r"$\downarrow$", "higher": r"$\uparrow$"}
 
 
@@ -56,8 +57,9 @@ def _value(record: dict[str, Any], mark: str) -> str:
 
 
 def _printed(record: dict[str, Any]) -> str:
+    """The paper's own value and marker, with another mark where it cannot be right."""
     spread = "" if record["spread"] is None else rf"$\pm${percent(record['spread'])}"
-    return _marked(percent(record["value"]), record["marker"]) + spread
+    return _marked(percent(record["value"]), record["marker"]) + spread + (" (!)" if record["problem"] else "")
 
 
 def _better(grid: Grid, metric: str) -> str:
@@ -69,4 +71,4 @@ def _marked(value: str, mark: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(f"\\{c}" if c in "&%$#_{}" else c for c in text)
+    return "".join(NAMED.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,21 +17,26 @@ from equipoise.tasks.measured import Measured, check_operators, gated
 QUERIES = 1024  # at a time, where an image changes with the query
 
 
-def rank(operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], depth: int, *, gate: Any = None) -> np.ndarray:
+def rank(
+    operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], depth: int, *, gate: Any = None, labels: int | None = None
+) -> np.ndarray:
     """(queries, depth): places of the best images of each query, best first; equal scores in the order of the images.
 
-    Held at once: a block of images, its scores for some of the queries, and ``depth`` places and scores a query.
+    Held at once: a block of images, its scores for some of the queries, and ``depth`` places and scores a query. labels: how many
+    images there must be, where they have labels.
     """
     if getattr(operator, "per_prompt", False):
-        return _rank_by_scores(operator, images, texts, prompts, depth, gate)
+        return _rank_by_scores(operator, unit_blocks(images, min(len(prompts), QUERIES), labels), texts, prompts, depth, gate)
     changed = operator.text(texts, prompts, **gated(gate))
-    return top_k(np.asarray(changed), unit_blocks(images), depth, transform=operator.image)[0]
+    return top_k(np.asarray(changed), unit_blocks(images, labels=labels), depth, transform=operator.image)[0]
 
 
-def _rank_by_scores(operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], depth: int, gate: Any) -> np.ndarray:
+def _rank_by_scores(
+    operator: Any, blocks: Iterable[np.ndarray], texts: np.ndarray, prompts: Sequence[str], depth: int, gate: Any
+) -> np.ndarray:
     """Where each query sees other images: their scores, block by block."""
     best = _Best(len(prompts), depth)
-    for rows in unit_blocks(images, min(len(prompts), QUERIES)):
+    for rows in blocks:
         for first in range(0, len(prompts), QUERIES):
             some = slice(first, first + QUERIES)
             best.offer(operator.scores(rows, texts[some], prompts[some], **gated(gate)).T, first)
@@ -105,8 +110,7 @@ def rank_deep(
     size, count = len(known), int(known.sum())
     enough, depth = min(count, 32 + places + places // 2), min(size, (64 + 2 * places) * size // count)
     while True:
-        lists = rank(operator, images, texts, prompts, depth, gate=gate)
-        require_labels(lists, size)
+        lists = rank(operator, images, texts, prompts, depth, gate=gate, labels=size)
         if depth == size or known[lists].sum(1).min() >= enough:
             return lists
         depth = min(size, 2 * depth)

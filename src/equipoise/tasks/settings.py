@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from equipoise.errors import InputError
 from equipoise.metrics.intervals import KINDS
 
@@ -28,10 +30,10 @@ class Settings:
     probe: int = 2000
 
     def __post_init__(self) -> None:
-        least = {"m": (1 if self.m is None else self.m, 1), "resamples": (self.resamples, 1), "probe": (self.probe, 0)}
-        least |= {"permutations": (self.permutations, 1), "k": (min(self.ks, default=1), 1)}
-        for name, (value, smallest) in least.items():
-            if value < smallest:
+        given = [("resamples", self.resamples, 1), ("permutations", self.permutations, 1), ("probe", self.probe, 0)]
+        given += [("m", self.m, 1)] if self.m is not None else []
+        for name, value, smallest in (*given, *(("k", k, 1) for k in self.ks)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < smallest:
                 raise InputError(f"{name}={value} is not legal; pass a whole number from {smallest}")
         if not 0 < self.level < 1:
             raise InputError(f"level={self.level} is not legal; pass a number between 0 and 1, such as 0.95")

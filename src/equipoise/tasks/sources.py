@@ -159,8 +159,8 @@ def _places(store: Store, paths: list[str]) -> np.ndarray:
     if any(path in lying for path in whole):
         return np.array([lying.get(path, -1) for path in whole])
     by_name = {Path(name).name: i for i, name in enumerate(names)}
-    if len(by_name) < len(names):
+    if len(by_name) < len(names) or len({Path(path).name for path in paths}) < len(set(paths)):
         raise InputError(
-            f"{store.folder} has images of the same file name, and its paths are not those of the dataset; embed the dataset's table"
+            f"{store.folder} or the dataset has images of the same file name, and their paths are not the same; embed the dataset's table"
         )
     return np.array([by_name.get(Path(path).name, -1) for path in paths])
