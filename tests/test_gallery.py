@@ -209,7 +209,7 @@ def test_a_folder_of_that_name_is_a_folder(package, stand_in, monkeypatch, tmp_p
     monkeypatch.setattr(package, "FOLDER", stand_in)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gallery").mkdir()
-    assert audit("--images", "gallery", *QUICK) == 2 and "no row is left" in capsys.readouterr().err
+    assert audit("--images", "gallery", *QUICK) == 2 and "gallery holds no images" in capsys.readouterr().err
 
 
 def test_where_no_gallery_is_shipped_texts_are_audited(package, bare, monkeypatch, tmp_path, capsys):
