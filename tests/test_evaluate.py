@@ -319,6 +319,30 @@ def test_another_setting_is_another_cell(classification, dataset, encoder):
     assert Evaluation("classification", dataset, encoder, settings=QUICK).key(spec) == classification.key(spec)
 
 
+def test_other_groups_or_targets_of_the_same_table_are_another_cell(dataset, encoder):
+    """What a label means is the attribute's to say, and whose caption a caption is the table's, in any of its rows."""
+    table = dataset.table.assign(gender=["1", "2"] * 30 + ["unknown"])
+    spec, coded = MethodSpec("none"), eq.datasets.Dataset("x", table, ("gender",))
+    keys = set()
+    for male in ("1", "2"):
+        attribute = eq.Attribute("gender", ("male", "female"), labels={male: "male", str(3 - int(male)): "female"})
+        keys.add(Evaluation("classification", coded, encoder, attribute=attribute, settings=QUICK).key(spec))
+    assert len(keys) == 2
+    paths = list(table["path"][:60])
+    for last in (0, 1):
+        captioned = eq.datasets.Dataset(
+            "x", dataset.table.assign(path=[*paths, paths[last]], gender=[*table["gender"][:60], None]), ("gender",)
+        )
+        keys.add(Evaluation("retrieval", captioned, encoder, attribute=attribute, settings=QUICK).key(spec))
+    assert len(keys) == 4
+    gated = Settings(resamples=40, permutations=10, gate=True)
+    for nouns in ({"person": ("man",)}, {"person": ("bloke",)}):
+        words = {"male": {"adjectives": ["male"], "nouns": nouns}}
+        own = eq.Attribute("gender", ("male", "female"), labels={"1": "male", "2": "female"}, wordings=words)
+        keys.add(Evaluation("classification", coded, encoder, attribute=own, settings=gated).key(spec))
+    assert len(keys) == 6
+
+
 def test_presets():
     names = [spec.name for spec in tasks.grid("table2", [], [], "classification")]
     assert names[0] == "none" and {"orth-proj", "orth-cali", "prism", "prism-mini", "roboshot", "closed-form"} <= set(names)

@@ -26,6 +26,11 @@ class Classes:
     def prompts(self) -> list[str]:
         return list(self.by_label.values())
 
+    @property
+    def facts(self) -> list[Any]:
+        """What tells them from others: which label has which prompt."""
+        return list(self.by_label.items())
+
 
 @dataclass(frozen=True)
 class Queries:
@@ -34,6 +39,11 @@ class Queries:
     prompts: list[str]
     targets: np.ndarray | None
     blank: int = 0  # captions without a word, left out
+
+    @property
+    def facts(self) -> list[Any]:
+        """What tells them from others: which query is about which image."""
+        return [self.prompts, None if self.targets is None else self.targets.tolist()]
 
     def answerable(self, there: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """The queries whose right image is there, and its place among those that are."""

@@ -142,14 +142,14 @@ class Evaluation:
             with open(spec.name, "rb") as file:
                 method["file"] = hashlib.sha256(file.read()).hexdigest()
         book = self._book_of(spec)
-        return digest([__version__, self.facts(), method, "" if book is None else book.hash])
+        words = str(self.attribute.wordings) if self.settings.gate else ""
+        return digest([__version__, self.facts(), words, method, "" if book is None else book.hash])
 
     def facts(self) -> dict[str, Any]:
         """What was evaluated and how, without results."""
         made_by = EncoderRef.of(self._made_by)
         about = self.measured.facts() | {"rows": self.dataset.kept, "dropped": self.dataset.dropped, "prompts": len(self.asked.prompts)}
         settings = {**vars(self.settings), "m": self._places, "positive": getattr(self.asked, "positive", None)}
-        prompts = list(self.asked.by_label.items()) if isinstance(self.asked, asked.Classes) else self.asked.prompts
         return {
             "task": self.task,
             "protocol": vars(self.protocol),
@@ -158,7 +158,7 @@ class Evaluation:
             "attribute": {"name": self.attribute.name, "groups": list(self.attribute.groups)},
             "encoder": made_by._asdict(),
             "model": paper.model_of(made_by.id),
-            "prompts": digest(prompts),
+            "prompts": digest(self.asked.facts),
             "settings": settings,
         }
 

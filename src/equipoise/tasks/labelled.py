@@ -104,7 +104,7 @@ class Labelled:
             "name": self.name,
             "images": len(self.paths),
             "groups": dict(zip(sizes.labels, sizes.sizes.tolist(), strict=True)),
-            "sha256": hashlib.sha256(self.table.to_csv(index=False).encode()).hexdigest(),
+            "sha256": digest([self.table.to_csv(index=False), self.groups.tolist()]),
             "embeddings": self._embeddings_digest,
         }
 
