@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -171,6 +172,12 @@ def test_an_operator_is_applied_on_the_fly(rng):
         assert_same(top_k(texts, images, 20, transform=debiased, block=block), expected)
     narrow = top_k(texts[:, :8], images, 20, transform=lambda rows: rows[:, :8])  # a transform may change the width
     assert_same(narrow, top_k(texts[:, :8], images[:, :8], 20))
+
+
+def test_works_where_standard_error_is_closed():
+    code = "import numpy as np; from equipoise.search import top_k; print(top_k(np.eye(3), np.eye(3), 1)[0].ravel().tolist())"
+    found = subprocess.run(["sh", "-c", f"exec {shlex.quote(sys.executable)} -c {shlex.quote(code)} 2>&-"], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (0, "[0, 1, 2]\n")
 
 
 def test_a_depth_beyond_what_there_is_costs_no_memory(rng):

@@ -28,7 +28,7 @@ def progress(label: str, total: int | None = None, show: bool | None = None, siz
 @contextmanager
 def reporting(label: str, show: bool | None = None, size: float = 0) -> Iterator[Callable[[int, int | None], None]]:
     """Gives a function to call with (items done, items in all)."""
-    if not (sys.stderr.isatty() if show is None else show):
+    if not (_watched() if show is None else show):
         yield lambda done, total: None
         return
     started, bar = time.monotonic(), None
@@ -53,7 +53,7 @@ def reporting(label: str, show: bool | None = None, size: float = 0) -> Iterator
 @contextmanager
 def quiet_off_terminals(*libraries: Any) -> Iterator[None]:
     """Without the bars of Hugging Face libraries, given as their ``utils.logging``, where nobody watches."""
-    shown = [] if sys.stderr.isatty() else [library for library in libraries if library.is_progress_bar_enabled()]
+    shown = [] if _watched() else [library for library in libraries if library.is_progress_bar_enabled()]
     for library in shown:
         library.disable_progress_bar()
     try:
@@ -61,6 +61,11 @@ def quiet_off_terminals(*libraries: Any) -> Iterator[None]:
     finally:
         for library in shown:
             library.enable_progress_bar()
+
+
+def _watched() -> bool:
+    """Whether somebody sees what is written to standard error, which a service may have closed."""
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _bar(label: str, show: bool | None):
