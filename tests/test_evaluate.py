@@ -203,6 +203,14 @@ def test_labels_that_are_numbers_may_be_typed(dataset, encoder):
         Evaluation("classification", numbered, encoder, prompts=prompts, positive="2", settings=QUICK)
 
 
+def test_labels_that_differ_in_case_only_are_no_two_classes(dataset, encoder):
+    mixed = eq.datasets.Dataset("x", dataset.table.assign(label=["doctor", "Doctor ", "nurse"] * 20 + ["nurse"]), ("gender",))
+    with pytest.raises(eq.EquipoiseError, match="'Doctor ' and 'doctor' differ in case or space only"):
+        Evaluation("classification", mixed, encoder, settings=QUICK)
+    own = {"doctor": "a photo of a doctor", "Doctor ": "a photo of Doctor Who", "nurse": "a photo of a nurse"}
+    assert len(Evaluation("classification", mixed, encoder, prompts=own, settings=QUICK).asked.prompts) == 3
+
+
 def test_an_image_has_one_group_however_many_captions(dataset, encoder):
     twice = dataset.table.assign(path=[dataset.table["path"][i // 2] for i in range(61)])
     other = eq.datasets.Dataset("x", twice.assign(gender=["Male", "Female"] * 30 + ["Male"]), ("gender",))

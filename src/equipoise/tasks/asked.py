@@ -72,9 +72,18 @@ def classes(labels: np.ndarray | None, dataset: str, protocol: Protocol, prompts
     elif celeba and template is None:
         by_label = CELEBA
     else:
+        _check_spelling(known)
         by_label = class_prompts(known, template or (protocol.template if dataset == "FACET" else TEMPLATE))
     check_classes(labels, by_label, positive)
     return Classes(by_label, positive)
+
+
+def _check_spelling(labels: Sequence[Any]) -> None:
+    """Raise where two labels are one word, written differently: each would be a class, and take images from the other."""
+    seen: dict[str, Any] = {}
+    for label in labels:
+        if (other := seen.setdefault(str(label).strip().lower(), label)) != label:
+            raise InputError(f"the labels {other!r} and {label!r} differ in case or space only; write them alike, or pass a prompt for each")
 
 
 def queries(dataset: Dataset, paths: Sequence[str], prompts: Sequence[str] | None) -> Queries:
