@@ -83,7 +83,9 @@ def _check_spelling(labels: Sequence[Any]) -> None:
     seen: dict[str, Any] = {}
     for label in labels:
         if (other := seen.setdefault(str(label).strip().lower(), label)) != label:
-            raise InputError(f"the labels {other!r} and {label!r} differ in case or space only; write them alike, or pass a prompt for each")
+            raise InputError(
+                f"the labels {other!r} and {label!r} differ in case or space only; write them alike, or pass a prompt for each"
+            )
 
 
 def queries(dataset: Dataset, paths: Sequence[str], prompts: Sequence[str] | None) -> Queries:
