@@ -30,9 +30,9 @@ def debias(
     """Debias embeddings ``e`` (..., d) in closed form: the same type, dtype, device and shape out.
 
     kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the orthogonal projection; an
-    array (one a row) or "printed" (the paper's Problem (4) without its proof's rescaling). Gradients flow to a kappa of
-    torch or jax. ``weights=(w1, w2)`` instead
-    of kappa minimises ``w1 * leakage + w2 * loss``; where ``w1 / w2`` exceeds a row's p, that is the projection.
+    array (one a row) or "printed" (the paper's Problem (4) without its proof's rescaling). A gradient flows to a kappa of
+    torch or jax. ``weights=(w1, w2)`` instead of kappa minimises ``w1 * leakage + w2 * loss``; where ``w1 / w2`` exceeds a
+    row's p, that is the projection.
     norm: "unit" gives unit rows, "keep" gives each row its own length back.
     out: an array of e's shape and dtype to write to (a memory map, or e itself), returned.
     on_invalid: rows without a direction (zero, NaN, infinite) "raise" an error that names them, or are returned
