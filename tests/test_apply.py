@@ -563,7 +563,7 @@ def test_an_object_that_is_described_in_other_words_is_the_same(clip_folder, spa
 
     memory = fsspec.filesystem("memory")
     memory.put(str(clip_folder), "/worded", recursive=True)
-    monkeypatch.setattr(type(memory), "ukey", lambda self, path, seen=[]: seen.append(path) or str(len(seen)))  # noqa: B006
+    monkeypatch.setattr(type(memory), "ukey", lambda self, path, seen=[]: seen.append(path) or str(len(seen)))
     assert eq.apply("memory://worded", "memory://out-worded", space=space).rows == 204
     for place in ("/worded", "/out-worded"):
         memory.rm(place, recursive=True)
