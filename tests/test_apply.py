@@ -238,6 +238,15 @@ def test_a_store_of_embed_stays_one(tmp_path, rng):
     assert after.encoder == before.encoder and after.damaged() is None
     assert after.metadata().equals(before.metadata())
     assert report.certificate["text"]["embeddings_encoder"] == str(before.encoder)
+    (tmp_path / "out" / "equipoise.json").unlink()
+    eq.apply(tmp_path / "store", tmp_path / "out", space=space, resume=True)  # which writes again what is gone
+    assert eq.open_store(tmp_path / "out").manifest == after.manifest
+    (tmp_path / "out" / "text_emb" / "text_emb_00001.npy").unlink()
+    with pytest.raises(eq.EquipoiseError, match="holds rows that equipoise apply has debiased"):
+        embedding.embed(embedding.read_source(tmp_path / "t.txt"), tmp_path / "out", encoder, dtype="float16", resume=True)
+    eq.apply(tmp_path / "store", tmp_path / "out", space=space, resume=True)
+    twice = eq.apply(tmp_path / "out", tmp_path / "twice", space=space, kappa=2) and eq.open_store(tmp_path / "twice").manifest.debiased
+    assert twice.startswith(after.manifest.debiased) and "'kappa': '2.0'" in twice
     other = make_space(rng, encoder.dim, encoder="another")
     with pytest.raises(eq.errors.EncoderMismatchError, match="fitted with another"):
         eq.apply(tmp_path / "store", tmp_path / "out2", space=other)

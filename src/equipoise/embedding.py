@@ -175,6 +175,8 @@ def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
         raise InputError(f"{folder} exists and holds no store; pass a new folder")
     store = open_store(folder)
     found = store.manifest
+    if found.debiased:
+        raise InputError(f"{folder} holds rows that equipoise apply has debiased, and these would not be; pass a new folder")
     if found.encoder.differs_from(manifest.encoder):
         raise InputError(f"{folder} holds rows of {found.encoder}, and {manifest.encoder} was given; pass a new folder")
     same = ("modality", "dim", "dtype", "source_sha256", "items")

@@ -106,6 +106,8 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     wanted = todo.job.pieces()
     left = [piece for piece in wanted if piece not in done]
     if finished is not None and not left:
+        if not todo.where.is_file(STORE_MANIFEST):
+            _finish_store(todo)
         return Report(todo.destination, 0, 0, 0, time.monotonic() - started, finished.certificate)
     missing: dict[int, set[Piece]] = {}
     for piece in left:
@@ -215,7 +217,8 @@ def _finish_store(todo: Plan) -> None:
         return
     for i, shard in enumerate(store.shards):
         shard.sha256 = sha256(shard_path(todo.where.folder, store.modality, i))
-    store.dim, store.debiased = todo.job.transform.out_dim, str(todo.run.transform)
+    store.dim = todo.job.transform.out_dim
+    store.debiased = " then ".join(filter(None, (store.debiased, str(todo.run.transform))))
     with unwritable(str(todo.where)), todo.where.writing(STORE_MANIFEST) as file:
         file.write(store.model_dump_json(indent=1).encode())
 
