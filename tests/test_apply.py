@@ -310,8 +310,14 @@ def test_places_behind_a_url(clip_folder, tmp_path, space):
     assert all(there[name] == here[name] for name in here if name != "equipoise-apply.json")
     applying.verify("memory://clip", "memory://out", read_transform(space, None))
     assert eq.apply("memory://clip", "memory://out", space=space, resume=True).shards == 0
-    memory.rm("/clip", recursive=True)
-    memory.rm("/out", recursive=True)
+    with pytest.raises(eq.EquipoiseError, match="lies in the source"):
+        eq.apply("memory://clip", "memory:///clip/inside", space=space)  # the same place in other words
+    memory.put(str(clip_folder), "/clip [1]", recursive=True)
+    assert eq.apply("memory://clip [1]", "memory://out-1", space=space).rows == 204
+    for path in memory.find("/clip [1]"):
+        memory.rm_file(path)
+    for folder in ("/clip", "/out", "/out-1"):
+        memory.rm(folder, recursive=True)
 
 
 def test_a_method(tmp_path, rng):

@@ -74,7 +74,7 @@ def plan(source: str | os.PathLike, destination: str | os.PathLike, transform: T
     modalities = {file.modality for file in layout.files if file.kind != "copy"}
     transform.require(layout.encoder, first.dim or transform.in_dim, first.dtype, modalities)  # nothing has no width
     where, prefix, targets = _targets(destination, layout)
-    _require_apart(str(found), layout, where, targets)
+    _require_apart(found, layout, where, targets)
     job = Job(str(found), str(where), layout.files, transform, options.keep_invalid, targets)
     run = Run(source=str(source), transform=transform.identity(first.dtype), encoder=layout.encoder, files=layout.files)
     return Plan(os.fspath(destination), layout, job, where, journal_at(where, prefix), f".{prefix}{LOCK}" if prefix else LOCK, run)
@@ -234,15 +234,11 @@ def _targets(destination: str | os.PathLike, layout: Layout) -> tuple[Place, str
     return place(destination), "", {}
 
 
-def _require_apart(folder: str, layout: Layout, destination: Place, targets: dict[str, str]) -> None:
+def _require_apart(source: Place, layout: Layout, destination: Place, targets: dict[str, str]) -> None:
     """Raise for a destination that would change the source, or become a part of it; of a single file only that file."""
-    one, other, name = _absolute(folder), _absolute(str(destination)), layout.first.name
+    one, other, name = source.absolute(), destination.absolute(), layout.first.name
     if f"{one}/{name}" == f"{other}/{targets.get(name, name)}" if layout.single else f"{other}/".startswith(f"{one}/"):
         raise InputError(f"{destination} lies in the source, which is never changed; pass a destination outside of it")
-
-
-def _absolute(where: str) -> str:
-    return where if "://" in where else str(Path(where).resolve())
 
 
 def _holds_something(todo: Plan) -> bool:

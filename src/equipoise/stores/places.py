@@ -8,6 +8,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,6 +44,10 @@ class Place(ABC):
     @abstractmethod
     def remove(self, name: str) -> None:
         """No error where there is none."""
+
+    @abstractmethod
+    def absolute(self) -> str:
+        """The one way to write where it is, so that places can be compared."""
 
     def read(self, name: str) -> bytes:
         """A small file."""
@@ -99,6 +104,9 @@ class LocalPlace(Place):
     def remove(self, name: str) -> None:
         self.path(name).unlink(missing_ok=True)
 
+    def absolute(self) -> str:
+        return str(self.folder.resolve())
+
     def __str__(self) -> str:
         return str(self.folder)
 
@@ -123,7 +131,7 @@ class RemotePlace(Place):
     def glob(self, pattern: str) -> list[str]:
         start = len(self.root.rstrip("/")) + 1
         self.system.invalidate_cache()
-        found = self.system.glob(self.path(pattern), detail=True)
+        found = self.system.glob(f"{escape(self.root.rstrip('/'))}/{pattern}", detail=True)
         return _in_order([str(path)[start:] for path, about in found.items() if about["type"] == "file"])
 
     def is_file(self, name: str) -> bool:
@@ -157,6 +165,9 @@ class RemotePlace(Place):
     def remove(self, name: str) -> None:
         if self.is_file(name):
             self.system.rm(self.path(name))
+
+    def absolute(self) -> str:
+        return f"{self.url.partition('://')[0]}://{self.root.strip('/')}"
 
     def __str__(self) -> str:
         return self.url
