@@ -67,16 +67,16 @@ def require_fitting(source: str | os.PathLike, **given: Any) -> None:
     """Raise for options that would do nothing. given: by name, None or False where nothing was."""
     idle = FOR_FILES if in_database(source) else () if given["ray"] else ("address",)
     idle += () if is_postgres(source) else ("key",)
-    if found := [f"--{name.replace('_', '-')}" for name in idle if given[name]]:
-        raise InputError(
-            f"{', '.join(found)} would do nothing: {source} is {_kind(source)}; leave it away".replace("--ray", "--engine ray")
+    if found := [name for name in idle if given[name]]:
+        told = ", ".join("--engine ray" if name == "ray" else f"--{name.replace('_', '-')}" for name in found)
+        kind = (
+            "a column of PostgreSQL"
+            if is_postgres(source)
+            else "a column of Lance"
+            if in_database(source)
+            else "files on this machine's threads"
         )
-
-
-def _kind(source: str | os.PathLike) -> str:
-    return (
-        "a column of PostgreSQL" if is_postgres(source) else "a column of Lance" if in_database(source) else "files, and the engine threads"
-    )
+        raise InputError(f"{told} would do nothing for {kind}; leave it away")  # not the source, which may hold a password
 
 
 def in_database(source: str | os.PathLike) -> bool:
