@@ -709,9 +709,9 @@ def test_somebody_elses_lock_keeps_what_it_says(clip_folder, tmp_path, space):
     [
         ("e.npy", ["--key", "id"], "--key would do nothing for files"),
         ("e.npy", ["--address", "auto"], "--address would do nothing"),
-        ("t.lance#v", ["--key", "id", "--rows", "*"], "--rows, --key would do nothing for a column of Lance"),
+        ("t.lance#v", ["--key", "id", "--rows", "*"], "--rows, --key would do nothing for such a column"),
         ("postgresql://u@h/d#t.e", ["--engine", "ray", "--device", "cuda"], "--device, --engine ray would do nothing"),
-        ("postgresql://u:secret@h/d#t.e", ["--dry-run"], "--dry-run would do nothing for a column of PostgreSQL"),
+        ("postgresql://u:secret@h/d#t.e", ["--dry-run"], "--dry-run would do nothing for such a column"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(source, options, message):

@@ -69,13 +69,7 @@ def require_fitting(source: str | os.PathLike, **given: Any) -> None:
     idle += () if is_postgres(source) else ("key",)
     if found := [name for name in idle if given[name]]:
         told = ", ".join("--engine ray" if name == "ray" else f"--{name.replace('_', '-')}" for name in found)
-        kind = (
-            "a column of PostgreSQL"
-            if is_postgres(source)
-            else "a column of Lance"
-            if in_database(source)
-            else "files on this machine's threads"
-        )
+        kind = "such a column" if in_database(source) else "files on this machine's threads"
         raise InputError(f"{told} would do nothing for {kind}; leave it away")  # not the source, which may hold a password
 
 
