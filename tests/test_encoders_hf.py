@@ -202,6 +202,9 @@ def test_the_hub_out_of_reach(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(eq.EquipoiseError, match=r"did you mean openai/clip-vit-base-patch32.*copy the model's files to a folder"):
         eq.load_encoder("hf:openai/clip-vit-base-patch-32")
+    with pytest.raises(eq.EquipoiseError, match=r"\)\. Without a way to the hub, copy") as known:
+        eq.load_encoder("hf:openai/clip-vit-base-patch32")
+    assert "did you mean" not in str(known.value)  # the name is right; the way to it is what lacks
 
 
 def test_module_is_a_torch_module_with_gradients(tmp_path):

@@ -11,8 +11,10 @@ from equipoise.errors import InputError
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3) -> str:
-    """', or did you mean ...' or an empty string."""
+    """'; did you mean ...?' or an empty string, as for a name that is known: then it is not the name that is wrong."""
     by_lower = {candidate.lower(): candidate for candidate in known}
+    if name in by_lower.values():
+        return ""
     close = difflib.get_close_matches(name.lower(), by_lower, n=count, cutoff=0.5)
     return f"; did you mean {' or '.join(by_lower[match] for match in close)}?" if close else ""
 
@@ -23,6 +25,6 @@ def cannot_load(scheme: str, name: str, known: Iterable[str], error: Exception) 
     if Path(name).exists() or name.startswith((".", os.path.sep, "~")):
         return InputError(f"{scheme}:{name} could not be loaded from that folder ({reason}); it must hold what save_pretrained writes")
     return InputError(
-        f"{scheme}:{name} could not be loaded ({reason}){nearest(name, known)}. Without a way to the hub, "
+        f"{scheme}:{name} could not be loaded ({reason}){nearest(name, known) or '.'} Without a way to the hub, "
         f"copy the model's files to a folder and pass {scheme}:FOLDER"
     )
