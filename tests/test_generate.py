@@ -393,6 +393,9 @@ def test_tables_and_page_say_what_the_results_say(run):
     assert "http" not in re.sub(r"data:image/jpeg;base64,[^\"]+", "", page).replace("http-equiv", "")
     markdown = (out / "table.md").read_text()
     assert "| none |" in markdown and "SP_all ↓" in markdown and "Regenerated" in markdown
+    change = results["methods"][1]["cells"]["sp"]["change"]
+    said = f"change | {100 * change['value']:+.1f} [{100 * change['low']:+.1f}, {100 * change['high']:+.1f}]"
+    assert said in markdown and said.replace("|", "&") in (out / "table.tex").read_text()
 
 
 def test_the_page_in_a_browser(places, run, browser, tmp_path):

@@ -17,12 +17,14 @@ PAPER = {"sp": "SP_all", "sp_5": "SP_5", "clip": "CLIP score", "accuracy": "Acc^
 
 
 def lines(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of strings; below each method what the paper printed, where the run is its preset."""
+    """Header and rows of strings; below a method its change from the first, and what the paper printed, where the run is its preset."""
     header = ["Method", *(f"{column['name']} {ARROWS[column['better']]}" for column in results["columns"]), "Regenerated"]
     rows = []
     for method in results["methods"]:
-        cells = [interval(method["cells"][column["key"]]) for column in results["columns"]]
-        rows.append([method["label"], *cells, f"{method['regenerated']} of {method['pictures']}"])
+        entries = [method["cells"][column["key"]] for column in results["columns"]]
+        rows.append([method["label"], *map(interval, entries), f"{method['regenerated']} of {method['pictures']}"])
+        if any("change" in entry for entry in entries):
+            rows.append(["  change", *(interval(entry["change"], "+.1f") if "change" in entry else "" for entry in entries), ""])
         if printed := _published(results, method["label"]):
             rows.append(["  as published, SD v2.1", *(printed.get(column["key"], "") for column in results["columns"]), ""])
     return header, rows
@@ -50,12 +52,12 @@ def note(results: dict[str, Any], judges: bool = True) -> str:
     return " ".join(parts)
 
 
-def interval(entry: dict[str, Any]) -> str:
+def interval(entry: dict[str, Any], form: str = ".1f") -> str:
     """value [low, high] in percent."""
     if entry["value"] is None:
         return "not known"
-    value = f"{100 * entry['value']:.1f}"
-    return value if entry["low"] is None else f"{value} [{100 * entry['low']:.1f}, {100 * entry['high']:.1f}]"
+    value = f"{100 * entry['value']:{form}}"
+    return value if entry["low"] is None else f"{value} [{100 * entry['low']:{form}}, {100 * entry['high']:{form}}]"
 
 
 def rich_table(results: dict[str, Any]) -> Any:
@@ -63,7 +65,9 @@ def rich_table(results: dict[str, Any]) -> Any:
     from rich.table import Table
 
     header, rows = lines(results)
-    table = Table(*header, title="Text-to-image generation", caption=note(results))
+    table = Table(title="Text-to-image generation", caption=note(results))
+    for name in header:
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(_broken(cell) for cell in row), style="dim" if row[0].startswith(" ") else None)
     return table
