@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 import typer
 from PIL import Image
+from rich.console import Console
 
 import equipoise as eq
 from equipoise import cli, embedding, metrics
@@ -24,7 +26,7 @@ from equipoise.audit.sources import Source, read_images
 from equipoise.audit.subject import prepare
 from equipoise.errors import EquipoiseError, InputError
 from equipoise.prompts.vectors import TextVectors
-from equipoise.report import comparison, model_card, numbers, page, words
+from equipoise.report import comparison, model_card, numbers, page, terminal, words
 from equipoise.tasks.specs import parse
 from tests import models
 from tests.conftest import component, shared_data, typed
@@ -348,6 +350,14 @@ def test_a_folder_is_left_with_report_results_space_and_card(audited):
     assert space.fingerprint == results["subject"]["space"]["fingerprint"] and space.encoder.fingerprint
     card = (audited / "model-card.md").read_text()
     assert card == model_card(results) and words.headline(results) in card
+
+
+def test_a_narrow_terminal_cuts_no_number(audited):
+    results, _ = read(audited)
+    results["prompts"][results["verdict"]["worst"][0]]["prompt"] = "a photo of a person pushing a shopping cart in the street"
+    console = Console(width=80, file=io.StringIO())
+    console.print(terminal.summary(results))
+    assert "…" not in console.file.getvalue()
 
 
 def test_the_saved_results_give_the_same_page(audited, tmp_path):

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 from scripts import retrieval_by_gender
 
 import equipoise as eq
@@ -136,6 +137,15 @@ def test_tables_are_made_from_the_file_alone(run):
     assert latex.count(r"\quad difference & ") == 3
     assert latex.count(r"\\") >= 5 and r"\textbf{[" in latex and r"$\downarrow$" in latex and "EO\\_max" in latex
     assert len(tables.rich_tables([loaded])) == 1
+
+
+def test_a_narrow_terminal_cuts_nothing(run):
+    (table,) = tables.rich_tables([run])
+    console = Console(width=80, file=io.StringIO())
+    console.print(table)
+    shown = console.file.getvalue()
+    assert "…" not in shown and all(len(line) <= 80 for line in shown.splitlines())
+    assert {"none", "closed-form", "orth-proj", "(scope=per", "prompt)"} <= {line[2:].split(" │")[0].strip() for line in shown.splitlines()}
 
 
 def test_marks_are_the_papers(run):
@@ -438,7 +448,10 @@ def test_methods_lists_what_there_is(monkeypatch, capsys):
             "no parameter 'x'",
         ),
         (["people.csv", "--model", "MODEL", "--group-columns", "gender"], "has no labels, which classification needs"),
-        (["people.csv", "--model", "MODEL", "--group-columns", "job", "--label-column", "job"], "there is no ready-made attribute 'job'"),
+        (
+            ["people.csv", "--model", "MODEL", "--group-columns", "job", "--label-column", "job"],
+            "--attribute says what group columns of another name hold",
+        ),
         (["people.csv", "--model", "MODEL", "--group-columns", "gender", "-t", "retrieval"], "has no captions to search with"),
         (["people.csv", "--model", "MODEL", "--group-columns", "gender", "--label-column", "job", "--template", "x"], "it needs one {}"),
         (

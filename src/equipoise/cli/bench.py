@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +16,7 @@ from equipoise.bench import bootstrap as bootstrap_bench
 from equipoise.bench import kernel as kernel_bench
 from equipoise.bench import machine
 from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Workers
-
-WIDE = 160  # columns
+from equipoise.cli.printing import table_console
 
 app = typer.Typer(help="Measure speed on this machine, as ratios to a plain copy and to the obvious way.", no_args_is_help=True)
 
@@ -39,7 +37,7 @@ def kernel(
         measured = [asdict(row) | {"over_copy": row.over_copy, "over_transcription": row.over_transcription} for row in rows]
         typer.echo(json.dumps({"machine": machine.describe(), "rows": measured}, indent=1))
         return
-    console = _console()
+    console = table_console()
     table = Table(
         "dtype", "d", "r", "kernel", "ms", "GB/s", "time / copy", "times faster than the paper's formula", title="equipoise bench kernel"
     )
@@ -72,7 +70,7 @@ def encode(
     if as_json:
         typer.echo(json.dumps({"machine": machine.describe(), "rows": [asdict(row) | {"share": row.share} for row in rows]}, indent=1))
         return
-    console = _console()
+    console = table_console()
     table = Table(
         "runs", "files", "batch", "workers", "model alone", "from files", "share", "texts", title=f"equipoise bench encode {model}"
     )
@@ -92,7 +90,7 @@ def bootstrap(
     as_json: Json = False,
 ) -> None:
     """Interval of equal opportunity from cell counts, as a ratio to scipy.stats.bootstrap on the rows."""
-    console = _console()
+    console = table_console()
     with console.status("measuring"):
         row = bootstrap_bench.run(samples, groups, resamples, rounds)
     if as_json:
@@ -118,7 +116,7 @@ def apply(
     as_json: Json = False,
 ) -> None:
     """Streaming apply of float16 .npy shards, as ratios to cp and sync of the same files and to a numpy script."""
-    console = _console()
+    console = table_console()
     with console.status("measuring"):
         measured = list(apply_bench.run(rows or [apply_bench.ROWS], dim, rank, rounds, folder, script))
     if as_json:
@@ -160,7 +158,7 @@ def retrieval(
         measured = [asdict(row) | {"over_faiss": row.over_faiss, "over_product": row.over_product} for row in rows]
         typer.echo(json.dumps({"machine": machine.describe(), "rows": measured}, indent=1))
         return
-    console = _console()
+    console = table_console()
     title = f"equipoise bench retrieval: {queries:,} queries, {images:,} x {dim} images"
     table = Table("k", "kernel", "seconds", "product alone", "faiss", "time / faiss", "time / product", "MiB", "agreement", title=title)
     with console.status("measuring"):
@@ -191,7 +189,7 @@ def methods(
         lines = [asdict(row) | {"over_closed_form": row.over_closed_form} for row in measured]
         typer.echo(json.dumps({"machine": machine.describe(), "rows": lines}, indent=1))
         return
-    console = _console()
+    console = table_console()
     table = Table(
         "method", "form", "rank", "fit, s", "apply, ms", "apply / closed-form", title=f"equipoise bench methods, {rows:,} x {dim} float32"
     )
@@ -217,7 +215,7 @@ def audit(
     if as_json:
         typer.echo(json.dumps({"machine": machine.describe(), "rows": [asdict(row)]}, indent=1))
         return
-    console = _console()
+    console = table_console()
     table = Table("images", "prompts", "d", "resamples", "seconds", "processor's seconds", "page, MB", title="equipoise bench audit")
     sizes = f"{row.images:,}", f"{row.prompts:,}", str(row.dim), f"{row.resamples:,}"
     table.add_row(*sizes, f"{row.seconds:.1f}", f"{row.processor_seconds:.1f}", f"{row.page_megabytes:.1f}")
@@ -235,7 +233,7 @@ def annotate(
     """The annotation page with many people at once: times of requests, and labels lost or doubled."""
     from equipoise.bench import annotate as annotate_bench
 
-    console = _console()
+    console = table_console()
     with console.status("measuring"):
         result = annotate_bench.measure(annotators, seconds, images, pause)
     if as_json:
@@ -249,12 +247,6 @@ def annotate(
     found = f"{result.errors} errors, {result.lost} labels lost, {result.doubled} doubled"
     console.print(f"{result.annotators} annotators, {result.seconds:.0f} s: {found}")
     _machine(console)
-
-
-def _console() -> Console:
-    """As wide as the terminal; wide enough for every table where the output is a file or a pipe."""
-    console = Console()
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=WIDE)
 
 
 def _show(console: Console, table: Table) -> None:

@@ -46,8 +46,7 @@ def show_sweep(results: dict, folder: Path, as_json: bool) -> None:
     """Write the page and its JSON beside the runs, then print JSON or the table."""
     import json
 
-    from rich.console import Console
-
+    from equipoise.cli.printing import table_console
     from equipoise.report import sweep_table
     from equipoise.report.commands import write_sweep
 
@@ -55,7 +54,7 @@ def show_sweep(results: dict, folder: Path, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(results, indent=1, ensure_ascii=False))
         return
-    console = Console()
+    console = table_console()
     console.print(sweep_table(results))
     for one in results["left_out"]:
         console.print(f"left out: {one['label']}: {one['reason']}", markup=False, highlight=False, soft_wrap=True, style="yellow")

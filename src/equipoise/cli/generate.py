@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from equipoise.cli.options import Device, Dtype, Json, Offline
+from equipoise.cli.printing import table_console
 
 
 def generate(
@@ -59,7 +59,7 @@ def generate(
     if as_json:
         typer.echo(json.dumps(results or {"pictures": len(manifest.pictures), "folder": str(out)}, ensure_ascii=False, indent=1))
         return
-    console = Console()
+    console = table_console()
     if results is not None:
         console.print(rich_table(results))
         console.print(f"Report: [bold]{escape(str(out / 'report.html'))}[/bold]", soft_wrap=True, highlight=False)

@@ -6,10 +6,10 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from equipoise.cli.options import Json
+from equipoise.cli.printing import table_console
 
 COLUMNS = ("method", "changes", "labels of images", "trains", "authors' tasks", "strength")
 
@@ -27,20 +27,22 @@ def methods(
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
-    table = Table(*COLUMNS, show_lines=True)
+    console, table = table_console(), Table(show_lines=True)
+    for name in COLUMNS:
+        table.add_column(name, overflow="fold")
     for place in (0, 4):  # names and tasks are said whole
         table.columns[place].no_wrap = True
     for method in found:
         table.add_row(*_row(method))
-    Console().print(table)
+    console.print(table)
     for method in found if details else ():
         params = ", ".join(f"{name}={value}" for name, value in method["params"].items())
         lines = [f"[bold]{method['name']}[/bold]  {method['summary']}", f"  needs {'; '.join(method['needs']) or 'nothing'}"]
         lines += [f"  the code: {method['code']}"] if method["code"] else []
         lines += [f"  {params}"] if params else []
-        Console().print("\n".join(lines), highlight=False)
+        console.print("\n".join(lines), highlight=False)
     if not details:
-        Console().print("--details says what each needs, and where a method's code differs from its paper", style="dim")
+        console.print("--details says what each needs, and where a method's code differs from its paper", style="dim")
 
 
 def _row(method: dict[str, Any]) -> tuple[str, ...]:

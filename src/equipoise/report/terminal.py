@@ -25,7 +25,7 @@ def _worst(results: dict[str, Any]) -> Table:
     measure, best = results["verdict"]["measure"], results["verdict"]["best"]
     title, form = (f"MaxSkew@{results['settings']['m']}", "3") if measure == "max_skew" else ("lean", "4")
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("the worst prompts", no_wrap=True)
+    table.add_column("the worst prompts", overflow="fold")  # a narrow terminal costs lines, and no digit
     for heading in (f"{title}, before", *([results["methods"][best]["label"]] if best else [])):
         table.add_column(heading, no_wrap=True)
     for place in results["verdict"]["worst"]:

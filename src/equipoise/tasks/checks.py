@@ -39,7 +39,10 @@ def attribute_of(columns: Sequence[str]) -> Attribute:
     """The ready-made attribute that group columns are named after."""
     if not columns:
         raise InputError("no group column was given; name those that hold the groups, such as gender")
-    return Attribute.load(" & ".join(column.replace("_", " ") for column in columns))
+    try:
+        return Attribute.load(" & ".join(column.replace("_", " ") for column in columns))
+    except InputError as error:
+        raise InputError(f"{error}; --attribute says what group columns of another name hold") from None
 
 
 def groups_of(table: Any, dataset: Dataset, attribute: Attribute) -> np.ndarray:
