@@ -298,6 +298,7 @@ def test_a_space_refuses_a_store_of_another_encoder(photos, tmp_path, rng):
         (lambda folder: _write(folder / "a.doc", "x"), "neither a folder nor a .tar, .txt, .csv or .parquet file"),
         (lambda folder: _write(folder / "a.csv", "x,y\n1,2\n"), "no column of .* is called path or image_path"),
         (lambda folder: _write(folder / "a.csv", "path,y\n,2\n"), "line 0 of .* has no path"),
+        (lambda folder: _write(folder / "a.csv", "path,y\na.jpg,2,\n"), "rows with more fields than its header names"),
         (lambda folder: _write(folder / "a.parquet", "x"), "cannot be read as .parquet"),
         (lambda folder: _write(folder / "a.txt", "\n"), "holds no texts"),
     ],

@@ -149,6 +149,12 @@ def test_a_space_a_prompt(book, rows, tmp_path):
     np.testing.assert_allclose(again.encode_text(prompts), expected_text, atol=1e-6)
     pure = spaces[prompts[0]].basis.T.astype(np.float32)  # nothing but attribute: it stays as it is, here as in debias
     np.testing.assert_allclose(operator.scores(pure, texts[:1], prompts[:1])[:, 0], pure @ expected_text[0], atol=1e-6)
+    space, rng = spaces[prompts[0]], np.random.default_rng(2)
+    for aside in (1e-3, 1e-5, 1e-9, 1e-12):  # nearly nothing but attribute, and of extreme length
+        images = (space.basis.T + aside * rng.standard_normal((4, 32))) * [[1.0], [1e150], [1e200], [1e-200]]
+        expected = eq.debias(images, space) @ expected_text[0]
+        rounding = 1e-11 + 1e-16 / aside  # of unit rows, over what of them is outside
+        np.testing.assert_allclose(operator.scores(images, texts[:1], prompts[:1])[:, 0], expected, atol=rounding)
     with pytest.raises(eq.EquipoiseError, match=r"a space a prompt: images have no prompt of their own; use op.scores"):
         operator.image(images)
     with pytest.raises(eq.EquipoiseError, match="pass prompts= beside the rows"):

@@ -94,6 +94,8 @@ def read_source(path: str | os.PathLike, modality: Modality | None = None, colum
         table = readers[suffix](path)
     except (ValueError, OSError) as error:  # pandas' and pyarrow's own derive from these
         raise InputError(f"{path} cannot be read as {suffix} ({error})") from None
+    if suffix == ".csv" and not isinstance(table.index, pd.RangeIndex):  # pandas took the first column for names of rows
+        raise InputError(f"{path} has rows with more fields than its header names; name every column, or remove what ends each row")
     modality, column = _pick_column(path, list(table.columns), modality, column)
     return _checked(Source(str(path), table, column, modality, path.parent))
 

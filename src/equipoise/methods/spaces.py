@@ -9,11 +9,13 @@ import numpy as np
 
 from equipoise.debiasing import debias
 from equipoise.errors import InputError
-from equipoise.geometry import half_angle, limits
+from equipoise.geometry import TINY, half_angle, limits, unit
 from equipoise.methods.operator import Gate, Modality, Operator
 from equipoise.prompts.attribute import Attribute
 from equipoise.space import AttributeSpace, EncoderRef
 from equipoise.spaceset import SpaceSet
+
+CANCELS = 1e-4  # o under which 1 - p^2 has lost half of its digits
 
 
 class SpaceOperator(Operator):
@@ -44,7 +46,7 @@ class SpaceOperator(Operator):
         if prompts is None:
             raise InputError("this operator has a space a prompt; pass prompts= beside the texts")
         pure = limits(np.asarray(images).dtype.name).pure
-        images = _unit(np.asarray(images))
+        images = unit(np.asarray(images, np.float64))
         kept = np.broadcast_to(self._gated(prompts, gate), len(prompts))
         texts = self.text(texts, prompts, gate)
         plain = images @ texts.T
@@ -80,14 +82,13 @@ def _score_in(images: np.ndarray, text: np.ndarray, plain: np.ndarray, space: At
     c = images @ space.basis
     p2 = (c * c).sum(1)
     inside = c @ (space.basis.T @ text)
-    o = np.sqrt(np.clip(1 - p2, 1e-16, None))  # images are in float64 here
+    o, outside = np.sqrt(np.maximum(1 - p2, 0)), plain - inside
+    near = o < CANCELS  # of which little is left outside: that, rather than the difference of two numbers close to 1
+    rest = images[near] - c[near] @ space.basis.T
+    o[near], outside[near] = np.linalg.norm(rest, axis=1), rest @ text
     if np.isinf(space.kappa):
         shrink, beta = np.zeros_like(o), np.ones_like(o)
     else:
         shrink, beta = half_angle(p2, o, space.kappa, np.sqrt)
-    debiased = beta / o * (plain - inside) + shrink * inside
+    debiased = beta / np.maximum(o, TINY) * outside + shrink * inside
     return np.where(o <= pure, plain, debiased)  # what is nothing but attribute stays as it is
-
-
-def _unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows.astype(np.float64), axis=-1, keepdims=True)
