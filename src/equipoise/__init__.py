@@ -11,7 +11,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
-    from equipoise import audit, datasets, generation, methods, metrics, published, report, tasks
+    from equipoise import audit, datasets, generation, methods, metrics, published, report, search, tasks
     from equipoise.applying import apply
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
@@ -40,6 +40,7 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "open_store": "equipoise.stores",
     "published": "equipoise.published",
     "report": "equipoise.report",
+    "search": "equipoise.search",
     "tasks": "equipoise.tasks",
     "wrap": "equipoise.encoders",
 }
@@ -74,6 +75,7 @@ __all__ = [
     "open_store",
     "published",
     "report",
+    "search",
     "tasks",
     "wrap",
 ]
