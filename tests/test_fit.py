@@ -169,6 +169,13 @@ def test_partial_books(book):
         eq.AttributeSpace.from_prompts(Words(), short, eq.Attribute.load("race"), allow_partial=True)
 
 
+def test_names_are_answered_with_what_reads_them(book):
+    with pytest.raises(InputError, match=r"PromptBook, str were given; .*eq\.Attribute\.load\('gender'\)"):
+        eq.AttributeSpace.from_prompts(Words(), book, "gender")
+    with pytest.raises(InputError, match=r"str, str were given; eq\.Attribute\.load\('gender'\)"):
+        eq.explicit_groups("a female doctor", "gender")
+
+
 class Bad:
     def __init__(self, give):
         self.encode_text = give
@@ -302,8 +309,9 @@ def test_show_merge_and_diff(tmp_path):
     listed = json.loads(run("prompts", "show", "--json").stdout)
     assert set(listed) == set(eq.PromptBook.curated_names())
     out = tmp_path / "m.json"
-    assert run("prompts", "merge", "people-gender", "people-age", "-o", out).returncode == 0
+    done = run("prompts", "merge", "people-gender", "people-age", "-o", out)
     merged = eq.PromptBook.load(out)
+    assert done.returncode == 0 and merged.statistics()["hash"] in done.stdout
     assert merged.groups == ("male", "female", "young", "old") and len(merged.sources) == 2
     assert "+ a photo of a person | young" in run("prompts", "show", "people-gender", "--diff", out).stdout
     assert "a photo of a woman" in run("prompts", "show", "people-gender", "--prompt", "a photo of a person").stdout

@@ -25,7 +25,7 @@ class _ServeByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_ServeByDefault,
-    help="People label images: equipoise annotate FOLDER --annotators anna,ben,chris",
+    help="People label images: equipoise annotate FOLDER --annotators anna,ben,chris. All its options: equipoise annotate serve --help",
     no_args_is_help=True,
 )
 

@@ -171,7 +171,8 @@ def merge(
 
 
 def _summary(console: Console, facts: dict, title: str) -> None:
-    table = Table("prompts", "groups", "entries", "texts", "variants an entry", "hash", title=escape(title))
+    table = Table("prompts", "groups", "entries", "texts", "variants an entry", title=escape(title))
+    table.add_column("hash", no_wrap=True)
     spread = facts["variants"]
     variants = f"{spread['min']} to {spread['max']}, mean {spread['mean']:.1f}"
     table.add_row(

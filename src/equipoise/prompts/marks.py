@@ -117,7 +117,10 @@ def explicit_groups(text: str, attribute: Attribute) -> tuple[str, ...]:
     if not isinstance(text, str) or not isinstance(attribute, Attribute):
         from equipoise.errors import InputError
 
-        raise InputError(f"explicit_groups takes a text and an Attribute, and {type(text).__name__}, {type(attribute).__name__} were given")
+        raise InputError(
+            f"explicit_groups takes a text and an Attribute, and {type(text).__name__}, {type(attribute).__name__} were given; "
+            "eq.Attribute.load('gender') reads one by name or from a file"
+        )
     named = [set(stated(find(text, part), part)) for part in attribute.parts]
     if not any(named):
         return ()

@@ -37,7 +37,10 @@ def prompt_prototypes(
     if prototype not in PROTOTYPES:
         raise InputError(f"prototype={prototype!r} is not legal; pass one of {', '.join(PROTOTYPES)}")
     if not isinstance(book, PromptBook) or not isinstance(attribute, Attribute):
-        raise InputError(f"a book and an attribute are needed, and {type(book).__name__}, {type(attribute).__name__} were given")
+        raise InputError(
+            f"a book and an attribute are needed, and {type(book).__name__}, {type(attribute).__name__} were given; "
+            "eq.PromptBook.load('people-gender') and eq.Attribute.load('gender') read them by name or from a file"
+        )
     wanted = _covered(book, attribute, list(dict.fromkeys(book.prompts if prompts is None else prompts)), allow_partial)
     texts = {(prompt, group): _texts(book[prompt][group], prompt, group, prototype) for prompt in wanted for group in attribute.groups}
     unique = list(dict.fromkeys(text for group_texts in texts.values() for text in group_texts))
