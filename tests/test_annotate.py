@@ -532,7 +532,7 @@ def test_for_two_people_kappa_is_scotts_pi(pairs):
         assert (kappa == 1) == all(a == b for a, b in pairs) or abs(kappa - 1) < 1e-12
 
 
-@pytest.mark.parametrize("counts", [[1, 2], [[1, 0]], [[3, -1]], [[0, 0]]])
+@pytest.mark.parametrize("counts", [[1, 2], [[1, 0]], [[3, -1]], [[0, 0]], [["male", "female"]], [[np.nan, 3]]])
 def test_counts_that_are_none(counts):
     with pytest.raises(InputError, match="counts"):
         eq.metrics.fleiss_kappa(counts)

@@ -151,6 +151,11 @@ def test_left_out_and_undefined_are_counted():
     assert 250 < estimate.undefined < 500 and estimate.low == estimate.high == 0
 
 
+def test_a_bootstrap_is_shown_in_a_line(rng):
+    probe = eq.metrics.leakage_probe(rng.standard_normal((60, 4)), sensitive_features=["a", "b"] * 30, resamples=20)
+    assert repr(probe) == f"Bootstrap(embeddings probe AUC {probe.estimate('embeddings', 'probe AUC')}; n=60, over='images', left_out=0)"
+
+
 def test_degenerate_intervals():
     assert interval(1.0, np.ones(10), kind="bca") == (1.0, 1.0)
     assert all(np.isnan(interval(np.nan, np.ones(10))))

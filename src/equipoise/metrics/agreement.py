@@ -15,8 +15,11 @@ def fleiss_kappa(counts: Any, weights: Any = None) -> Any:
     counts: (images, answers), how many people gave each answer; two or more an image, not always as many. weights: (..., images), how often
     each image counts, for resamples; leading axes come back.
     """
-    counts = np.asarray(counts, float)
-    if counts.ndim != 2 or (counts < 0).any() or (counts.sum(1) < 2).any():
+    try:
+        counts = np.asarray(counts, float)
+    except (TypeError, ValueError):
+        raise InputError("fleiss_kappa takes counts, and not answers; pass (images, answers), how many people gave each") from None
+    if counts.ndim != 2 or not (counts >= 0).all() or (counts.sum(1) < 2).any():
         raise InputError(f"counts of shape {counts.shape} are not legal; pass (images, answers), with two answers or more for each image")
     weights = np.ones(len(counts)) if weights is None else np.asarray(weights, float)
     people = counts.sum(1)

@@ -58,6 +58,10 @@ class Bootstrap:
     n: int
     left_out: int
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{method} {metric} {self.estimate(method, metric)}" for method, metric in self.values)
+        return f"Bootstrap({shown}; n={self.n}, over={self.over!r}, left_out={self.left_out})"
+
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(method for method, _ in self.values))
