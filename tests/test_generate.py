@@ -178,6 +178,20 @@ def test_more_pictures_may_be_asked_for_and_nothing_else_may_differ(places, run,
         request(places, out, images=3).perform()
 
 
+def test_methods_may_be_added_and_one_that_could_not_be_drawn_replaced(places, run, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(run[0], out)
+    before = files(out)
+    with pytest.raises(InputError, match="sfid needs 20 anchors"):
+        request(places, out, methods=("closed-form", "orth-proj", "sfid:on=unet")).perform()
+    manifest, results = request(places, out, methods=("closed-form", "orth-proj"), annotator=f"encoder:hf:{places['clip']}").perform()
+    after = files(out)
+    assert len(after) == len(manifest.pictures) == 36 and all(after[name] == data for name, data in before.items())
+    assert [method["label"] for method in results["methods"]] == ["none", "closed-form", "orth-proj"]
+    with pytest.raises(InputError, match="its methods differ"):
+        request(places, out, methods=("closed-form",)).perform()
+
+
 def test_a_device_without_room_gets_smaller_batches(tmp_path):
     """The painter's own memory error, as CUDA words it: the batch is halved, nothing is lost, and later batches are as small."""
     sizes = []

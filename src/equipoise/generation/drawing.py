@@ -44,13 +44,13 @@ def draw(
     """
     painter.require([asked.prompt for asked in plan.prompts])
     with alone_in(folder):
+        manifest = Manifest(folder)
         if (folder / PLAN).is_file():
-            plan.require_same(Plan.load(folder), folder)
+            plan.require_same(Plan.load(folder), folder, {picture.method for picture in manifest.pictures.values()})
         elif (folder / RESULTS).exists():
             raise InputError(f"{folder} holds results that are not of a run of equipoise generate; pass another folder")
         plan.save(folder)
         clear_torn(folder, "images/**/*.png", "sheets/*.png")
-        manifest = Manifest(folder)
         manifest.forget_missing()
         wanted = [*_missing(plan, manifest), *_again(plan, manifest, replace)]
         batches = Batches(batch_size or BATCH)

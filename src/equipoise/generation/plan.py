@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +99,12 @@ class Plan(BaseModel):
         require_format(path, plan.format, FORMAT)
         return plan
 
-    def require_same(self, other: Plan, folder: Path) -> None:
-        """Raise unless the folder's run is this one. More pictures of each may be asked for."""
-        free = ("version", "images", "format", *(() if self.revision and other.revision else ("revision",)))
+    def require_same(self, other: Plan, folder: Path, drawn: Iterable[str]) -> None:
+        """Raise unless the folder's run is this one. More pictures of each may be asked for, and more methods than were ``drawn``."""
+        free = ("version", "images", "methods", "format", *(() if self.revision and other.revision else ("revision",)))
         different = [name for name in Plan.model_fields if name not in free and getattr(self, name) != getattr(other, name)]
+        if set(drawn) - set(self.specs()):
+            different.append("methods")
         if different or self.images < other.images:
             what = ", ".join(different) or "images"
             raise InputError(f"{folder} holds another run (its {what} differ); pass another folder, or what that run was given")
