@@ -57,6 +57,13 @@ def swept(tmp_path_factory):
     return task, specs, folder, *tasks.sweep(task, specs, folder)
 
 
+def test_the_note_speaks_of_what_is_shown(tmp_path):
+    task = evaluation(settings=replace(QUICK, probe=40))
+    specs = tasks.sweep_grid(None, ["closed-form:kappa=1"], [], "classification", False)
+    assert "probe AUC" not in tasks.sweep(task, specs, tmp_path / "a")[0]["note"]
+    assert "probe AUC" in tasks.sweep(task, specs, tmp_path / "b", fairness="probe AUC")[0]["note"]
+
+
 def test_points_are_what_the_runs_say(swept):
     _, specs, folder, results, runs = swept
     assert len(runs) == len(results["points"]) == len(specs) - 1 == len(list(folder.glob("*.json")))

@@ -88,7 +88,7 @@ def document(runs: Sequence[tuple[MethodSpec, Run]], fairness: str, utility: str
     for point in points:
         point["front"] = all(point[axis]["value"] is not None for axis in AXES) and not any(_beats(other, point) for other in points)
     first = runs[0][1]
-    (table,) = grids([run for _, run in runs])
+    (table,) = grids([run | {"rows": [row for row in run["rows"] if row["metric"] in (fairness, utility)]} for _, run in runs])
     about = {key: first[key] for key in CARRIED} | {"title": table.title, "note": table.note}
     rows = {row["metric"]: row for row in first["rows"]}
     for name, metric in zip(AXES, (fairness, utility), strict=True):
