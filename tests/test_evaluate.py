@@ -146,6 +146,9 @@ def test_a_narrow_terminal_cuts_nothing(run):
     shown = console.file.getvalue()
     assert "…" not in shown and all(len(line) <= 80 for line in shown.splitlines())
     assert {"none", "closed-form", "orth-proj", "(scope=per", "prompt)"} <= {line[2:].split(" │")[0].strip() for line in shown.splitlines()}
+    (short,) = tables.rich_tables([run | {"rows": [row for row in run["rows"] if row["method"] == "none"]}])
+    console.print(short)
+    assert "method" in console.file.getvalue().removeprefix(shown)
 
 
 def test_marks_are_the_papers(run):

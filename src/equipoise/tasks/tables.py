@@ -25,7 +25,7 @@ def rich_tables(runs: Sequence[Run]) -> list[Any]:
         table = Table(title=grid.title, caption=grid.note)
         for name in header:
             table.add_column(name, overflow="fold")
-        table.columns[0].width = max(len(word) for row in body for word in row[0].split())  # a narrow terminal cuts no method's name
+        table.columns[0].width = max(len(word) for row in (header, *body) for word in row[0].split())  # names are never cut
         for row in body:
             table.add_row(Text(row[0]), *(_styled(cell, Text) for cell in row[1:]), style="dim" if row[0].startswith("  ") else None)
         out.append(table)
