@@ -350,6 +350,8 @@ def test_a_folder_is_left_with_report_results_space_and_card(audited):
     assert space.fingerprint == results["subject"]["space"]["fingerprint"] and space.encoder.fingerprint
     card = (audited / "model-card.md").read_text()
     assert card == model_card(results) and words.headline(results) in card
+    names = re.findall(r"^\| ([^|]+) \((?:lower|higher) is better\)", card, re.M)
+    assert len(names) == len(set(names)) == len(results["summary"])  # with the gate and without it are told apart
 
 
 def test_a_narrow_terminal_cuts_no_number(audited):

@@ -7,6 +7,8 @@ from typing import Any
 from equipoise.report import numbers, words
 from equipoise.report.page import digits
 
+GATED = "explicit, gated"
+
 
 def model_card(results: dict[str, Any]) -> str:
     """Markdown with the numbers of results.json."""
@@ -16,7 +18,8 @@ def model_card(results: dict[str, Any]) -> str:
     lines += ["| | n | " + " | ".join(method["label"] for method in methods) + " |", "|---|---|" + "---|" * len(methods)]
     for row in results["summary"]:
         cells = [_cell(value, digits(row["key"])) for value in row["values"]]
-        lines.append(f"| {row['name']} ({row['better']} is better) | {row['n']:,} {row['over']} | " + " | ".join(cells) + " |")
+        name = row["name"] + (", with the gate" if row["section"] == GATED else "")
+        lines.append(f"| {name} ({row['better']} is better) | {row['n']:,} {row['over']} | " + " | ".join(cells) + " |")
     level = numbers.text(results["settings"]["level"], "%")
     lines += ["", f"In brackets: {level} intervals, {results['settings']['resamples']:,} resamples.", "", "### What this does not say", ""]
     lines += [f"- {sentence}" for sentence in words.caveats(results)]
