@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,10 @@ from equipoise.errors import MissingExtraError
 
 if not Path("/dev/nvidiactl").exists():  # without a GPU the CUDA kernels run in Triton's interpreter; read when triton is imported
     os.environ["TRITON_INTERPRET"] = "1"
+
+if "EQUIPOISE_CACHE" not in os.environ:  # not the user's own; workers inherit it
+    os.environ["EQUIPOISE_CACHE"] = tempfile.mkdtemp(prefix="equipoise-tests-")
+    atexit.register(shutil.rmtree, os.environ["EQUIPOISE_CACHE"], ignore_errors=True)
 
 settings.register_profile("suite", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")

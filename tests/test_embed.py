@@ -53,7 +53,7 @@ def equipoise(*arguments, cache, **options):
 
 
 def test_a_folder_of_pictures(photos, model, tmp_path):
-    out = equipoise("embed", photos, tmp_path / "store", "--model", model, "--shard", 25, "--json", cache=tmp_path / "c.sqlite")
+    out = equipoise("embed", photos, tmp_path / "store", "--model", model, "--shard", 25, "--json", cache=tmp_path / "c")
     assert out.returncode == 0, out.stderr
     document = json.loads(out.stdout)
     assert document["rows"] == 57
@@ -66,11 +66,11 @@ def test_a_folder_of_pictures(photos, model, tmp_path):
     np.testing.assert_allclose(store.load(), encoder.encode_images([photos / path for path in paths]), atol=2e-6)
     assert store.encoder.fingerprint == encoder.fingerprint
     assert len(store) == 57
-    listed = equipoise("cache", "--json", cache=tmp_path / "c.sqlite")
+    listed = equipoise("cache", "--json", cache=tmp_path / "c")
     assert json.loads(listed.stdout)["encoders"][0]["rows"] == 57
-    assert equipoise("cache", "clear", cache=tmp_path / "c.sqlite").stdout == "57 embeddings removed\n"
-    assert "0 embeddings removed" in equipoise("cache", "prune", 1, cache=tmp_path / "c.sqlite").stdout
-    assert "encoder" in equipoise("cache", cache=tmp_path / "c.sqlite").stdout
+    assert equipoise("cache", "clear", cache=tmp_path / "c").stdout == "57 embeddings removed\n"
+    assert "0 embeddings removed" in equipoise("cache", "prune", 1, cache=tmp_path / "c").stdout
+    assert "encoder" in equipoise("cache", cache=tmp_path / "c").stdout
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

@@ -387,7 +387,7 @@ def test_cache_under_concurrent_runs(tmp_path):
 
 def test_a_file_that_is_no_cache_is_done_without(tmp_path):
     (tmp_path / "c.sqlite").write_bytes(b"something else entirely" * 100)
-    with pytest.warns(UserWarning, match="going on without a cache: .*cannot be used .*remove the file, set EQUIPOISE_CACHE"):
+    with pytest.warns(UserWarning, match="going on without a cache: .*cannot be used .*remove it, set EQUIPOISE_CACHE"):
         rows = Encoder(Averages(), cache=EmbeddingCache(tmp_path / "c.sqlite")).encode_text(["a"])
     np.testing.assert_array_equal(rows, Encoder(Averages()).encode_text(["a"]))
 

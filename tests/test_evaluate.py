@@ -58,12 +58,15 @@ def dataset(folder):
 
 @pytest.fixture(scope="module")
 def classification(dataset, encoder):
-    return Evaluation("classification", dataset, encoder, settings=QUICK)
+    evaluation = Evaluation("classification", dataset, encoder, settings=QUICK)
+    with pytest.warns(UserWarning, match="1 of 61 images could not be read"):
+        assert len(evaluation.measured.images[0]) == 60
+    return evaluation
 
 
 @pytest.fixture(autouse=True)
 def cache_here(tmp_path, monkeypatch):
-    monkeypatch.setenv("EQUIPOISE_CACHE", str(tmp_path / "cache.sqlite"))
+    monkeypatch.setenv("EQUIPOISE_CACHE", str(tmp_path / "cache"))
 
 
 def equipoise(monkeypatch, capsys, *arguments):
@@ -77,8 +80,7 @@ def equipoise(monkeypatch, capsys, *arguments):
 
 @pytest.fixture(scope="module")
 def run(classification):
-    with pytest.warns(UserWarning, match="1 of 61 images could not be read"):
-        return classification.run(parse(["closed-form", "orth-proj", "closed-form:scope=per prompt"]))
+    return classification.run(parse(["closed-form", "orth-proj", "closed-form:scope=per prompt"]))
 
 
 def test_a_run_says_all_that_a_reader_needs(run, encoder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 import sqlite3
 import subprocess
@@ -306,8 +307,6 @@ def test_parsing(text, texts):
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    import os
-
     return subprocess.run(
         [sys.executable, "-m", "equipoise", "prompts", *arguments],
         capture_output=True,
@@ -336,3 +335,15 @@ def test_command_with_a_model(tmp_path):
         assert run("write", *PROMPTS, *options, "-o", partial, "--allow-partial").returncode == 0
     result = run("write", PROMPTS[0], "--writer", "llm", "--model", "m", "--cache", cache)
     assert result.returncode == 2 and "OPENAI_API_KEY" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_answers_lie_beside_the_embeddings(tmp_path):
+    """One folder for all that is kept: EQUIPOISE_CACHE."""
+    with ChatServer(GENDER) as server:
+        options = ("--writer", "llm", "--model", "m", "--base-url", server.url, "-o", tmp_path / "book.json")
+        kept = {"EQUIPOISE_CACHE": str(tmp_path / "kept"), "OPENAI_API_KEY": "k"}
+        assert run("write", PROMPTS[0], *options, **kept).returncode == 0
+    command = [sys.executable, "-m", "equipoise", "cache", "--json"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | kept)
+    assert json.loads(listed.stdout)["encoders"] == []
+    assert {"answers.sqlite", "embeddings.sqlite"} <= {path.name for path in (tmp_path / "kept").iterdir()}

@@ -44,6 +44,13 @@ def digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept: EQUIPOISE_CACHE, or the user's folder for such things."""
+    if given := os.environ.get("EQUIPOISE_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "equipoise"
+
+
 def sha256(path: str | os.PathLike) -> str:
     """Of a file's bytes."""
     with open(path, "rb") as file:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from equipoise.artefact import cache_folder
 from equipoise.encoders.images import Image, open_image
 from equipoise.errors import ArtefactError, InputError
 
@@ -38,14 +39,6 @@ class Usage(NamedTuple):
     bytes: int
 
 
-def default_path() -> Path:
-    """EQUIPOISE_CACHE, or the user's folder for such things."""
-    if given := os.environ.get("EQUIPOISE_CACHE"):
-        return Path(given)
-    root = os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "equipoise" / "embeddings.sqlite"
-
-
 def default_limit() -> int:
     """Bytes: EQUIPOISE_CACHE_LIMIT in MiB, or 4 GiB."""
     given = os.environ.get("EQUIPOISE_CACHE_LIMIT", str(LIMIT_MIB))
@@ -58,7 +51,7 @@ class EmbeddingCache:
     """Rows by encoder and key. Over ``limit`` bytes, those that were used longest ago make room."""
 
     def __init__(self, path: str | os.PathLike | None = None, *, limit: int | None = None):
-        self.path = Path(path) if path else default_path()
+        self.path = Path(path) if path else cache_folder() / "embeddings.sqlite"
         self.limit = default_limit() if limit is None else limit
         self._connection: sqlite3.Connection | None = None
         self._process = 0
@@ -154,7 +147,7 @@ class EmbeddingCache:
                 yield self._connection
         except (sqlite3.Error, OSError) as error:
             raise ArtefactError(
-                f"the embedding cache {self.path} cannot be used ({error}); remove the file, set EQUIPOISE_CACHE to another, or do without"
+                f"the embedding cache {self.path} cannot be used ({error}); remove it, set EQUIPOISE_CACHE to another folder, or do without"
             ) from None
 
 

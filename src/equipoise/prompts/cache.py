@@ -29,12 +29,6 @@ class Answer(NamedTuple):
     trouble: str = ""
 
 
-def default_cache() -> Path:
-    """$EQUIPOISE_CACHE, or the user's cache folder."""
-    folder = os.environ.get("EQUIPOISE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "equipoise"
-    return Path(folder) / "answers.sqlite"
-
-
 def key_of(**everything: Any) -> str:
     """A key for a request: all that could change its answer."""
     return hashlib.sha256(json.dumps(everything, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from equipoise.artefact import require_writable
+from equipoise.artefact import cache_folder, require_writable
 from equipoise.errors import InputError
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import Missing, PromptBook
-from equipoise.prompts.cache import default_cache
 from equipoise.prompts.validation import Problem, check_book
 from equipoise.prompts.writing import BookWriter, GrammarWriter, Outcome, Progress, Writer, read_prompts
 
@@ -65,7 +64,7 @@ def _writer(name: str, person_nouns: list[str], options: dict[str, Any]) -> Writ
     from equipoise.prompts.llm import LLMWriter
 
     model = options.pop("model")
-    cache = options.pop("cache") or default_cache()
+    cache = options.pop("cache") or cache_folder() / "answers.sqlite"
     return LLMWriter(model, cache=cache, person_nouns=person_nouns, **options)
 
 
