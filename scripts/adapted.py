@@ -1,6 +1,8 @@
-"""The method adapted on real CLIP embeddings and on mini, cross-fitted and not: writes docs/measurements/adapted_*.json, and docs/adapted.md.
+"""The method adapted on real CLIP embeddings and on mini, cross-fitted and not: writes
+docs/measurements/adapted_*.json, and docs/adapted.md.
 
-Run from the repository root: ``python -m scripts.adapted [DATA]``, the folder that holds embeddings/ and people/.
+Run from the repository root: ``python -m scripts.adapted [DATA]``, the folder that holds
+embeddings/ and people/.
 """
 
 from __future__ import annotations
@@ -37,10 +39,13 @@ import equipoise as eq
 
 rng = np.random.default_rng(0)
 both = eq.Attribute("gender", ("male", "female")) & eq.Attribute("age", ("young", "old"))
-prototypes = {{group: rng.standard_normal(64) for group in both.groups}}  # from a book and an encoder, usually
+# from a book and an encoder, usually
+prototypes = {{group: rng.standard_normal(64) for group in both.groups}}
 index = rng.standard_normal((5000, 64)).astype(np.float32)
 
-operator = eq.methods.create("adapted", kappa=np.inf).fit(eq.FitContext(both, prototypes=prototypes, images=index))
+operator = eq.methods.create("adapted", kappa=np.inf).fit(
+    eq.FitContext(both, prototypes=prototypes, images=index)
+)
 query = operator.text(rng.standard_normal((1, 64)))
 print(operator.params["images"])
 ```
@@ -88,13 +93,39 @@ Nearest prior art: BEND-VLM (NeurIPS 2024), at test time, query by query, with r
 
 def measure(data: Path) -> None:
     for name in clip.DEPTHS:
-        write(MEASUREMENTS / f"adapted_{name}.json", clip.evaluation(data / "embeddings", name).run(parse(METHODS)))
+        write(
+            MEASUREMENTS / f"adapted_{name}.json",
+            clip.evaluation(data / "embeddings", name).run(parse(METHODS)),
+        )
     people.WORK.mkdir(parents=True, exist_ok=True)
     celebrities, _ = people.celebrities(data, people.WORK)
     faces, _ = people.faces(data, people.WORK)
-    hair = [celebrities, "--label-column", "hair", "--group-columns", "gender", "--group-columns", "age", "--book", "people-gender-age"]
-    both = [faces, "--task", "retrieval", "--prompts", people.queries(people.WORK), "--group-columns", "gender", "--group-columns", "race"]
-    for name, arguments, methods in (("hair", hair, ["closed-form:kappa=1|inf", "adapted:kappa=1|inf"]), ("both", both, METHODS)):
+    hair = [
+        celebrities,
+        "--label-column",
+        "hair",
+        "--group-columns",
+        "gender",
+        "--group-columns",
+        "age",
+        "--book",
+        "people-gender-age",
+    ]
+    both = [
+        faces,
+        "--task",
+        "retrieval",
+        "--prompts",
+        people.queries(people.WORK),
+        "--group-columns",
+        "gender",
+        "--group-columns",
+        "race",
+    ]
+    for name, arguments, methods in (
+        ("hair", hair, ["closed-form:kappa=1|inf", "adapted:kappa=1|inf"]),
+        ("both", both, METHODS),
+    ):
         _, runs = people.compare(people.WORK / f"runs_adapted_{name}", *arguments, methods=methods)
         write(MEASUREMENTS / f"adapted_mini_{name}.json", people.merged(runs))
 
@@ -104,10 +135,18 @@ def page() -> str:
     runs = [read(MEASUREMENTS / f"adapted_{name}.json") for name in clip.DEPTHS]
     hair, both = (read(MEASUREMENTS / f"adapted_mini_{name}.json") for name in ("hair", "both"))
     classified = read(MEASUREMENTS / "methods_clip_celeba_classification.json")["rows"]
-    gaps = {row["metric"]: grids.interval(row["difference"], signed=True) for row in classified if row["method"] == "adapted (kappa=inf)"}
+    gaps = {
+        row["metric"]: grids.interval(row["difference"], signed=True)
+        for row in classified
+        if row["method"] == "adapted (kappa=inf)"
+    }
     values = {(row["method"], row["metric"]): grids.interval(row) for row in hair["rows"]}
     text = PLACE.sub(lambda found: values[found[1], found[2]], PAGE)
-    numbers = {"celebrities": hair["counts"]["images"], "blond": people.BLOND, "faces": both["counts"]["images"]}
+    numbers = {
+        "celebrities": hair["counts"]["images"],
+        "blond": people.BLOND,
+        "faces": both["counts"]["images"],
+    }
     numbers |= {"groups": len(both["attribute"]["groups"]), "prompts": both["counts"]["queries"]}
     return text.format(
         tables=tables.markdown(runs), eo=gaps["EO_avg"], f1=gaps["macro F1"], hair=tables.markdown([hair]), both=tables.markdown([both]),

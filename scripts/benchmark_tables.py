@@ -1,4 +1,6 @@
-"""Write docs/benchmarks.md's tables from the JSON that ``equipoise bench ... --json`` printed, so that no figure is copied by hand.
+"""Write docs/benchmarks.md's tables from the JSON that ``equipoise bench ...
+
+--json`` printed, so that no figure is copied by hand.
 
 Run from the repository root: ``python scripts/benchmark_tables.py``.
 """
@@ -17,39 +19,67 @@ def table(name: str) -> str:
     data = json.loads((DOCS / "measurements" / name).read_text())
     kinds = {"over_faiss": retrieval, "over_closed_form": methods, "over_copy": kernel}
     lines = next(write for key, write in kinds.items() if key in data["rows"][0])(data["rows"])
-    return "\n".join([*lines, "\n" + " · ".join(f"{key} {value}" for key, value in data["machine"].items())])
+    return "\n".join(
+        [*lines, "\n" + " · ".join(f"{key} {value}" for key, value in data["machine"].items())]
+    )
 
 
 def retrieval(rows: list[dict]) -> list[str]:
     """One depth a line."""
     lines = [
-        "| k | equipoise | product alone | faiss | time / faiss | time / product | agreement | MiB |",
+        (
+            "| k | equipoise | product alone | faiss | time / faiss | time / product | agreement |"
+            " MiB |"
+        ),
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         seconds = (f"{row[key]:.1f} s" for key in ("seconds", "product_seconds", "faiss_seconds"))
-        ratios = f"{row['over_faiss']:.2f}", f"{row['over_product']:.2f}", f"{row['agreement']:.3%}", f"{row['mebibytes']:.0f}"
+        ratios = (
+            f"{row['over_faiss']:.2f}",
+            f"{row['over_product']:.2f}",
+            f"{row['agreement']:.3%}",
+            f"{row['mebibytes']:.0f}",
+        )
         lines.append(f"| {row['k']} | " + " | ".join((*seconds, *ratios)) + " |")
     return lines
 
 
 def methods(rows: list[dict]) -> list[str]:
     """One method a line."""
-    lines = ["| method | what it is | rank | fit | apply | time / closed-form |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| method | what it is | rank | fit | apply | time / closed-form |",
+        "|---|---|---|---|---|---|",
+    ]
     for row in rows:
-        times = f"{row['fit_seconds']:.3f} s", f"{row['seconds'] * 1e3:.0f} ms", f"{row['over_closed_form']:.2f}"
-        lines.append(f"| {row['method']} | {row['form']} | {row['rank'] or ''} | " + " | ".join(times) + " |")
+        times = (
+            f"{row['fit_seconds']:.3f} s",
+            f"{row['seconds'] * 1e3:.0f} ms",
+            f"{row['over_closed_form']:.2f}",
+        )
+        lines.append(
+            f"| {row['method']} | {row['form']} | {row['rank'] or ''} | " + " | ".join(times) + " |"
+        )
     return lines
 
 
 def kernel(rows: list[dict]) -> list[str]:
-    """One dtype a block: ratio to the copy and, behind a slash, how many times faster than the transcription."""
+    """One dtype a block: ratio to the copy and, behind a slash, how many times faster than the
+    transcription.
+    """
     dims, ranks = (sorted({row[key] for row in rows}) for key in ("dim", "rank"))
-    lines = ["| dtype | d | " + " | ".join(f"r = {r}" for r in ranks) + " |", "|---|---|" + "---|" * len(ranks)]
+    lines = [
+        "| dtype | d | " + " | ".join(f"r = {r}" for r in ranks) + " |",
+        "|---|---|" + "---|" * len(ranks),
+    ]
     for dtype in dict.fromkeys(row["dtype"] for row in rows):
         for dim in dims:
-            cells = {row["rank"]: row for row in rows if row["dtype"] == dtype and row["dim"] == dim}
-            shown = (f"{cells[r]['over_copy']:.2f} / {cells[r]['over_transcription']:.0f}" for r in ranks)
+            cells = {
+                row["rank"]: row for row in rows if row["dtype"] == dtype and row["dim"] == dim
+            }
+            shown = (
+                f"{cells[r]['over_copy']:.2f} / {cells[r]['over_transcription']:.0f}" for r in ranks
+            )
             lines.append(f"| {dtype} | {dim} | " + " | ".join(shown) + " |")
     return lines
 

@@ -1,7 +1,9 @@
-"""Check the CUDA kernels on a GPU against float64, dtype by dtype, and print one line a check; exit 1 if one fails.
+"""Check the CUDA kernels on a GPU against float64, dtype by dtype, and print one line a check; exit
+1 if one fails.
 
-The test suite runs the float32 kernel in Triton's interpreter; tensor cores and half-width types need the real thing.
-Run from the repository root: ``PYTHONPATH=src python scripts/check_gpu.py``. Its output is kept in docs/measurements.
+The test suite runs the float32 kernel in Triton's interpreter; tensor cores and half-width types
+need the real thing. Run from the repository root: ``PYTHONPATH=src python scripts/check_gpu.py``.
+Its output is kept in docs/measurements.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ def exact(x: torch.Tensor, basis: np.ndarray, kappa: float) -> torch.Tensor:
 
 
 def space_of(rng: np.random.Generator, dim: int, rank: int) -> eq.AttributeSpace:
-    return eq.AttributeSpace.from_prototypes({f"g{i}": rng.standard_normal(dim) for i in range(rank + 1)})
+    return eq.AttributeSpace.from_prototypes(
+        {f"g{i}": rng.standard_normal(dim) for i in range(rank + 1)}
+    )
 
 
 def rows_at(rng: np.random.Generator, basis: np.ndarray, p: np.ndarray) -> torch.Tensor:
@@ -67,31 +71,41 @@ def check_accuracy(rng: np.random.Generator) -> None:
                 for kappa in (1.0, math.inf):
                     u, want = eq.debias(x, space, kappa=kappa), exact(x, space.basis, kappa)
                     compare(
-                        f"{dtype} d={dim} r={rank} kappa={kappa}", u, want, "tiles" if _triton.uses_tiles(space.low_rank, dtype) else "rows"
+                        f"{dtype} d={dim} r={rank} kappa={kappa}",
+                        u,
+                        want,
+                        "tiles" if _triton.uses_tiles(space.low_rank, dtype) else "rows",
                     )
 
 
 def compare(name: str, u: torch.Tensor, want: torch.Tensor, kernel: str) -> None:
     if u.dtype == torch.float32:
         error = ((u.double() - want).norm(dim=-1)).max().item()
-        report(name, error < 1e-6, f"{kernel}, largest row error {error:.1e}")  # 8 units: p up to 0.99 divides by o = 0.14
+        report(
+            name, error < 1e-6, f"{kernel}, largest row error {error:.1e}"
+        )  # 8 units: p up to 0.99 divides by o = 0.14
         return
     rounded = want.to(u.dtype)
     equal = (u == rounded).double().mean().item()
     bits, wanted = (t.view(torch.int16).int() for t in (u, rounded))
-    steps = torch.where((bits ^ wanted) >= 0, bits - wanted, 0x7FFF).abs()  # opposite signs: only tiny numbers may
+    steps = torch.where(
+        (bits ^ wanted) >= 0, bits - wanted, 0x7FFF
+    ).abs()  # opposite signs: only tiny numbers may
     tiny = (u.double() - want).abs() <= 2 * torch.finfo(u.dtype).eps * want.abs() + 1e-6
     apart = int(((steps > 1) & ~tiny).sum())
     drift = (u.double().norm(dim=-1) - want.to(u.dtype).double().norm(dim=-1)).mean().item()
     report(
         name,
         equal >= 0.995 and apart == 0 and abs(drift) < 1e-5,
-        f"{kernel}, {100 * equal:.2f} % correctly rounded, {apart} beyond one unit, norm drift {drift:.0e}",
+        f"{kernel}, {100 * equal:.2f} % correctly rounded, {apart} beyond one unit, norm drift"
+        f" {drift:.0e}",
     )
 
 
 def check_shrink(rng: np.random.Generator) -> None:
-    """float32: the shrink factor within 4e-7 for every p, on an axis-aligned space so that p is exact."""
+    """float32: the shrink factor within 4e-7 for every p, on an axis-aligned space so that p is
+    exact.
+    """
     dim = 512
     basis = np.eye(dim)[:, :1]
     p = np.concatenate([np.geomspace(1e-7, 0.9999, 20000)]).astype(np.float32).astype(np.float64)
@@ -104,7 +118,11 @@ def check_shrink(rng: np.random.Generator) -> None:
     n = stored.norm(dim=1)
     want = geometry.half_angle((stored[:, 0] / n) ** 2, stored[:, 7] / n, 1.0, torch.sqrt)[0]
     error = (u.double()[:, 0] / (stored[:, 0] / n) / want - 1).abs().max().item()
-    report("float32 shrink factor, p from 1e-7 to 0.9999", error <= 4e-7, f"largest relative error {error:.1e}")
+    report(
+        "float32 shrink factor, p from 1e-7 to 0.9999",
+        error <= 4e-7,
+        f"largest relative error {error:.1e}",
+    )
 
 
 def check_extremes(rng: np.random.Generator) -> None:
@@ -114,15 +132,31 @@ def check_extremes(rng: np.random.Generator) -> None:
             x = torch.randn(300, 512, device="cuda", dtype=torch.float64)
             scales = [1e-30, 1e-20, 1, 1e20, 1e30] if dtype != torch.float16 else [1e-4, 1, 1e3]
             scaled = torch.cat([x / x.norm(dim=1, keepdim=True) * s for s in scales]).to(dtype)
-            compare(f"{dtype} r={rank} lengths {scales}", eq.debias(scaled, space), exact(scaled, space.basis, 1.0), "any")
-            pure = (torch.randn(100, rank, device="cuda", dtype=torch.float64) @ torch.tensor(space.basis.T, device="cuda")).to(dtype)
+            compare(
+                f"{dtype} r={rank} lengths {scales}",
+                eq.debias(scaled, space),
+                exact(scaled, space.basis, 1.0),
+                "any",
+            )
+            pure = (
+                torch.randn(100, rank, device="cuda", dtype=torch.float64)
+                @ torch.tensor(space.basis.T, device="cuda")
+            ).to(dtype)
             u = eq.debias(pure, space)
-            kept = (u.double() - torch.nn.functional.normalize(pure.double())).norm(dim=1).max().item()
-            report(f"{dtype} r={rank} pure attribute rows stay", kept < 2 * torch.finfo(dtype).eps, f"moved by {kept:.1e}")
+            kept = (
+                (u.double() - torch.nn.functional.normalize(pure.double())).norm(dim=1).max().item()
+            )
+            report(
+                f"{dtype} r={rank} pure attribute rows stay",
+                kept < 2 * torch.finfo(dtype).eps,
+                f"moved by {kept:.1e}",
+            )
             spoilt = torch.nn.functional.normalize(x).to(dtype)
             spoilt[5], spoilt[77, 3], spoilt[200, 9] = 0, float("nan"), float("inf")
             u = eq.debias(spoilt, space, on_invalid="keep")
-            same = torch.equal(u[[5, 77, 200]].view(torch.uint8), spoilt[[5, 77, 200]].view(torch.uint8))
+            same = torch.equal(
+                u[[5, 77, 200]].view(torch.uint8), spoilt[[5, 77, 200]].view(torch.uint8)
+            )
             report(
                 f"{dtype} r={rank} invalid rows kept bit for bit",
                 same and bool(u[torch.isfinite(spoilt).all(1)].isfinite().all()),
@@ -132,14 +166,27 @@ def check_extremes(rng: np.random.Generator) -> None:
                 eq.debias(spoilt, space)
                 report(f"{dtype} r={rank} invalid rows raise", False, "no error")
             except eq.errors.InvalidRowsError as error:
-                report(f"{dtype} r={rank} invalid rows raise", error.rows == (5, 77, 200), str(error.rows))
+                report(
+                    f"{dtype} r={rank} invalid rows raise",
+                    error.rows == (5, 77, 200),
+                    str(error.rows),
+                )
             unit = torch.nn.functional.normalize(x).to(dtype)
-            report(f"{dtype} r={rank} kappa 0 is the identity", torch.equal(eq.debias(unit, space, kappa=0), unit), "bit for bit")
+            report(
+                f"{dtype} r={rank} kappa 0 is the identity",
+                torch.equal(eq.debias(unit, space, kappa=0), unit),
+                "bit for bit",
+            )
             mixed = torch.tensor(np.resize([0.0, 1.0, math.inf], 300), device="cuda")
             u = eq.debias(unit, space, kappa=mixed)
-            apart = (u[1::3].double() - eq.debias(unit, space)[1::3].double()).abs().max().item()  # another path: last digit only
+            # another path: last digit only
+            apart = (u[1::3].double() - eq.debias(unit, space)[1::3].double()).abs().max().item()
             close = torch.equal(u[::3], unit[::3]) and apart <= torch.finfo(dtype).eps / 4
-            report(f"{dtype} r={rank} kappa one a row", close, f"0, 1 and infinity in turn, {apart:.0e} apart")
+            report(
+                f"{dtype} r={rank} kappa one a row",
+                close,
+                f"0, 1 and infinity in turn, {apart:.0e} apart",
+            )
 
 
 def check_forms(rng: np.random.Generator) -> None:
@@ -148,20 +195,38 @@ def check_forms(rng: np.random.Generator) -> None:
     x = rng.standard_normal((777, 512)) * rng.uniform(0.1, 10, (777, 1))
     for rank in (1, 5):
         space = space_of(rng, 512, rank)
-        for options in ({"kappa": "printed"}, {"weights": (0.03, 0.97)}, {"norm": "keep"}, {"kappa": 0.0}, {"kappa": 7.5, "norm": "keep"}):
+        for options in (
+            {"kappa": "printed"},
+            {"weights": (0.03, 0.97)},
+            {"norm": "keep"},
+            {"kappa": 0.0},
+            {"kappa": 7.5, "norm": "keep"},
+        ):
             for dtype in (torch.float32, torch.float16):
                 stored = torch.tensor(x, dtype=dtype)
                 want = eq.debias(stored.double().numpy(), space, **options)
                 u = eq.debias(stored.cuda(), space, **options).double().cpu().numpy()
                 error = np.abs(u - want).max() / np.abs(want).max()
-                report(f"{dtype} r={rank} {options}", error < 4 * torch.finfo(dtype).eps, f"largest error {error:.1e}")
+                report(
+                    f"{dtype} r={rank} {options}",
+                    error < 4 * torch.finfo(dtype).eps,
+                    f"largest error {error:.1e}",
+                )
     basis = np.linalg.qr(rng.standard_normal((512, 3)))[0]
     affine = LowRank(rng.standard_normal((512, 3)) / 20, basis, rng.standard_normal(512) / 30)
     e = x / np.linalg.norm(x, axis=1, keepdims=True)
     rest = e - (e @ affine.right @ affine.left.T + affine.bias)
-    cases: list[tuple[Norm, np.ndarray]] = [("raw", rest), ("unit", rest / np.linalg.norm(rest, axis=1, keepdims=True))]
+    cases: list[tuple[Norm, np.ndarray]] = [
+        ("raw", rest),
+        ("unit", rest / np.linalg.norm(rest, axis=1, keepdims=True)),
+    ]
     for norm, want in cases:
-        u, _ = torch_kernels.debias(torch.tensor(x, dtype=torch.float32, device="cuda"), affine, Preference("kappa", math.inf), norm)
+        u, _ = torch_kernels.debias(
+            torch.tensor(x, dtype=torch.float32, device="cuda"),
+            affine,
+            Preference("kappa", math.inf),
+            norm,
+        )
         error = np.abs(u.cpu().numpy() - want).max()
         report(f"any low-rank affine map, norm={norm}", error < 1e-6, f"largest error {error:.1e}")
     strided = torch.tensor(x, dtype=torch.float32, device="cuda")
@@ -176,14 +241,20 @@ def check_forms(rng: np.random.Generator) -> None:
 
 
 def check_repeats(rng: np.random.Generator) -> None:
-    """The same rows give the same bits each time: a race between copies and the matrix units would show here first."""
+    """The same rows give the same bits each time: a race between copies and the matrix units would
+    show here first.
+    """
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for dim in (256, 512, 1024):
             space = space_of(rng, dim, 7)
             x = torch.nn.functional.normalize(torch.randn(1 << 17, dim, device="cuda")).to(dtype)
             first = eq.debias(x, space)
             apart = sum(int((eq.debias(x, space) != first).sum()) for _ in range(20))
-            report(f"{dtype} d={dim} r=7 repeats bit for bit", apart == 0, f"{apart} entries differ in 20 runs of {len(x)} rows")
+            report(
+                f"{dtype} d={dim} r=7 repeats bit for bit",
+                apart == 0,
+                f"{apart} entries differ in 20 runs of {len(x)} rows",
+            )
 
 
 def main() -> None:

@@ -1,6 +1,8 @@
-"""Learned methods on real CLIP embeddings: fitted on one half of a set, measured on the other; writes docs/measurements/learned_on_clip_*.json.
+"""Learned methods on real CLIP embeddings: fitted on one half of a set, measured on the other;
+writes docs/measurements/learned_on_clip_*.json.
 
-Run from the repository root: ``python -m scripts.learned_on_clip [FOLDER]``, the folder that holds the embeddings.
+Run from the repository root: ``python -m scripts.learned_on_clip [FOLDER]``, the folder that holds
+the embeddings.
 """
 
 from __future__ import annotations
@@ -17,8 +19,14 @@ from equipoise.tasks import Evaluation, Settings, grids, parse
 from equipoise.tasks.document import read, write
 
 GENDER = eq.Attribute("gender", ("male", "female"))
-BOOK = {"a Person": {"male": ["a Man"], "female": ["a Woman"]}, "a Child": {"male": ["a Boy"], "female": ["a Girl"]}}
-SMALL = {"batch": 64, "epochs": 100}  # a few hundred images: more and smaller steps than the defaults, which are for tens of thousands
+BOOK = {
+    "a Person": {"male": ["a Man"], "female": ["a Woman"]},
+    "a Child": {"male": ["a Boy"], "female": ["a Girl"]},
+}
+SMALL = {
+    "batch": 64,
+    "epochs": 100,
+}  # a few hundred images: more and smaller steps than the defaults, which are for tens of thousands
 SETTINGS = {  # label: method, parameters and seed; chosen before anything was measured
     "closed-form": ("closed-form", {}, 0),
     "dear": ("dear", {}, 0),
@@ -35,7 +43,9 @@ SETTINGS = {  # label: method, parameters and seed; chosen before anything was m
 
 
 def measure(folder: Path, name: str) -> None:
-    """Two runs' worth in one file: retrieval on the half that nothing was fitted on, and the probe's AUC there."""
+    """Two runs' worth in one file: retrieval on the half that nothing was fitted on, and the
+    probe's AUC there.
+    """
     vectors, queries = texts(folder)
     rows, table = images(folder, name)
     order = np.random.default_rng(0).permutation(len(rows))
@@ -46,19 +56,38 @@ def measure(folder: Path, name: str) -> None:
     with tempfile.TemporaryDirectory() as place:
         operators = {}
         for label, (method, params, seed) in SETTINGS.items():
-            source = {"encoder": vectors, "book": book if method == "prism" else book.subset(["a Person"])}
+            source = {
+                "encoder": vectors,
+                "book": book if method == "prism" else book.subset(["a Person"]),
+            }
             source = {"prototypes": prototypes} if method in ("closed-form", "joint-vl") else source
-            context = eq.FitContext(GENDER, **source, **(labelled if method in ("dear", "joint-vl") else {}), seed=seed, device="cpu")
+            context = eq.FitContext(
+                GENDER,
+                **source,
+                **(labelled if method in ("dear", "joint-vl") else {}),
+                seed=seed,
+                device="cpu",
+            )
             operators[label] = eq.methods.create(method, **params).fit(context)
             operators[label].save(Path(place) / f"{label}.safetensors")
-        dataset = eq.datasets.Dataset(f"{NAMES[name]}, the other half", table.iloc[held].reset_index(drop=True), ("gender",))
+        dataset = eq.datasets.Dataset(
+            f"{NAMES[name]}, the other half", table.iloc[held].reset_index(drop=True), ("gender",)
+        )
         task = Evaluation(
-            "retrieval", dataset, vectors, book=book, embeddings=rows[held], prompts=queries, settings=Settings(m=DEPTHS[name] // 2)
+            "retrieval",
+            dataset,
+            vectors,
+            book=book,
+            embeddings=rows[held],
+            prompts=queries,
+            settings=Settings(m=DEPTHS[name] // 2),
         )
         run = task.run(parse(str(Path(place) / f"{label}.safetensors") for label in SETTINGS))
     for about in run["methods"].values():
         about.pop("file", None)
-    changed = {"none": rows[held]} | {label: op.image(rows[held]) for label, op in operators.items() if "image" in op.changes}
+    changed = {"none": rows[held]} | {
+        label: op.image(rows[held]) for label, op in operators.items() if "image" in op.changes
+    }
     probe = eq.metrics.leakage_probe(changed, sensitive_features=table["gender"].to_numpy()[held])
     run["probe"] = [_probed(probe, label) for label in changed]
     write(MEASUREMENTS / f"learned_on_clip_{name}.json", run)
@@ -66,7 +95,13 @@ def measure(folder: Path, name: str) -> None:
 
 def _probed(probe: eq.metrics.Bootstrap, label: str) -> dict:
     estimate = probe.estimate(label, "probe AUC")
-    return {"method": label, "value": estimate.value, "low": estimate.low, "high": estimate.high, "n": estimate.n}
+    return {
+        "method": label,
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "n": estimate.n,
+    }
 
 
 def page() -> str:
@@ -78,14 +113,23 @@ def page() -> str:
         aucs = {row["method"]: row for row in run["probe"]}
         floor = next(row["floor"] for row in run["rows"] if row["metric"] == skew)
         lines = [
-            f"{run['dataset']['name']}: {run['dataset']['images']} images, {run['dataset']['prompts']} queries, floor of {skew} {100 * floor:.1f}",
+            (
+                f"{run['dataset']['name']}: {run['dataset']['images']} images,"
+                f" {run['dataset']['prompts']} queries, floor of {skew} {100 * floor:.1f}"
+            ),
             "",
         ]
         lines += [f"| method | {skew} | minus none | probe AUC |", "|---|---|---|---|"]
         for row in run["rows"]:
             if row["metric"] == skew:
-                difference = grids.interval(row["difference"], signed=True) if row.get("difference") else ""
-                auc = grids.interval(aucs[row["method"]]) if row["method"] in aucs else "images unchanged"
+                difference = (
+                    grids.interval(row["difference"], signed=True) if row.get("difference") else ""
+                )
+                auc = (
+                    grids.interval(aucs[row["method"]])
+                    if row["method"] in aucs
+                    else "images unchanged"
+                )
                 lines.append(f"| {row['method']} | {grids.interval(row)} | {difference} | {auc} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)

@@ -1,7 +1,9 @@
-"""Every method that real CLIP vectors can fit, fitted on half the images and measured on the other: writes docs/methods-clip.md.
+"""Every method that real CLIP vectors can fit, fitted on half the images and measured on the other:
+writes docs/methods-clip.md.
 
-Run from the repository root: ``python -m scripts.methods_on_clip [FOLDER]``, the folder that holds the embeddings. The results go to
-docs/measurements/methods_clip_*.json, and the page is made from them.
+Run from the repository root: ``python -m scripts.methods_on_clip [FOLDER]``, the folder that holds
+the embeddings. The results go to docs/measurements/methods_clip_*.json, and the page is made from
+them.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def wearing(folder: Path) -> np.ndarray:
     return worn
 
 
-def fit(context: eq.FitContext, folder: Path, skip: tuple[str, ...] = ()) -> tuple[list[str], dict[str, dict]]:
+def fit(
+    context: eq.FitContext, folder: Path, skip: tuple[str, ...] = ()
+) -> tuple[list[str], dict[str, dict]]:
     """An operator's file for each method, and how long its fit took."""
     files, about = [], {}
     for spec in parse(text for text in METHODS if text.partition(":")[0] in eq.methods.names()):
@@ -72,7 +76,11 @@ def fit(context: eq.FitContext, folder: Path, skip: tuple[str, ...] = ()) -> tup
         path = folder / f"{spec.label}.safetensors"
         operator.save(path)
         files.append(str(path))
-        about[spec.label] = {"fit_seconds": seconds, "kilobytes": path.stat().st_size / 1000, "changes": " and ".join(operator.changes)}
+        about[spec.label] = {
+            "fit_seconds": seconds,
+            "kilobytes": path.stat().st_size / 1000,
+            "changes": " and ".join(operator.changes),
+        }
     return files, about
 
 
@@ -82,20 +90,37 @@ def measure(folder: Path, name: str, task: str) -> dict:
     rows, table = clip.images(folder, name)
     table["label"] = wearing(folder) if name == "celeba" else "none"
     first, second = halves(table)
-    classes = {"class_prompts": CLASSES, "labels": table["label"].to_numpy()[first]} if task == "classification" else {}
+    classes = (
+        {"class_prompts": CLASSES, "labels": table["label"].to_numpy()[first]}
+        if task == "classification"
+        else {}
+    )
     prototypes = {group: vectors.encode_text(words) for group, words in clip.WORDS.items()}
     context = eq.FitContext(
         GENDER, encoder=vectors, prototypes=prototypes, images=rows[first],
         sensitive_features=table["gender"].to_numpy()[first], **classes,
     )  # fmt: skip
-    dataset = eq.datasets.Dataset(f"{clip.NAMES[name]}, measured on one half", table.iloc[second].reset_index(drop=True), ("gender",))
-    options = {"embeddings": rows[second], "prompts": CLASSES if task == "classification" else queries}
+    dataset = eq.datasets.Dataset(
+        f"{clip.NAMES[name]}, measured on one half",
+        table.iloc[second].reset_index(drop=True),
+        ("gender",),
+    )
+    options = {
+        "embeddings": rows[second],
+        "prompts": CLASSES if task == "classification" else queries,
+    }
     settings = Settings(m=DEPTHS[name] if task == "retrieval" else None)
     with tempfile.TemporaryDirectory() as place:
-        files, about = fit(context, Path(place), skip=() if task == "classification" else ("fairer-clip",))
-        run = Evaluation(task, dataset, vectors, attribute=GENDER, settings=settings, **options).run(parse(files))
+        files, about = fit(
+            context, Path(place), skip=() if task == "classification" else ("fairer-clip",)
+        )
+        run = Evaluation(
+            task, dataset, vectors, attribute=GENDER, settings=settings, **options
+        ).run(parse(files))
     run["methods"] = {
-        Path(label).stem if label != "none" else label: {k: v for k, v in known.items() if k != "file"}
+        Path(label).stem if label != "none" else label: {
+            k: v for k, v in known.items() if k != "file"
+        }
         for label, known in run["methods"].items()
     }
     return run | {"fits": about, "machine": machine.describe(), "fitted_on": len(first)}
@@ -132,15 +157,26 @@ labels. There are no right images for these queries, so utility is seen in the c
 
 
 def fits_table(runs: list[dict]) -> str:
-    lines = ["**Fit times and files** (seconds, one fit, " + runs[0]["machine"]["processor"] + ", 2 cores, others at work)\n"]
+    lines = [
+        "**Fit times and files** (seconds, one fit, "
+        + runs[0]["machine"]["processor"]
+        + ", 2 cores, others at work)\n"
+    ]
     lines += [
-        "| method | changes | " + " | ".join(f"{run['dataset']['name'].split(' (')[0]}, {run['task']}" for run in runs) + " | file |",
+        "| method | changes | "
+        + " | ".join(f"{run['dataset']['name'].split(' (')[0]}, {run['task']}" for run in runs)
+        + " | file |",
         "|---" * (len(runs) + 3) + "|",
     ]
     for label in runs[-1]["fits"]:
-        times = [f"{run['fits'][label]['fit_seconds']:.3f}" if label in run["fits"] else "" for run in runs]
+        times = [
+            f"{run['fits'][label]['fit_seconds']:.3f}" if label in run["fits"] else ""
+            for run in runs
+        ]
         known = runs[-1]["fits"][label]
-        lines.append(f"| {label} | {known['changes']} | {' | '.join(times)} | {known['kilobytes']:,.0f} kB |")
+        lines.append(
+            f"| {label} | {known['changes']} | {' | '.join(times)} | {known['kilobytes']:,.0f} kB |"
+        )
     return "\n".join(lines) + "\n"
 
 

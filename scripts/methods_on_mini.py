@@ -1,7 +1,9 @@
-"""Every method on the embedded model and real photographs, by ``equipoise compare``: writes docs/methods-mini.md.
+"""Every method on the embedded model and real photographs, by ``equipoise compare``: writes
+docs/methods-mini.md.
 
-Run from the repository root: ``python -m scripts.methods_on_mini [DATA]``, the folder that holds people/. Photographs and runs go to
-build/people, from where a stopped run goes on; the results to docs/measurements/methods_mini_*.json, and the page is made from them.
+Run from the repository root: ``python -m scripts.methods_on_mini [DATA]``, the folder that holds
+people/. Photographs and runs go to build/people, from where a stopped run goes on; the results to
+docs/measurements/methods_mini_*.json, and the page is made from them.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ COMMON = [
     "prompt-array:adversary=logits,lr=0.01",
     "joint-vl:queue=1024,epochs=25,lr=0.0001,sign=add|subtract",
 ]
-MORE = {  # by default roboshot takes every difference out, which is most of the space where there are seven groups: refused
+# by default roboshot takes every difference out, which is most of the space where there are seven
+# groups: refused
+MORE = {
     "hair": ["roboshot", "fairer-clip", "fairer-clip:balanced=true"],
     "gender": ["roboshot"],
     "race": [],
@@ -73,8 +77,13 @@ def measure(data: Path) -> None:
     }
     typed = {}
     for name, arguments in wanted.items():
-        typed[name], runs = people.compare(work / f"runs_{name}", *arguments, methods=COMMON + MORE[name])
-        write(MEASUREMENTS / f"methods_mini_{name}.json", people.merged(runs) | {"machine": machine.describe()})
+        typed[name], runs = people.compare(
+            work / f"runs_{name}", *arguments, methods=COMMON + MORE[name]
+        )
+        write(
+            MEASUREMENTS / f"methods_mini_{name}.json",
+            people.merged(runs) | {"machine": machine.describe()},
+        )
     COMMANDS.write_text(json.dumps(typed, indent=1) + "\n")
 
 
@@ -109,10 +118,15 @@ def page() -> str:
     sizes = {name: f"{run['counts']['images']:,}" for name, run in runs.items()}
     fitted = {name: f"{run['fitting']['images']:,}" for name, run in runs.items()}
     floors = {
-        f"floor_{name}": grids.percent(next(row["floor"] for row in runs[name]["rows"] if "floor" in row)) for name in ("gender", "race")
+        f"floor_{name}": grids.percent(
+            next(row["floor"] for row in runs[name]["rows"] if "floor" in row)
+        )
+        for name in ("gender", "race")
     }
     encoder = runs["hair"]["encoder"]
-    commands = "\n".join(f"```\n{typed}\n```" for typed in json.loads(COMMANDS.read_text()).values())
+    commands = "\n".join(
+        f"```\n{typed}\n```" for typed in json.loads(COMMANDS.read_text()).values()
+    )
     return PAGE.format(
         encoder=f"{encoder['id']} {encoder['revision']}".strip(), hair=sizes["hair"], hair_fit=fitted["hair"], hair_pairs=pairs["hair"],
         faces=sizes["gender"], faces_fit=fitted["gender"], gender_pairs=pairs["gender"], race_pairs=pairs["race"],
@@ -124,13 +138,23 @@ def fits_table(runs: dict[str, dict]) -> str:
     """How long each fit took."""
     about = runs["hair"]["machine"]
     lines = [
-        f"**Fit times** (seconds, one fit each, {about['processor']}, 2 cores, others at work; the book's texts are encoded in the first of each column, and cached)\n",
+        (
+            f"**Fit times** (seconds, one fit each, {about['processor']}, 2 cores, others at work;"
+            " the book's texts are encoded in the first of each column, and cached)\n"
+        ),
         "| method | changes | " + " | ".join(runs) + " |",
     ]
     lines.append("|---" * (len(runs) + 2) + "|")
     for label, known in runs["hair"]["methods"].items():
-        times = [f"{run['fit_seconds'][label]:.2f}" if label in run["fit_seconds"] else "" for run in runs.values()]
-        lines.append(f"| {label} | {' and '.join(known['changes'])} | {' | '.join(times)} |" if label != "none" else "")
+        times = [
+            f"{run['fit_seconds'][label]:.2f}" if label in run["fit_seconds"] else ""
+            for run in runs.values()
+        ]
+        lines.append(
+            f"| {label} | {' and '.join(known['changes'])} | {' | '.join(times)} |"
+            if label != "none"
+            else ""
+        )
     return "\n".join(line for line in lines if line) + "\n"
 
 
@@ -159,14 +183,20 @@ MEANT = {
 
 
 def reading(runs: dict[str, dict], **numbers: str) -> str:
-    """The notes, with the values of the methods that they name; of blond hair, the differences from none."""
+    """The notes, with the values of the methods that they name; of blond hair, the differences from
+    none.
+    """
 
     def value(found: re.Match) -> str:
         name, metric = MEANT[found[1]]
         run = runs[name]
         wanted = found[2], metric or f"MS@{run['settings']['m']}"
         row = next(row for row in run["rows"] if (row["method"], row["metric"]) == wanted)
-        return grids.interval(row["difference"], signed=True) if found[1] in ("gap", "cost") else grids.interval(row)
+        return (
+            grids.interval(row["difference"], signed=True)
+            if found[1] in ("gap", "cost")
+            else grids.interval(row)
+        )
 
     return PLACE.sub(value, READING.strip()).format(**numbers)
 

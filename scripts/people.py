@@ -1,6 +1,8 @@
-"""Photographs of people for ``equipoise evaluate`` and ``compare``: JPEG files and tables, from parquet files that hold both.
+"""Photographs of people for ``equipoise evaluate`` and ``compare``: JPEG files and tables, from
+parquet files that hold both.
 
-What the embedded model has learned from is fitted on and never measured: the parts are those of its training.
+What the embedded model has learned from is fitted on and never measured: the parts are those of its
+training.
 """
 
 from __future__ import annotations
@@ -43,29 +45,50 @@ def queries(work: Path) -> Path:
 
 
 def hair_book(work: Path) -> Path:
-    """A book of 48 prompts, blond hair or not in 24 places, each for a man and for a woman, written by rule."""
+    """A book of 48 prompts, blond hair or not in 24 places, each for a man and for a woman, written
+    by rule.
+    """
     prompts, book = work / "hair.txt", work / "hair.json"
-    lines = [f"a photo of a person with {hair} hair {place}" for place in PLACES for hair in ("blond", "non-blond")]
+    lines = [
+        f"a photo of a person with {hair} hair {place}"
+        for place in PLACES
+        for hair in ("blond", "non-blond")
+    ]
     prompts.write_text("\n".join(lines) + "\n")
     equipoise("prompts", "write", "--from", prompts, "--out", book, "--replace")
     return book
 
 
 def faces(data: Path, work: Path) -> tuple[Path, Path]:
-    """FairFace: tables of its validation part, which is measured, and of some of its training part, to fit on."""
+    """FairFace: tables of its validation part, which is measured, and of some of its training part,
+    to fit on.
+    """
     measured = _read(data, "fairface_val")
     training = pd.concat([_read(data, f"fairface_train_{i}") for i in range(3)], ignore_index=True)
     some = np.sort(np.random.default_rng(0).choice(len(training), FIT_FACES, replace=False))
-    return _unpacked(measured, work / "fairface_val"), _unpacked(training.iloc[some], work / "fairface_train")
+    return _unpacked(measured, work / "fairface_val"), _unpacked(
+        training.iloc[some], work / "fairface_train"
+    )
 
 
 def celebrities(data: Path, work: Path) -> tuple[Path, Path]:
-    """CelebA, blond or not, by gender and age: the last 2,000, which mini has not seen, and some of the others to fit on."""
+    """CelebA, blond or not, by gender and age: the last 2,000, which mini has not seen, and some of
+    the others to fit on.
+    """
     table = _read(data, "celeba").sort_values("name")
     table["hair"] = np.where(table["blond_hair"], "blond", "non-blond")
-    table["gender"], table["age"] = np.where(table["male"], "male", "female"), np.where(table["young"], "young", "old")
-    seen = np.sort(np.random.default_rng(0).choice(len(table) - TEST_CELEBRITIES, FIT_CELEBRITIES, replace=False))
-    return _unpacked(table.iloc[-TEST_CELEBRITIES:], work / "celeba_test"), _unpacked(table.iloc[seen], work / "celeba_train")
+    table["gender"], table["age"] = (
+        np.where(table["male"], "male", "female"),
+        np.where(table["young"], "young", "old"),
+    )
+    seen = np.sort(
+        np.random.default_rng(0).choice(
+            len(table) - TEST_CELEBRITIES, FIT_CELEBRITIES, replace=False
+        )
+    )
+    return _unpacked(table.iloc[-TEST_CELEBRITIES:], work / "celeba_test"), _unpacked(
+        table.iloc[seen], work / "celeba_train"
+    )
 
 
 def _read(data: Path, name: str) -> pd.DataFrame:
@@ -80,13 +103,22 @@ def _unpacked(table: pd.DataFrame, folder: Path) -> Path:
         (folder / name).write_bytes(picture)
     path = folder.with_suffix(".csv")
     columns = [column for column in ("gender", "age", "race", "hair") if column in table]
-    table[columns].assign(file=[f"{folder.name}/{name}" for name in names]).to_csv(path, index=False)
+    table[columns].assign(file=[f"{folder.name}/{name}" for name in names]).to_csv(
+        path, index=False
+    )
     return path
 
 
 def compare(folder: Path, *arguments: object, methods: list[str]) -> tuple[str, list[dict]]:
     """``equipoise compare`` on mini: the command as it would be typed, and the runs that it made."""
-    typed = ["compare", folder, *arguments, "--model", "mini", *(word for method in methods for word in ("--method", method))]
+    typed = [
+        "compare",
+        folder,
+        *arguments,
+        "--model",
+        "mini",
+        *(word for method in methods for word in ("--method", method)),
+    ]
     return shlex.join(["equipoise", *map(str, typed)]), json.loads(equipoise(*typed, "--json"))
 
 
@@ -94,16 +126,25 @@ def equipoise(*words: object) -> bytes:
     """A command, said and run; what it printed."""
     typed = [str(word) for word in words]
     print(shlex.join(["equipoise", *typed]), flush=True)
-    return subprocess.run([sys.executable, "-m", "equipoise", *typed], check=True, stdout=subprocess.PIPE).stdout
+    return subprocess.run(
+        [sys.executable, "-m", "equipoise", *typed], check=True, stdout=subprocess.PIPE
+    ).stdout
 
 
 def merged(runs: list[dict]) -> dict:
     """Runs of one grid as one document: the facts, every method, every row once."""
     rows: dict[tuple[str, str], dict] = {}
     for row in (row for run in runs for row in run["rows"]):
-        rows.setdefault((row["method"], row["metric"]), row)  # each run has ``none`` beside it; that of the first is shown
+        rows.setdefault(
+            (row["method"], row["metric"]), row
+        )  # each run has ``none`` beside it; that of the first is shown
     methods = {label: about for run in runs for label, about in run["methods"].items()}
-    seconds = {label: run["fit_seconds"] for run in runs for label in run["methods"] if label != "none" or len(run["methods"]) == 1}
+    seconds = {
+        label: run["fit_seconds"]
+        for run in runs
+        for label in run["methods"]
+        if label != "none" or len(run["methods"]) == 1
+    }
     return {key: value for key, value in runs[0].items() if key not in ("key", "fit_seconds")} | {
         "methods": methods, "rows": list(rows.values()), "fit_seconds": seconds,
     }  # fmt: skip

@@ -1,4 +1,5 @@
-"""Write the published results from the paper's LaTeX source, and the list of flagged cells in docs/published.md, so that no figure is copied by hand.
+"""Write the published results from the paper's LaTeX source, and the list of flagged cells in
+docs/published.md, so that no figure is copied by hand.
 
 Run from the repository root: ``python scripts/published_from_tex.py PAPER.TEX``.
 """
@@ -17,7 +18,12 @@ from equipoise.artefact import write_atomically
 from equipoise.published import rules
 from equipoise.published.cell import COLUMNS, FILE, Cell
 
-MODELS = {"CLIP (ViT-L/14)": "CLIP ViT-L/14", "CLIP (ResNet50)": "CLIP RN50", "BLIP": "BLIP", "SD v2.1": "SD v2.1"}
+MODELS = {
+    "CLIP (ViT-L/14)": "CLIP ViT-L/14",
+    "CLIP (ResNet50)": "CLIP RN50",
+    "BLIP": "BLIP",
+    "SD v2.1": "SD v2.1",
+}
 METHODS = {
     "SFID": "sfid",
     "FairerCLIP": "fairer-clip",
@@ -59,8 +65,12 @@ TASKS = {
     "Flickr30K": "retrieval",
     "occupations": "generation",
 }
-CELL = re.compile(r"(?P<bold>\\textbf\{)?(?P<bracket>\[)?(?P<value>\d+(\.\d+)?)\]?\}?\s*(\$\\pm\$\s*(?P<spread>\d+(\.\d+)?))?")
-HEADER = re.compile(r"(?P<metric>.+?)\s*(\((?P<attribute>G.*?)\))?\s*(\(\\%\))?\s*\$\\(?P<arrow>up|down)arrow\$")
+CELL = re.compile(
+    r"(?P<bold>\\textbf\{)?(?P<bracket>\[)?(?P<value>\d+(\.\d+)?)\]?\}?\s*(\$\\pm\$\s*(?P<spread>\d+(\.\d+)?))?"
+)
+HEADER = re.compile(
+    r"(?P<metric>.+?)\s*(\((?P<attribute>G.*?)\))?\s*(\(\\%\))?\s*\$\\(?P<arrow>up|down)arrow\$"
+)
 
 
 def plain(cell: str) -> str:
@@ -73,8 +83,14 @@ def plain(cell: str) -> str:
 
 def spread_out(row: list[str]) -> list[str]:
     """A cell that spans several columns, once for each."""
-    spans = [re.fullmatch(r"\\multicolumn\{(\d+)\}\{[^}]*\}\{(.*)\}", cell.strip(), re.S) for cell in row]
-    return [text for cell, span in zip(row, spans, strict=True) for text in ([span[2]] * int(span[1]) if span else [cell])]
+    spans = [
+        re.fullmatch(r"\\multicolumn\{(\d+)\}\{[^}]*\}\{(.*)\}", cell.strip(), re.S) for cell in row
+    ]
+    return [
+        text
+        for cell, span in zip(row, spans, strict=True)
+        for text in ([span[2]] * int(span[1]) if span else [cell])
+    ]
 
 
 def tables(tex: str) -> Iterator[list[list[str]]]:
@@ -95,14 +111,34 @@ def parsed(pattern: re.Pattern, cell: str) -> re.Match:
 def columns_of(rows: list[list[str]]) -> tuple[list[dict[str, str]], list[list[str]]]:
     """What each column of a table holds, and the rows below its header."""
     named = plain(rows[0][0]).endswith("Datasets")
-    datasets, header, body = (rows[0][1:], rows[1][1:], rows[2:]) if named else (["occupations"] * 4, rows[0][1:], rows[1:])
+    datasets, header, body = (
+        (rows[0][1:], rows[1][1:], rows[2:])
+        if named
+        else (["occupations"] * 4, rows[0][1:], rows[1:])
+    )
     columns = []
     for dataset, cell in zip(datasets, header, strict=True):
         match = parsed(HEADER, plain(cell))
         better = {"up": "higher", "down": "lower"}[match["arrow"]]
-        columns.append({"dataset": dataset.strip(), "attribute": match["attribute"], "metric": METRICS[match["metric"]], "better": better})
-    attributes = {c["dataset"]: c["attribute"] for c in columns if c["attribute"]}  # printed at the fairness columns alone
-    return [{**c, "task": TASKS[c["dataset"]], "attribute": ATTRIBUTES[attributes.get(c["dataset"], "G")]} for c in columns], body
+        columns.append(
+            {
+                "dataset": dataset.strip(),
+                "attribute": match["attribute"],
+                "metric": METRICS[match["metric"]],
+                "better": better,
+            }
+        )
+    attributes = {
+        c["dataset"]: c["attribute"] for c in columns if c["attribute"]
+    }  # printed at the fairness columns alone
+    return [
+        {
+            **c,
+            "task": TASKS[c["dataset"]],
+            "attribute": ATTRIBUTES[attributes.get(c["dataset"], "G")],
+        }
+        for c in columns
+    ], body
 
 
 def cells_of(tex: str) -> Iterator[Cell]:
@@ -113,7 +149,13 @@ def cells_of(tex: str) -> Iterator[Cell]:
         model = MODELS[plain(body[0][0]).removeprefix("Baseline ")]
         for name, *printed in body:
             label = plain(name)
-            method = "none" if label.startswith("Baseline ") else "closed-form" if label in VARIANTS else METHODS[label]
+            method = (
+                "none"
+                if label.startswith("Baseline ")
+                else "closed-form"
+                if label in VARIANTS
+                else METHODS[label]
+            )
             for column, text in zip(columns, printed, strict=True):
                 match = parsed(CELL, text)
                 yield Cell(
@@ -138,12 +180,29 @@ def as_csv(cells: Iterable[Cell]) -> str:
 
 def with_flagged(page: str, cells: list[Cell]) -> str:
     """The page with its list of flagged cells written anew."""
-    lines = ["| table | model | dataset | method | metric | printed | rule | why |", "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "| table | model | dataset | method | metric | printed | rule | why |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for cell, rule, why in rules.broken(cells):
-        shown = (cell.table, cell.model, cell.dataset, cell.method, cell.metric, cell.value, rule, why)
+        shown = (
+            cell.table,
+            cell.model,
+            cell.dataset,
+            cell.method,
+            cell.metric,
+            cell.value,
+            rule,
+            why,
+        )
         lines.append(f"| {' | '.join(shown)} |")
     table = "\n".join(lines)
-    return re.sub(r"(<!-- flagged -->\n).*?(<!-- end -->)", lambda m: f"{m[1]}{table}\n{m[2]}", page, flags=re.S)
+    return re.sub(
+        r"(<!-- flagged -->\n).*?(<!-- end -->)",
+        lambda m: f"{m[1]}{table}\n{m[2]}",
+        page,
+        flags=re.S,
+    )
 
 
 def main() -> None:

@@ -1,6 +1,8 @@
-"""Retrieval by gender on real CLIP embeddings: writes docs/measurements/retrieval_by_gender_*.json, and docs/results.md from them.
+"""Retrieval by gender on real CLIP embeddings: writes docs/measurements/retrieval_by_gender_*.json,
+and docs/results.md from them.
 
-Run from the repository root: ``python scripts/retrieval_by_gender.py [FOLDER]``, the folder that holds the embeddings.
+Run from the repository root: ``python scripts/retrieval_by_gender.py [FOLDER]``, the folder that
+holds the embeddings.
 """
 
 from __future__ import annotations
@@ -27,23 +29,34 @@ MEASUREMENTS = Path("docs/measurements")
 
 
 def texts(folder: Path) -> tuple[TextVectors, list[str]]:
-    """Vectors of all prompts, and the 495 queries: the names of Open Images' classes but those of people."""
+    """Vectors of all prompts, and the 495 queries: the names of Open Images' classes but those of
+    people.
+    """
     vectors = TextVectors.load(folder / "text_clip_vitb32_objects.npz")
     with np.load(folder / "text_clip_vitb32_objects.npz", allow_pickle=False) as file:
         named = zip(file["prompt"].tolist(), file["source"].tolist(), strict=True)
-        return vectors, [prompt for prompt, source in named if source == "oid" and prompt not in PEOPLE]
+        return vectors, [
+            prompt for prompt, source in named if source == "oid" and prompt not in PEOPLE
+        ]
 
 
 def images(folder: Path, name: str) -> tuple[np.ndarray, pd.DataFrame]:
-    """Embeddings (n, d), and the file and gender of each image: annotated for CelebA, read from the captions for Flickr8k."""
+    """Embeddings (n, d), and the file and gender of each image: annotated for CelebA, read from the
+    captions for Flickr8k.
+    """
     with np.load(folder / FILES[name], allow_pickle=False) as file:
         rows, paths = file["image"].astype(np.float32), file["filename"]
         if name == "flickr8k":
-            gender, kept = file["caption_gender"], np.isin(file["caption_gender"], ["male", "female"])
+            gender, kept = (
+                file["caption_gender"],
+                np.isin(file["caption_gender"], ["male", "female"]),
+            )
         else:
             male = file["attrs"][:, file["attr_names"].tolist().index("Male")] == 1
             gender, kept = np.where(male, "male", "female"), np.ones(len(rows), bool)
-    return rows[kept], pd.DataFrame({"path": paths[kept].astype(str), "gender": gender[kept].astype(str)})
+    return rows[kept], pd.DataFrame(
+        {"path": paths[kept].astype(str), "gender": gender[kept].astype(str)}
+    )
 
 
 def evaluation(folder: Path, name: str, **settings) -> Evaluation:
@@ -53,33 +66,64 @@ def evaluation(folder: Path, name: str, **settings) -> Evaluation:
     dataset = eq.datasets.Dataset(NAMES[name], table, ("gender",))
     book = eq.PromptBook.of({"a Person": WORDS})
     return Evaluation(
-        "retrieval", dataset, vectors, book=book, embeddings=rows, prompts=queries, settings=Settings(m=DEPTHS[name], **settings)
+        "retrieval",
+        dataset,
+        vectors,
+        book=book,
+        embeddings=rows,
+        prompts=queries,
+        settings=Settings(m=DEPTHS[name], **settings),
     )
 
 
 def measure(folder: Path) -> None:
-    """Two runs a set on the same resamples: differences from none, and from the closed form on both modalities."""
+    """Two runs a set on the same resamples: differences from none, and from the closed form on both
+    modalities.
+    """
     for name in DEPTHS:
         task = evaluation(folder, name)
         for baseline, suffix in (("none", ""), ("closed-form", "_from_both")):
-            write(MEASUREMENTS / f"retrieval_by_gender_{name}{suffix}.json", task.run(parse(METHODS), baseline))
+            write(
+                MEASUREMENTS / f"retrieval_by_gender_{name}{suffix}.json",
+                task.run(parse(METHODS), baseline),
+            )
 
 
 def verdict(name: str) -> str:
-    """Whether both modalities beat either one, as the paper's Table 5 has it, with the paired differences."""
+    """Whether both modalities beat either one, as the paper's Table 5 has it, with the paired
+    differences.
+    """
     skew = f"MS@{DEPTHS[name]}"
-    runs = [read(MEASUREMENTS / f"retrieval_by_gender_{name}{suffix}.json") for suffix in ("", "_from_both")]
-    plain, from_both = ({row["method"]: row for row in run["rows"] if row["metric"] == skew} for run in runs)
-    alone = {modality: from_both[f"closed-form (modality={modality})"] for modality in ("image", "text")}
+    runs = [
+        read(MEASUREMENTS / f"retrieval_by_gender_{name}{suffix}.json")
+        for suffix in ("", "_from_both")
+    ]
+    plain, from_both = (
+        {row["method"]: row for row in run["rows"] if row["metric"] == skew} for run in runs
+    )
+    alone = {
+        modality: from_both[f"closed-form (modality={modality})"] for modality in ("image", "text")
+    }
     holds = all(row["difference"]["value"] > 0 for row in alone.values())
-    clear = [row["difference"]["low"] > 0 if holds else row["difference"]["high"] < 0 for row in alone.values()]
-    parts = [f"{modality} alone minus both: {interval(row['difference'], signed=True)}" for modality, row in alone.items()]
+    clear = [
+        row["difference"]["low"] > 0 if holds else row["difference"]["high"] < 0
+        for row in alone.values()
+    ]
+    parts = [
+        f"{modality} alone minus both: {interval(row['difference'], signed=True)}"
+        for modality, row in alone.items()
+    ]
     both, none = plain["closed-form"], plain["none"]
     better = "less" if both["value"] < none["value"] else "more"
-    sure = "; zero lies outside both intervals" if all(clear) else "; zero lies inside an interval, so this set alone does not settle it"
+    sure = (
+        "; zero lies outside both intervals"
+        if all(clear)
+        else "; zero lies inside an interval, so this set alone does not settle it"
+    )
     return (
-        f"- **{NAMES[name]}: Table 5 {'holds' if holds else 'does not hold'}.** {'; '.join(parts)}{sure}. Both modalities give {better} skew than "
-        f"no debiasing: {interval(both['difference'], signed=True)}."
+        f"- **{NAMES[name]}: Table 5 {'holds' if holds else 'does not hold'}.**"
+        f" {'; '.join(parts)}{sure}. Both modalities give {better} skew than no debiasing:"
+        f" {interval(both['difference'], signed=True)}."
     )
 
 
@@ -113,7 +157,9 @@ apart; intervals resample images, and percentile intervals of a maximum lie some
 def page() -> str:
     """The page, from the files."""
     runs = [read(MEASUREMENTS / f"retrieval_by_gender_{name}.json") for name in DEPTHS]
-    return PAGE.format(verdicts="\n".join(verdict(name) for name in DEPTHS), tables=tables.markdown(runs))
+    return PAGE.format(
+        verdicts="\n".join(verdict(name) for name in DEPTHS), tables=tables.markdown(runs)
+    )
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""Write the curated books of the package: chosen wordings, set into prompts by the grammar, what reads badly struck out.
+"""Write the curated books of the package: chosen wordings, set into prompts by the grammar, what
+reads badly struck out.
 
 PYTHONPATH=src python scripts/write_books.py [FOLDER]
 """
@@ -18,12 +19,14 @@ from equipoise.prompts.validation import check_book
 FOLDER = Path(__file__).resolve().parent.parent / "src" / "equipoise" / "prompts" / "books"
 DATE = "2026-11-15"
 NOTE = (
-    "Wordings chosen for each group (attributes/*.toml), set into the prompts by the grammar, unnatural combinations struck out "
-    "(scripts/write_books.py), checked by the validator. Up to ten variants; fewer where English has no more that are natural."
+    "Wordings chosen for each group (attributes/*.toml), set into the prompts by the grammar,"
+    " unnatural combinations struck out (scripts/write_books.py), checked by the validator. Up to"
+    " ten variants; fewer where English has no more that are natural."
 )
 MOST = 10
 
-# Appendix C of the paper; the gender that the original model leans to, which the explicit prompts name.
+# Appendix C of the paper; the gender that the original model leans to, which the explicit prompts
+# name.
 MALE_LEANING = """doctor, aerospace engineer, computer programmer, electrical engineer, scientist, musician, writer, architect, civil engineer, engineer,
 software developer, coach, dentist, professor, CEO, skateboarder, surfer, baseball player, football player, soccer player"""
 FEMALE_LEANING = """artist, designer, painter, photographer, singer, childcare worker, clerk, housekeeper, massage therapist, nurse, psychologist,
@@ -50,7 +53,10 @@ STRUCK = [  # what the grammar can make and nobody would say
     r"\bwoman \w+man\b",  # a woman lawman
     r"\bfellow who (?:is an?|works)|\bfellow working\b",
     r"\b(?:youth|youngster|young)\b.*\b(?:with a youthful|who looks young)\b",
-    r"\b(?:old|older|elder|elderly|senior)\b.*\b(?:of advanced age|advanced in years|who looks old)\b",
+    (
+        r"\b(?:old|older|elder|elderly|senior)\b.*\b(?:of advanced age|advanced in years|who looks"
+        r" old)\b"
+    ),
     r"\b(?:youthful|older|senior|elderly) (?:guy|fellow)\b",
     r"\bmale older adult\b",
 ]
@@ -69,17 +75,30 @@ def book_of(prompts: list[str], attribute: Attribute, note: str = "") -> PromptB
     for prompt in prompts:
         for group in attribute.groups:
             entry = write_entry(prompt, attribute, group, most=40)
-            kept = [text for text in entry.variants if not any(re.search(pattern, text) for pattern in STRUCK)]
-            rows.setdefault(prompt, {})[group] = Entry(anchor=entry.anchor, variants=tuple(kept[:MOST]))
+            kept = [
+                text
+                for text in entry.variants
+                if not any(re.search(pattern, text) for pattern in STRUCK)
+            ]
+            rows.setdefault(prompt, {})[group] = Entry(
+                anchor=entry.anchor, variants=tuple(kept[:MOST])
+            )
     source = Source(writer="curated", date=DATE, instructions=RULES, note=f"{note} {NOTE}".strip())
     return PromptBook(sources=(source,), prompts=rows)
 
 
 def books() -> dict[str, tuple[PromptBook, Attribute]]:
-    gender, age, skin, race = (Attribute.load(name) for name in ("gender", "age", "skin tone", "race"))
+    gender, age, skin, race = (
+        Attribute.load(name) for name in ("gender", "age", "skin tone", "race")
+    )
     male, female, facet = names(MALE_LEANING), names(FEMALE_LEANING), names(FACET)
-    people = ["a photo of a person", *(f"a photo of a person {activity}" for activity in names(EVERYDAY))]
-    explicit = [photo_of(f"male {noun}") for noun in male] + [photo_of(f"female {noun}") for noun in female]
+    people = [
+        "a photo of a person",
+        *(f"a photo of a person {activity}" for activity in names(EVERYDAY)),
+    ]
+    explicit = [photo_of(f"male {noun}") for noun in male] + [
+        photo_of(f"female {noun}") for noun in female
+    ]
     assert len(male) + len(female) == 34 and len(facet) == 18 and len(people) == 61
     plan: dict[str, tuple[list[str], Attribute, str]] = {
         "occupations-gender": (
@@ -87,19 +106,37 @@ def books() -> dict[str, tuple[PromptBook, Attribute]]:
             gender,
             "The 34 occupations of the paper's appendix C, neutral.",
         ),
-        "occupations-explicit-gender": (explicit, gender, "The 34 group-explicit prompts of appendix C, rewritten for both groups."),
-        "celeba-gender-age": (CELEBA, gender & age, "CelebA's two class prompts as the paper's released code words them."),
+        "occupations-explicit-gender": (
+            explicit,
+            gender,
+            "The 34 group-explicit prompts of appendix C, rewritten for both groups.",
+        ),
+        "celeba-gender-age": (
+            CELEBA,
+            gender & age,
+            "CelebA's two class prompts as the paper's released code words them.",
+        ),
         "facet-gender": (
             [photo_of(noun) for noun in facet]
-            + [f"a photo of a person who is {photo_of(noun).removeprefix('a photo of ')}" for noun in facet],
+            + [
+                f"a photo of a person who is {photo_of(noun).removeprefix('a photo of ')}"
+                for noun in facet
+            ],
             gender,
             "FACET's 18 occupations in the paper's template and in its released code's.",
         ),
     }
     for attribute in (gender, age, skin, race, gender & age, gender & skin):
         name = f"people-{attribute.name.replace(' & ', '-').replace(' ', '-')}"
-        plan[name] = (people, attribute, f"A photo of a person, and 60 everyday prompts, by {attribute.name}.")
-    return {name: (book_of(prompts, attribute, note), attribute) for name, (prompts, attribute, note) in plan.items()}
+        plan[name] = (
+            people,
+            attribute,
+            f"A photo of a person, and 60 everyday prompts, by {attribute.name}.",
+        )
+    return {
+        name: (book_of(prompts, attribute, note), attribute)
+        for name, (prompts, attribute, note) in plan.items()
+    }
 
 
 def main() -> None:
@@ -109,7 +146,10 @@ def main() -> None:
             print(name, problem)
         book.save(folder / f"{name}.json")
         spread = book.statistics()["variants"]
-        print(f"{name}: {len(book)} prompts, {len(book.groups)} groups, {spread['min']} to {spread['max']} variants")
+        print(
+            f"{name}: {len(book)} prompts, {len(book.groups)} groups, {spread['min']} to"
+            f" {spread['max']} variants"
+        )
 
 
 if __name__ == "__main__":

@@ -22,12 +22,17 @@ def make_folder(folder, images=6, manifest=True, pixels=16):
     folder.mkdir(exist_ok=True)
     lines = []
     for i in range(images):
-        prompt, method = ("a photo of a doctor", "a photo of a nurse")[i % 2], ("none", "closed-form", "sfid")[i % 3]
+        prompt, method = (
+            ("a photo of a doctor", "a photo of a nurse")[i % 2],
+            ("none", "closed-form", "sfid")[i % 3],
+        )
         name = f"{method}-{i}.png"
         info = PngImagePlugin.PngInfo()
         info.add_text("prompt", prompt)
         info.add_text("method", method)
-        Image.fromarray(rng.integers(0, 255, (pixels, pixels, 3), dtype=np.uint8)).save(folder / name, pnginfo=info)
+        Image.fromarray(rng.integers(0, 255, (pixels, pixels, 3), dtype=np.uint8)).save(
+            folder / name, pnginfo=info
+        )
         lines.append({"image": name, "prompt": prompt, "method": method, "seed": i, "attempt": 0})
     if manifest:
         (folder / "manifest.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

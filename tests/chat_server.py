@@ -38,7 +38,13 @@ class ChatServer:
         retry_after="0.05",
         log=None,
     ):
-        self.attribute, self.fault, self.latency, self.retry_after, self.log_file = attribute, fault, latency, retry_after, log
+        self.attribute, self.fault, self.latency, self.retry_after, self.log_file = (
+            attribute,
+            fault,
+            latency,
+            retry_after,
+            log,
+        )
         self.requests: list[dict] = []
         self.seen: Counter = Counter()
         self.entries: dict = {}
@@ -59,7 +65,8 @@ class ChatServer:
         entry = self.entries[prompt, group]
         step = (
             "variants"
-            if sum(m["role"] == "assistant" for m in messages) and "Now write other wordings" in json.dumps(messages)
+            if sum(m["role"] == "assistant" for m in messages)
+            and "Now write other wordings" in json.dumps(messages)
             else "anchor"
         )
         structured = "response_format" in body
@@ -71,35 +78,79 @@ class ChatServer:
         if fault == "truncated":
             return text[: len(text) // 2] if structured else '{"' + step + '": ["cut'
         if fault == "chatter":
-            return "Sure! I would be happy to help with that.\nLet me know if you need anything else."
+            return (
+                "Sure! I would be happy to help with that.\nLet me know if you need anything else."
+            )
         return text
 
     def reply(self, body: dict, fault: str | None) -> tuple[int, dict[str, str], bytes]:
         errors = {"429": 429, "500": 500, "401": 401, "404": 404}
         if fault in errors:
             headers = {"Retry-After": self.retry_after} if fault == "429" else {}
-            return errors[fault], headers, json.dumps({"error": {"message": f"injected {fault}", "type": "test", "code": None}}).encode()
+            return (
+                errors[fault],
+                headers,
+                json.dumps(
+                    {"error": {"message": f"injected {fault}", "type": "test", "code": None}}
+                ).encode(),
+            )
         if fault and fault.startswith("unstructured ") and "response_format" in body:
-            return int(fault.split()[1]), {}, json.dumps({"error": {"message": "cannot do that"}}).encode()
+            return (
+                int(fault.split()[1]),
+                {},
+                json.dumps({"error": {"message": "cannot do that"}}).encode(),
+            )
         if fault and fault.startswith("echo "):
             key = re.search(r"(?i)authorization: (.*)", self.headers[-1]).group(1).strip()
-            return int(fault.split()[1]), {}, json.dumps({"error": {"message": "x" * 150 + f" you sent {key}"}}).encode()
+            return (
+                int(fault.split()[1]),
+                {},
+                json.dumps({"error": {"message": "x" * 150 + f" you sent {key}"}}).encode(),
+            )
         if fault == "filter":
-            return 400, {}, json.dumps({"error": {"message": "the prompt was filtered", "code": "content_filter"}}).encode()
+            return (
+                400,
+                {},
+                json.dumps(
+                    {"error": {"message": "the prompt was filtered", "code": "content_filter"}}
+                ).encode(),
+            )
         if fault == "no structured" and "response_format" in body:
-            return 400, {}, json.dumps({"error": {"message": "response_format is not supported", "type": "invalid_request_error"}}).encode()
+            return (
+                400,
+                {},
+                json.dumps(
+                    {
+                        "error": {
+                            "message": "response_format is not supported",
+                            "type": "invalid_request_error",
+                        }
+                    }
+                ).encode(),
+            )
         if fault == "html":
             return 200, {"Content-Type": "text/html"}, b"<html>a proxy's page</html>"
         message = {"role": "assistant", "content": self.content(body, fault)}
         if fault == "refusal":
             message |= {"content": None, "refusal": "I cannot help with that."}
-        choice = {"index": 0, "message": message, "finish_reason": "length" if fault == "cut off" else "stop"}
+        choice = {
+            "index": 0,
+            "message": message,
+            "finish_reason": "length" if fault == "cut off" else "stop",
+        }
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         return (
             200,
             {},
             json.dumps(
-                {"id": "x", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice], "usage": usage}
+                {
+                    "id": "x",
+                    "object": "chat.completion",
+                    "created": 0,
+                    "model": body["model"],
+                    "choices": [choice],
+                    "usage": usage,
+                }
             ).encode(),
         )
 
@@ -127,7 +178,13 @@ class ChatServer:
         name = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
         self.seen[name] += 1
         fault = self.fault(body, self.seen[name]) if path.endswith("/chat/completions") else "404"
-        record = {"body": body, "name": name, "fault": fault, "delivered": False, "began": time.time()}
+        record = {
+            "body": body,
+            "name": name,
+            "fault": fault,
+            "delivered": False,
+            "began": time.time(),
+        }
         self.requests.append(record)
         self.now += 1
         self.most = max(self.most, self.now)
@@ -137,7 +194,10 @@ class ChatServer:
                 return False
             await asyncio.sleep(self.latency)
             status, headers, data = self.reply(body, fault)
-            lines = [f"HTTP/1.1 {status} x", *(f"{k}: {v}" for k, v in ({"Content-Type": "application/json"} | headers).items())]
+            lines = [
+                f"HTTP/1.1 {status} x",
+                *(f"{k}: {v}" for k, v in ({"Content-Type": "application/json"} | headers).items()),
+            ]
             head = ("\r\n".join([*lines, f"Content-Length: {len(data)}"]) + "\r\n\r\n").encode()
             if fault == "cut":
                 writer.write(head + data[: len(data) // 2])
@@ -190,11 +250,15 @@ class ChatServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
 
-def share_of_faults(share: float, seed: int = 0, kinds=TRANSPORT_FAULTS + CONTENT_FAULTS) -> Callable[[dict, int], str | None]:
+def share_of_faults(
+    share: float, seed: int = 0, kinds=TRANSPORT_FAULTS + CONTENT_FAULTS
+) -> Callable[[dict, int], str | None]:
     """That share of requests, drawn by the request's own words and number, has one of the faults."""
 
     def fault(body: dict, nth: int) -> str | None:
-        digest = hashlib.sha256(f"{seed} {nth} {json.dumps(body, sort_keys=True)}".encode()).digest()
+        digest = hashlib.sha256(
+            f"{seed} {nth} {json.dumps(body, sort_keys=True)}".encode()
+        ).digest()
         drawn = int.from_bytes(digest[:4], "big") / 2**32
         return kinds[digest[5] % len(kinds)] if drawn < share else None
 
@@ -210,7 +274,11 @@ def main() -> None:
     arguments = parser.parse_args()
     log = open(arguments.log, "a") if arguments.log else None  # noqa: SIM115
     server = ChatServer(
-        Attribute.load("gender"), share_of_faults(arguments.faults), latency=arguments.latency, retry_after=arguments.retry_after, log=log
+        Attribute.load("gender"),
+        share_of_faults(arguments.faults),
+        latency=arguments.latency,
+        retry_after=arguments.retry_after,
+        log=log,
     )
     asyncio.run(server.serve(lambda port: print(port, flush=True), asyncio.Event()))
 

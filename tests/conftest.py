@@ -20,14 +20,22 @@ import equipoise as eq
 from equipoise import cli
 from equipoise.errors import MissingExtraError
 
-if not Path("/dev/nvidiactl").exists():  # without a GPU the CUDA kernels run in Triton's interpreter; read when triton is imported
+if (
+    not Path("/dev/nvidiactl").exists()
+):  # without a GPU the CUDA kernels run in Triton's interpreter; read when triton is imported
     os.environ["TRITON_INTERPRET"] = "1"
 
 if "EQUIPOISE_CACHE" not in os.environ:  # not the user's own; workers inherit it
     os.environ["EQUIPOISE_CACHE"] = tempfile.mkdtemp(prefix="equipoise-tests-")
     atexit.register(shutil.rmtree, os.environ["EQUIPOISE_CACHE"], ignore_errors=True)
 
-settings.register_profile("suite", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite",
+    deadline=None,
+    max_examples=60,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("suite")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,7 +100,14 @@ def typed(*arguments: Any) -> int:
 def browser():
     """The system's chromium, driven by playwright."""
     playwright = component("playwright.sync_api")
-    found = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+    found = next(
+        (
+            path
+            for name in ("chromium", "chromium-browser", "google-chrome")
+            if (path := shutil.which(name))
+        ),
+        None,
+    )
     if found is None:
         if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
             pytest.fail("chromium is not installed, and everything must be here")
@@ -122,8 +137,12 @@ def unit(x: np.ndarray) -> np.ndarray:
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def make_space(rng: np.random.Generator, dim: int = 64, groups: int = 3, **options) -> eq.AttributeSpace:
-    return eq.AttributeSpace.from_prototypes({f"g{i}": rng.standard_normal(dim) for i in range(groups)}, **options)
+def make_space(
+    rng: np.random.Generator, dim: int = 64, groups: int = 3, **options
+) -> eq.AttributeSpace:
+    return eq.AttributeSpace.from_prototypes(
+        {f"g{i}": rng.standard_normal(dim) for i in range(groups)}, **options
+    )
 
 
 def rows_at(rng: np.random.Generator, space: eq.AttributeSpace, p: np.ndarray) -> np.ndarray:

@@ -14,7 +14,11 @@ GUIDED = {"num_inference_steps": 2, "guidance_scale": 5.0, "output_type": "laten
 def text_config(tokenizer, width: int, projection: int, **options):
     from transformers import CLIPTextConfig
 
-    ids = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    ids = {
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
     return CLIPTextConfig(
         vocab_size=len(tokenizer), hidden_size=width, intermediate_size=64, projection_dim=projection, num_hidden_layers=3,
         num_attention_heads=4, max_position_embeddings=TOKENS, **ids, **options,
@@ -56,7 +60,11 @@ def stable_diffusion(padding: str | None = None, **text: Any):
         tokenizer.pad_token = padding
     encoder = seeded(CLIPTextModel, text_config(tokenizer, 32, 16, **text))
     extras = {"safety_checker": None, "feature_extractor": None, "requires_safety_checker": False}
-    return _quiet(StableDiffusionPipeline(text_encoder=encoder, tokenizer=tokenizer, **_parts(32, attention_head_dim=4), **extras))
+    return _quiet(
+        StableDiffusionPipeline(
+            text_encoder=encoder, tokenizer=tokenizer, **_parts(32, attention_head_dim=4), **extras
+        )
+    )
 
 
 def sd1():
@@ -76,13 +84,19 @@ def sdxl():
     second.pad_token = "!"
     encoders = {
         "text_encoder": seeded(CLIPTextModel, text_config(_tokenizer(), 32, 16)),
-        "text_encoder_2": seeded(CLIPTextModelWithProjection, text_config(second, 40, 24, hidden_act="gelu")),
+        "text_encoder_2": seeded(
+            CLIPTextModelWithProjection, text_config(second, 40, 24, hidden_act="gelu")
+        ),
     }
     unet = {
         "attention_head_dim": (2, 4), "use_linear_projection": True, "addition_embed_type": "text_time", "addition_time_embed_dim": 8,
         "transformer_layers_per_block": (1, 2), "projection_class_embeddings_input_dim": 6 * 8 + 24,
     }  # fmt: skip
-    return _quiet(StableDiffusionXLPipeline(**encoders, tokenizer=_tokenizer(), tokenizer_2=second, **_parts(72, **unet)))
+    return _quiet(
+        StableDiffusionXLPipeline(
+            **encoders, tokenizer=_tokenizer(), tokenizer_2=second, **_parts(72, **unet)
+        )
+    )
 
 
 def _quiet(pipe):

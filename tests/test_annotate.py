@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import equipoise as eq
-from equipoise.annotate import UNSURE, Project, Question, catalogue, exchange, labels, people, pictures
+from equipoise.annotate import (
+    UNSURE,
+    Project,
+    Question,
+    catalogue,
+    exchange,
+    labels,
+    people,
+    pictures,
+)
 from equipoise.annotate.agreement import agreement, outcome
 from equipoise.annotate.labels import ConflictError, Label
 from equipoise.annotate.project import read_gold
@@ -33,7 +42,9 @@ def project(tmp_path):
 def ids(project):
     """Opaque names by path, as the database has them."""
     with project.database.reading() as db:
-        return dict(db.execute("select path, id from pictures where state != 'replaced'").fetchall())
+        return dict(
+            db.execute("select path, id from pictures where state != 'replaced'").fetchall()
+        )
 
 
 def say(project, said):
@@ -51,12 +62,21 @@ def test_every_answer_has_a_key_that_no_other_has():
     for name in eq.Attribute.load("gender"), eq.Attribute.load("age"), eq.Attribute.load("race"):
         question = Question.about(name)
         keys = [key for of in question.keys().values() for key in of]
-        assert len(keys) == len(set(keys)) and set(question.keys()) == {*name.groups, UNSURE} and "z" not in keys
-    assert Question.about(eq.Attribute.load("gender")).text == "What is the perceived gender of the person in this image?"
+        assert (
+            len(keys) == len(set(keys))
+            and set(question.keys()) == {*name.groups, UNSURE}
+            and "z" not in keys
+        )
+    assert (
+        Question.about(eq.Attribute.load("gender")).text
+        == "What is the perceived gender of the person in this image?"
+    )
     assert Question("?", ("zebra", "unicorn", "man", "mouse")).keys()["zebra"] == ["1"]
 
 
-@pytest.mark.parametrize("answers", [(), ("one",), ("a", "A"), ("a", "unsure"), ("a", " "), tuple("abcdefghij")])
+@pytest.mark.parametrize(
+    "answers", [(), ("one",), ("a", "A"), ("a", "unsure"), ("a", " "), tuple("abcdefghij")]
+)
 def test_answers_that_cannot_be_keys_are_refused(answers):
     with pytest.raises(InputError, match="answers"):
         Question("Which?", answers)
@@ -73,7 +93,11 @@ def test_a_manifest_says_which_pictures_and_of_what(tmp_path):
     (folder / "contact-sheet.png").write_bytes((folder / "none-0.png").read_bytes())
     found = pictures.find(folder)
     assert len(found) == 6 and {one.method for one in found} == {"none", "closed-form", "sfid"}
-    assert {one.path for one in pictures.find(folder, ["a photo of a nurse"])} == {"closed-form-1.png", "none-3.png", "sfid-5.png"}
+    assert {one.path for one in pictures.find(folder, ["a photo of a nurse"])} == {
+        "closed-form-1.png",
+        "none-3.png",
+        "sfid-5.png",
+    }
     lines = [json.loads(line) for line in (folder / "manifest.jsonl").read_text().splitlines()]
     (folder / "manifest.jsonl").unlink()
     assert len(pictures.find(folder)) == 7
@@ -93,7 +117,16 @@ def test_a_manifest_that_is_being_written_is_read_as_far_as_it_goes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "path", ["../outside.png", "/etc/passwd", "a/../../outside.png", "link.png", "folder/outside.png", "x\0y", "\ud800.png"]
+    "path",
+    [
+        "../outside.png",
+        "/etc/passwd",
+        "a/../../outside.png",
+        "link.png",
+        "folder/outside.png",
+        "x\0y",
+        "\ud800.png",
+    ],
 )
 def test_nothing_outside_the_folder_is_a_picture(tmp_path, path):
     folder = make_folder(tmp_path / "run", manifest=False)
@@ -115,7 +148,9 @@ def test_a_link_inside_the_folder_is_followed(tmp_path):
     assert pictures.place(folder, "link.png") == folder / "none-0.png"
 
 
-@pytest.mark.parametrize("lines", ["[]\n", '{"prompt": "x"}\n', '{"image": 3}\n', '{"image": ""}\n'])
+@pytest.mark.parametrize(
+    "lines", ["[]\n", '{"prompt": "x"}\n', '{"image": 3}\n', '{"image": ""}\n']
+)
 def test_lines_without_an_image_are_refused(tmp_path, lines):
     folder = make_folder(tmp_path / "run")
     (folder / "manifest.jsonl").write_text(lines)
@@ -155,13 +190,22 @@ def test_a_folder_without_pictures_is_refused_and_left_as_it_was(tmp_path):
 
 def test_a_project_is_the_same_on_another_day(tmp_path):
     question = Question("Who is this?", ("a cat", "a dog"))
-    with opened(tmp_path / "run", question=question, prompts=["a photo of a nurse"], show_prompt=True) as project:
+    with opened(
+        tmp_path / "run", question=question, prompts=["a photo of a nurse"], show_prompt=True
+    ) as project:
         token = people.invite(project.database, "anna")
         first = labels.turn(project.database, "anna")
         before = project.id
     with Project.open(tmp_path / "run") as project:
-        assert (project.id, project.question, project.show_prompt) == (before, question, True) and project.size() == 3
-        assert people.invite(project.database, "anna") is None and people.who(project.database, token) == "anna"
+        assert (project.id, project.question, project.show_prompt) == (
+            before,
+            question,
+            True,
+        ) and project.size() == 3
+        assert (
+            people.invite(project.database, "anna") is None
+            and people.who(project.database, token) == "anna"
+        )
         assert labels.turn(project.database, "anna") == first
         labels.keep(project.database, "anna", first.picture, "a cat", "request-1")
     with pytest.raises(InputError, match="Who is this"):
@@ -184,10 +228,15 @@ def test_a_picture_under_a_name_that_had_another_is_asked_about_anew(project):
     old = ids(project)["none-0.png"]
     Image.new("RGB", (9, 9), "blue").save(project.folder / "none-0.png")
     project.scan()
-    assert ids(project)["none-0.png"] != old and catalogue.look_up(project.database, old)[0] == catalogue.REPLACED
+    assert (
+        ids(project)["none-0.png"] != old
+        and catalogue.look_up(project.database, old)[0] == catalogue.REPLACED
+    )
     assert {label.image for label in labels.said(project.database)} == {"sfid-2.png"}
     assert labels.turn(project.database, "anna").left == 5
-    labels.keep(project.database, "anna", old, "female", "a-late-answer")  # to what she saw, and not to what is there now
+    labels.keep(
+        project.database, "anna", old, "female", "a-late-answer"
+    )  # to what she saw, and not to what is there now
     assert {label.image for label in labels.said(project.database)} == {"sfid-2.png"}
 
 
@@ -196,11 +245,18 @@ def test_a_picture_that_vanished_keeps_its_labels_and_may_come_back(project):
     data = (project.folder / "none-0.png").read_bytes()
     (project.folder / "none-0.png").unlink()
     project.scan()
-    assert len(labels.said(project.database)) == 1 and labels.turn(project.database, "ben").left == 5
-    assert labels.undo(project.database, "anna", "nothing-to-show") is None  # what cannot be shown cannot be answered again
+    assert (
+        len(labels.said(project.database)) == 1 and labels.turn(project.database, "ben").left == 5
+    )
+    assert (
+        labels.undo(project.database, "anna", "nothing-to-show") is None
+    )  # what cannot be shown cannot be answered again
     (project.folder / "none-0.png").write_bytes(data)
     project.scan()
-    assert labels.turn(project.database, "ben").left == 6 and labels.turn(project.database, "anna").answered == 1
+    assert (
+        labels.turn(project.database, "ben").left == 6
+        and labels.turn(project.database, "anna").answered == 1
+    )
 
 
 def test_without_a_manifest_labels_of_a_picture_that_vanished_stay_too(tmp_path):
@@ -213,7 +269,10 @@ def test_without_a_manifest_labels_of_a_picture_that_vanished_stay_too(tmp_path)
             people.invite(project.database, name)
         say(project, {name: {"none-0.png": "male", "sfid-2.png": "female"} for name in NAMES})
     data = (folder / "none-0.png").read_bytes()
-    for gone, left in (["none-0.png", "none-3.png"], 5), (["sfid-2.png", "sfid-5.png", "closed-form-1.png", "closed-form-4.png"], 2):
+    for gone, left in (
+        (["none-0.png", "none-3.png"], 5),
+        (["sfid-2.png", "sfid-5.png", "closed-form-1.png", "closed-form-4.png"], 2),
+    ):
         for name in gone:
             (folder / name).unlink()
         with commands.opened(folder, None, None, create=False) as project:
@@ -227,12 +286,17 @@ def test_without_a_manifest_labels_of_a_picture_that_vanished_stay_too(tmp_path)
         assert project.size() == 1 and labels.turn(project.database, "anna").answered == 2
         Image.new("RGB", (9, 9), "blue").save(folder / "none-0.png")
         project.scan()
-        assert {label.image for label in labels.said(project.database)} == {"sfid-2.png"}  # another picture took its name
+        assert {label.image for label in labels.said(project.database)} == {
+            "sfid-2.png"
+        }  # another picture took its name
 
 
 def test_new_pictures_are_found(project):
     with (project.folder / "manifest.jsonl").open("a") as file:
-        file.write(json.dumps({"image": "later.png", "prompt": "a photo of a doctor", "method": "none"}) + "\n")
+        file.write(
+            json.dumps({"image": "later.png", "prompt": "a photo of a doctor", "method": "none"})
+            + "\n"
+        )
     project.scan()
     assert labels.turn(project.database, "anna").left == 6
     Image.new("RGB", (9, 9)).save(project.folder / "later.png")
@@ -260,7 +324,10 @@ def test_a_token_is_kept_as_a_hash_and_can_be_renewed(project):
     files = list(project.folder.glob("annotate.sqlite*"))
     assert files and not any(token.encode() in file.read_bytes() for file in files)
     newer = people.invite(project.database, "anna", renew=True)
-    assert people.who(project.database, token) is None and people.who(project.database, newer) == "anna"
+    assert (
+        people.who(project.database, token) is None
+        and people.who(project.database, newer) == "anna"
+    )
     for wrong in ("", token[:-1], "\ud800", "x" * 10_000):
         assert people.who(project.database, wrong) is None
 
@@ -292,7 +359,12 @@ def test_everyone_has_an_order_of_their_own_in_which_nothing_is_left_out(tmp_pat
 
 
 def steps():
-    answer = st.tuples(st.just("label"), st.sampled_from(NAMES), st.integers(0, 5), st.sampled_from(("male", "female", UNSURE)))
+    answer = st.tuples(
+        st.just("label"),
+        st.sampled_from(NAMES),
+        st.integers(0, 5),
+        st.sampled_from(("male", "female", UNSURE)),
+    )
     back = st.tuples(st.just("undo"), st.sampled_from(NAMES), st.just(0), st.just(""))
     again = st.tuples(st.just("again"), st.sampled_from(NAMES), st.integers(0, 30), st.just(""))
     return st.lists(st.one_of(answer, back, again), max_size=30)
@@ -333,8 +405,12 @@ def test_labels_are_what_a_plain_reading_of_the_requests_says(template, sequence
             assert function(project.database, name, *arguments) == expected
             made[name].append((function, arguments, expected))
         path_of = {id: path for path, id in ids(project).items()}
-        said = {(label.annotator, label.image): label.answer for label in labels.said(project.database)}
-        assert said == {(name, path_of[id]): answer for name, of in model.items() for id, answer in of.items()}
+        said = {
+            (label.annotator, label.image): label.answer for label in labels.said(project.database)
+        }
+        assert said == {
+            (name, path_of[id]): answer for name, of in model.items() for id, answer in of.items()
+        }
         with project.database.reading() as db:
             (lines,) = db.execute("select count(*) from history").fetchone()
         assert lines == sum(kind != "again" for kind, *_ in sequence)
@@ -351,7 +427,9 @@ def test_a_request_that_comes_again_as_something_else_is_refused(project):
     labels.undo(project.database, "anna", "request-2")
     with pytest.raises(ConflictError):
         labels.keep(project.database, "anna", first, "male", "request-2")
-    labels.keep(project.database, "ben", second, "female", "request-1")  # another's requests are their own
+    labels.keep(
+        project.database, "ben", second, "female", "request-1"
+    )  # another's requests are their own
 
 
 def test_many_threads_save_the_same_picture_at_once(project):
@@ -359,25 +437,39 @@ def test_many_threads_save_the_same_picture_at_once(project):
 
     def work(name, n):
         for i in range(5):
-            labels.keep(project.database, name, picture, ("male", "female")[(n + i) % 2], f"request-{n}-{i}")
+            labels.keep(
+                project.database, name, picture, ("male", "female")[(n + i) % 2], f"request-{n}-{i}"
+            )
 
     threads = [threading.Thread(target=work, args=(NAMES[n % 3], n)) for n in range(9)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [(label.annotator, label.image) for label in labels.said(project.database)] == [(name, "none-0.png") for name in NAMES]
+    assert [(label.annotator, label.image) for label in labels.said(project.database)] == [
+        (name, "none-0.png") for name in NAMES
+    ]
     with project.database.reading() as db:
         assert db.execute("select count(*) from history").fetchone() == (45,)
-        assert not db.execute("select * from labels join history using (entry) where labels.answer != history.answer").fetchall()
+        assert not db.execute(
+            "select * from labels join history using (entry) where labels.answer != history.answer"
+        ).fetchall()
 
 
 def test_a_full_disk_is_an_error_that_loses_nothing(project):
     say(project, {"anna": {"none-0.png": "male"}})
-    project.database._db.execute("pragma max_page_count = 1")  # as a disk would, the file refuses to grow
+    project.database._db.execute(
+        "pragma max_page_count = 1"
+    )  # as a disk would, the file refuses to grow
     with pytest.raises(ArtefactError, match="has space"):
         for n in range(10_000):
-            labels.keep(project.database, "anna", ids(project)["sfid-2.png"], ("male", "female")[n % 2], f"request-{n:060}")
+            labels.keep(
+                project.database,
+                "anna",
+                ids(project)["sfid-2.png"],
+                ("male", "female")[n % 2],
+                f"request-{n:060}",
+            )
     project.database._db.execute("pragma max_page_count = 1000000")
     assert {label.image for label in labels.said(project.database)} >= {"none-0.png"}
     labels.keep(project.database, "anna", ids(project)["sfid-2.png"], UNSURE, "afterwards")
@@ -407,13 +499,18 @@ def test_labels_come_back_from_a_file_as_they_went_out(tmp_path, name):
         assert commands.take_in(project, tmp_path / name, replace=False) == (8, 8)
         assert labels.said(project.database) == before
         assert commands.take_in(project, tmp_path / name, replace=False) == (8, 0)
-        assert people.names(project.database) == sorted(SAID) and people.names(project.database, invited=True) == []
+        assert (
+            people.names(project.database) == sorted(SAID)
+            and people.names(project.database, invited=True) == []
+        )
 
 
 def test_the_csv_is_what_generate_takes(project):
     say(project, {"anna": {"none-0.png": "male"}})
     (label,) = labels.said(project.database)
-    assert exchange.to_csv([label]) == f"image,annotator,answer,at\nnone-0.png,anna,male,{label.at}\n"
+    assert (
+        exchange.to_csv([label]) == f"image,annotator,answer,at\nnone-0.png,anna,male,{label.at}\n"
+    )
     assert label.at.endswith("Z") and "T" in label.at
 
 
@@ -422,21 +519,48 @@ def test_what_label_studio_exports_is_read(project, tmp_path):
 
     def task(image, *annotations):
         result = [
-            {"from_name": "gender", "to_name": "img", "type": "choices", "value": {"choices": [choice]}} for _, choice, _ in annotations
+            {
+                "from_name": "gender",
+                "to_name": "img",
+                "type": "choices",
+                "value": {"choices": [choice]},
+            }
+            for _, choice, _ in annotations
         ]
         made = [
-            {"id": i, "result": [one], "completed_by": by, "was_cancelled": skipped, "created_at": "2026-03-09T22:16:08.728353Z"}
+            {
+                "id": i,
+                "result": [one],
+                "completed_by": by,
+                "was_cancelled": skipped,
+                "created_at": "2026-03-09T22:16:08.728353Z",
+            }
             for i, (one, (by, _, skipped)) in enumerate(zip(result, annotations, strict=True))
         ]
-        return {"id": 1, "data": {"image": image}, "annotations": made, "predictions": [{"result": result}]}
+        return {
+            "id": 1,
+            "data": {"image": image},
+            "annotations": made,
+            "predictions": [{"result": result}],
+        }
 
     tasks = [
-        task("/data/upload/7/1f2e3d4c-none-0.png", (10, "male", False), ({"id": 2, "email": "b@example.org"}, "female", False)),
-        task("/data/local-files/?d=some/where/closed-form-1.png", (10, "unsure", False), (11, "male", True)),
+        task(
+            "/data/upload/7/1f2e3d4c-none-0.png",
+            (10, "male", False),
+            ({"id": 2, "email": "b@example.org"}, "female", False),
+        ),
+        task(
+            "/data/local-files/?d=some/where/closed-form-1.png",
+            (10, "unsure", False),
+            (11, "male", True),
+        ),
         task("https://example.org/run/sfid-2.png?x=1"),
     ]
     (tmp_path / "export.json").write_text(json.dumps(tasks))
-    found = exchange.read(tmp_path / "export.json", project.question, catalogue.pictures(project.database))
+    found = exchange.read(
+        tmp_path / "export.json", project.question, catalogue.pictures(project.database)
+    )
     at = "2026-03-09T22:16:08.728Z"
     assert found == [
         Label("none-0.png", "user 10", "male", at),
@@ -458,20 +582,44 @@ def test_the_configuration_for_label_studio_is_xml_with_every_answer(project):
     [
         ("a.csv", "", "no column image"),
         ("a.csv", "image,answer\nnone-0.png,male\n", "no column annotator"),
-        ("a.csv", "image,annotator,answer\nnone-0.png,anna,blue\n", "legal are male, female, unsure"),
+        (
+            "a.csv",
+            "image,annotator,answer\nnone-0.png,anna,blue\n",
+            "legal are male, female, unsure",
+        ),
         ("a.csv", "image,annotator,answer\nnone-0.png,<b>,male\n", "not a name"),
-        ("a.csv", "image,annotator,answer\nnone-0.png,anna,male\nnowhere.png,anna,male\n", "no picture of this project"),
-        ("a.csv", "image,annotator,answer\nnone-0.png,anna,male\nnone-0.png,anna ,female\n", "two answers"),
+        (
+            "a.csv",
+            "image,annotator,answer\nnone-0.png,anna,male\nnowhere.png,anna,male\n",
+            "no picture of this project",
+        ),
+        (
+            "a.csv",
+            "image,annotator,answer\nnone-0.png,anna,male\nnone-0.png,anna ,female\n",
+            "two answers",
+        ),
         ("a.csv", "image,annotator,answer,at\nnone-0.png,anna,male,yesterday\n", "not a time"),
-        ("a.csv", "image,annotator,answer,at\nnone-0.png,anna,male,0001-01-01T00:00:00+23:59\n", "not a time"),
+        (
+            "a.csv",
+            "image,annotator,answer,at\nnone-0.png,anna,male,0001-01-01T00:00:00+23:59\n",
+            "not a time",
+        ),
         ("a.csv", "image,annotator,answer\nnone-0.png\n", "no answer"),
         ("a.csv", "x" * 200_000, "cannot be read as csv"),
-        ("a.json", '[{"data": {"path": [], "image": 3}, "annotations": []}]', "not what Label Studio exports"),
+        (
+            "a.json",
+            '[{"data": {"path": [], "image": 3}, "annotations": []}]',
+            "not what Label Studio exports",
+        ),
         ("a.json", "[", "not what Label Studio exports"),
         ("a.json", "{}", None),
         ("a.json", "[1]", "not what Label Studio exports"),
         ("a.json", '[{"data": {"image": "none-0.png"}}]', "not what Label Studio exports"),
-        ("a.json", '[{"data": {"image": "x.png"}, "annotations": []}]', "no picture of this project"),
+        (
+            "a.json",
+            '[{"data": {"image": "x.png"}, "annotations": []}]',
+            "no picture of this project",
+        ),
         ("a.json", "[" * 100_000, "not what Label Studio exports"),
         ("a.txt", "", "unknown kind"),
     ],
@@ -492,12 +640,17 @@ def test_an_answer_that_differs_from_one_here_needs_to_be_asked_for(project, tmp
     from equipoise.annotate import commands
 
     say(project, {"anna": {"none-0.png": "male"}})
-    (tmp_path / "a.csv").write_text("image,annotator,answer\nsfid-2.png,anna,male\nnone-0.png,anna,female\n")
+    (tmp_path / "a.csv").write_text(
+        "image,annotator,answer\nsfid-2.png,anna,male\nnone-0.png,anna,female\n"
+    )
     with pytest.raises(ConflictError, match="--replace"):
         commands.take_in(project, tmp_path / "a.csv", replace=False)
     assert [label.answer for label in labels.said(project.database)] == ["male"]
     assert commands.take_in(project, tmp_path / "a.csv", replace=True) == (2, 2)
-    assert {label.image: label.answer for label in labels.said(project.database)} == {"none-0.png": "female", "sfid-2.png": "male"}
+    assert {label.image: label.answer for label in labels.said(project.database)} == {
+        "none-0.png": "female",
+        "sfid-2.png": "male",
+    }
 
 
 # --- Agreement ----------------------------------------------------------------------------------------------------------------
@@ -527,12 +680,16 @@ def test_for_two_people_kappa_is_scotts_pi(pairs):
     if len({answer for pair in pairs for answer in pair}) == 1:
         assert np.isnan(kappa)
     else:
-        assert kappa == pytest.approx((np.mean([a == b for a, b in pairs]) - expected) / (1 - expected), abs=1e-12)
+        assert kappa == pytest.approx(
+            (np.mean([a == b for a, b in pairs]) - expected) / (1 - expected), abs=1e-12
+        )
         assert kappa == pytest.approx(eq.metrics.fleiss_kappa(counts[:, ::-1]), abs=1e-12)
         assert (kappa == 1) == all(a == b for a, b in pairs) or abs(kappa - 1) < 1e-12
 
 
-@pytest.mark.parametrize("counts", [[1, 2], [[1, 0]], [[3, -1]], [[0, 0]], [["male", "female"]], [[np.nan, 3]]])
+@pytest.mark.parametrize(
+    "counts", [[1, 2], [[1, 0]], [[3, -1]], [[0, 0]], [["male", "female"]], [[np.nan, 3]]]
+)
 def test_counts_that_are_none(counts):
     with pytest.raises(InputError, match="counts"):
         eq.metrics.fleiss_kappa(counts)
@@ -556,23 +713,48 @@ def test_what_answers_come_to(answers, expected):
 
 
 def test_agreement_of_three(project):
-    full = {f"{method}-{i}.png" for i, method in enumerate(("none", "closed-form", "sfid", "none", "closed-form"))}
+    full = {
+        f"{method}-{i}.png"
+        for i, method in enumerate(("none", "closed-form", "sfid", "none", "closed-form"))
+    }
     say(project, {name: dict.fromkeys(full, "male") for name in NAMES})
-    say(project, {"chris": {"closed-form-1.png": "female", "sfid-2.png": UNSURE}, "anna": {"sfid-5.png": "male"}})
+    say(
+        project,
+        {
+            "chris": {"closed-form-1.png": "female", "sfid-2.png": UNSURE},
+            "anna": {"sfid-5.png": "male"},
+        },
+    )
     found = agreement(project)
     assert {key: found[key] for key in ("images", "unanimous", "disagreed", "unsure", "waiting", "needed")} == {
         "images": 6, "unanimous": 3, "disagreed": 1, "unsure": 1, "waiting": 1, "needed": 3,
     }  # fmt: skip
     assert found["regenerate"] == [
-        {"image": "closed-form-1.png", "why": "disagreed", "prompt": "a photo of a nurse", "method": "closed-form"},
+        {
+            "image": "closed-form-1.png",
+            "why": "disagreed",
+            "prompt": "a photo of a nurse",
+            "method": "closed-form",
+        },
         {"image": "sfid-2.png", "why": "unsure", "prompt": "a photo of a doctor", "method": "sfid"},
     ]
-    assert found["unanimity"]["value"] == 0.6 and found["unanimity"]["n"] == 5 and found["unanimity"]["left_out"] == 1
+    assert (
+        found["unanimity"]["value"] == 0.6
+        and found["unanimity"]["n"] == 5
+        and found["unanimity"]["left_out"] == 1
+    )
     by_hand = eq.metrics.fleiss_kappa([[3, 0, 0], [2, 1, 0], [2, 0, 1], [3, 0, 0], [3, 0, 0]])
-    assert found["kappa"]["value"] == pytest.approx(by_hand, abs=1e-12) and found["kappa"]["low"] <= by_hand <= found["kappa"]["high"]
+    assert (
+        found["kappa"]["value"] == pytest.approx(by_hand, abs=1e-12)
+        and found["kappa"]["low"] <= by_hand <= found["kappa"]["high"]
+    )
     assert found == agreement(project) and json.dumps(found)
     chris = next(row for row in found["annotators"] if row["annotator"] == "chris")
-    assert chris["answered"] == 5 and chris["counts"] == {"male": 3, "female": 1, "unsure": 1} and chris["gold"] is None
+    assert (
+        chris["answered"] == 5
+        and chris["counts"] == {"male": 3, "female": 1, "unsure": 1}
+        and chris["gold"] is None
+    )
     assert next(row for row in found["methods"] if row["method"] == "none") == {
         "method": "none", "images": 2, "unanimous": 2, "disagreed": 0, "unsure": 0, "waiting": 0,
     }  # fmt: skip
@@ -584,7 +766,11 @@ def test_agreement_where_all_say_the_same_or_nothing(project):
     assert agreement(project)["kappa"] is None
     say(project, {name: dict.fromkeys(ids(project), "male") for name in NAMES})
     found = agreement(project)
-    assert found["unanimity"]["value"] == 1 and found["kappa"]["value"] is None and found["regenerate"] == []
+    assert (
+        found["unanimity"]["value"] == 1
+        and found["kappa"]["value"] is None
+        and found["regenerate"] == []
+    )
 
 
 def test_gold_questions_check_people_and_are_no_part_of_the_study(tmp_path):
@@ -595,12 +781,21 @@ def test_gold_questions_check_people_and_are_no_part_of_the_study(tmp_path):
         for name in NAMES:
             people.invite(project.database, name)
         assert project.size() == 7 and labels.turn(project.database, "anna").left == 7
-        say(project, {"anna": {"known.png": "male", "none-0.png": "female"}, "ben": {"known.png": "female"}})
+        say(
+            project,
+            {"anna": {"known.png": "male", "none-0.png": "female"}, "ben": {"known.png": "female"}},
+        )
         found = agreement(project)
         gold = {row["annotator"]: row["gold"] for row in found["annotators"]}
-        assert (gold["anna"]["right"], gold["anna"]["asked"]) == (2, 2) and gold["anna"]["low"] < 1 and gold["chris"] is None
+        assert (
+            (gold["anna"]["right"], gold["anna"]["asked"]) == (2, 2)
+            and gold["anna"]["low"] < 1
+            and gold["chris"] is None
+        )
         assert (gold["ben"]["right"], gold["ben"]["asked"]) == (0, 1)
-        assert found["images"] == 6 and found["annotators"][0]["answered"] == 1  # a picture of the run counts as one, gold or not
+        assert (
+            found["images"] == 6 and found["annotators"][0]["answered"] == 1
+        )  # a picture of the run counts as one, gold or not
         assert [label.image for label in labels.said(project.database)] == ["none-0.png"]
     for text, message in (
         ("image\nx\n", "columns image and answer"),

@@ -15,7 +15,9 @@ from equipoise.bench.annotate import started
 from tests.annotating import NAMES, make_folder, opened, served
 from tests.conftest import ROOT, component
 
-ALLOWED = re.compile(r"Failed to load resource|net::ERR_CONNECTION_REFUSED")  # what a browser says of a server that is down
+ALLOWED = re.compile(
+    r"Failed to load resource|net::ERR_CONNECTION_REFUSED"
+)  # what a browser says of a server that is down
 
 
 @pytest.fixture
@@ -33,7 +35,12 @@ def person(browser, link, **options):
     context = browser.new_context(viewport={"width": 1000, "height": 760}, **options)
     tab = context.new_page()
     complaints = []
-    tab.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     tab.on("pageerror", lambda error: complaints.append(str(error)))
     tab.goto(link)
     try:
@@ -59,7 +66,11 @@ def test_three_people_finish_a_project_at_once(browser, expect, tmp_path):
     said = {name: {} for name in NAMES}
     with started(folder, NAMES) as (_, started_with):
         links = started_with["links"]
-        with person(browser, links["anna"]) as anna, person(browser, links["ben"]) as ben, person(browser, links["chris"]) as chris:
+        with (
+            person(browser, links["anna"]) as anna,
+            person(browser, links["ben"]) as ben,
+            person(browser, links["chris"]) as chris,
+        ):
             tabs = dict(zip(NAMES, (anna, ben, chris), strict=True))
             for n in range(6):
                 for name, tab in tabs.items():
@@ -103,7 +114,9 @@ def test_a_token_leaves_the_address_and_no_script_sees_it(browser, expect, tmp_p
         with person(browser, link(client)) as tab:
             ready(tab)
             assert tab.url == client.address and client.token not in tab.content()
-            stored = tab.evaluate("document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + history.state")
+            stored = tab.evaluate(
+                "document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage) + history.state"
+            )
             assert client.token not in stored
             (cookie,) = tab.context.cookies()
             assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and cookie["expires"] > 0
@@ -119,14 +132,22 @@ def test_a_token_leaves_the_address_and_no_script_sees_it(browser, expect, tmp_p
 
 
 def test_a_link_that_is_void_says_so(browser, expect, tmp_path):
-    with opened(tmp_path / "run") as project, served(project) as clients, person(browser, clients["anna"].address + "#token=void") as tab:
+    with (
+        opened(tmp_path / "run") as project,
+        served(project) as clients,
+        person(browser, clients["anna"].address + "#token=void") as tab,
+    ):
         expect(tab.locator("#notice-text")).to_contain_text("not valid")
         assert tab.url == clients["anna"].address
         assert not tab.is_visible("#work") and not tab.is_visible("#tools")
 
 
 def test_what_a_held_key_or_a_key_for_something_else_does(browser, expect, tmp_path):
-    with opened(tmp_path / "run") as project, served(project) as clients, person(browser, link(clients["anna"])) as tab:
+    with (
+        opened(tmp_path / "run") as project,
+        served(project) as clients,
+        person(browser, link(clients["anna"])) as tab,
+    ):
         ready(tab)
         for _ in range(5):
             tab.keyboard.down("m")  # all but the first are repeats
@@ -149,7 +170,11 @@ def test_what_a_held_key_or_a_key_for_something_else_does(browser, expect, tmp_p
 
 
 def test_two_tabs_of_one_person(browser, expect, tmp_path):
-    with opened(tmp_path / "run") as project, served(project) as clients, person(browser, link(clients["anna"])) as first:
+    with (
+        opened(tmp_path / "run") as project,
+        served(project) as clients,
+        person(browser, link(clients["anna"])) as first,
+    ):
         ready(first)
         second = first.context.new_page()
         second.goto(clients["anna"].address)
@@ -169,7 +194,9 @@ def test_a_picture_that_vanished_is_said_to_be_gone_and_left_out(browser, expect
         clients["anna"].enter()
         turn = clients["anna"].call("/api/turn")
         with project.database.reading() as db:
-            (path,) = db.execute("select path from pictures where id = ?", (turn["picture"],)).fetchone()
+            (path,) = db.execute(
+                "select path from pictures where id = ?", (turn["picture"],)
+            ).fetchone()
         (project.folder / path).unlink()
         with person(browser, link(clients["anna"])) as tab:
             expect(tab.locator("#notice-title")).to_have_text("This picture cannot be shown")
@@ -206,7 +233,11 @@ def test_the_server_is_killed_while_someone_labels(browser, expect, tmp_path):
 
 
 def test_an_answer_on_its_way_outlives_a_reload_of_the_page(browser, expect, tmp_path):
-    with opened(tmp_path / "run") as project, served(project) as clients, person(browser, link(clients["anna"])) as tab:
+    with (
+        opened(tmp_path / "run") as project,
+        served(project) as clients,
+        person(browser, link(clients["anna"])) as tab,
+    ):
         ready(tab)
         tab.route("**/api/label", lambda route: route.abort())  # sent, and no answer comes
         tab.keyboard.press("f")
@@ -224,10 +255,18 @@ def test_axe_finds_nothing_serious(browser, expect, tmp_path):
         for scheme in ("light", "dark"):
             tab.emulate_media(color_scheme=scheme)
             found = axe.run(tab).response["violations"]
-            assert [(one["id"], one["nodes"][0]["html"][:100]) for one in found if one["impact"] in ("serious", "critical")] == []
+            assert [
+                (one["id"], one["nodes"][0]["html"][:100])
+                for one in found
+                if one["impact"] in ("serious", "critical")
+            ] == []
 
     folder = make_folder(tmp_path / "run", 1)
-    with Project.open(folder) as project, served(project) as clients, person(browser, link(clients["anna"]), bypass_csp=True) as tab:
+    with (
+        Project.open(folder) as project,
+        served(project) as clients,
+        person(browser, link(clients["anna"]), bypass_csp=True) as tab,
+    ):
         ready(tab)
         check()
         tab.keyboard.press("m")
@@ -236,7 +275,11 @@ def test_axe_finds_nothing_serious(browser, expect, tmp_path):
 
 
 def test_it_fits(browser, expect, tmp_path):
-    with opened(tmp_path / "run") as project, served(project) as clients, person(browser, link(clients["anna"])) as tab:
+    with (
+        opened(tmp_path / "run") as project,
+        served(project) as clients,
+        person(browser, link(clients["anna"])) as tab,
+    ):
         ready(tab)
         for width in (1000, 390, 320):
             tab.set_viewport_size({"width": width, "height": 760})
@@ -265,12 +308,17 @@ def test_the_picture_of_the_docs(browser, expect, tmp_path):
     folder = make_folder(tmp_path / "run", 40)
     for path in folder.glob("*.png"):
         figure(path)
-    target = (ROOT / "docs" / "pictures" if os.environ.get("EQUIPOISE_PICTURES") else tmp_path) / "annotate.png"
+    target = (
+        ROOT / "docs" / "pictures" if os.environ.get("EQUIPOISE_PICTURES") else tmp_path
+    ) / "annotate.png"
     with Project.open(folder) as project, served(project) as clients:
         client = clients["anna"]
         turn = client.enter()
         for n in range(14):
-            turn = client.call("/api/label", {"picture": turn["picture"], "answer": "male", "request": f"request-{n}"})
+            turn = client.call(
+                "/api/label",
+                {"picture": turn["picture"], "answer": "male", "request": f"request-{n}"},
+            )
         with person(browser, link(client)) as tab:
             ready(tab)
             tab.keyboard.press("f")

@@ -25,7 +25,17 @@ from equipoise.errors import InputError
 from tests.annotating import NAMES, make_folder, opened, served
 from tests.conftest import component
 
-ADDRESSES = ("/", "/static/page.js", "/api/turn", "/api/enter", "/api/label", "/api/undo", "/api/leave", "/picture/x", "/nowhere")
+ADDRESSES = (
+    "/",
+    "/static/page.js",
+    "/api/turn",
+    "/api/enter",
+    "/api/label",
+    "/api/undo",
+    "/api/leave",
+    "/picture/x",
+    "/nowhere",
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -77,7 +87,11 @@ def ask(client, method, path, headers=None, body=None):
 
 
 def send(client, path, fields, **headers):
-    headers = {"Content-Type": "application/json", "Cookie": client.cookie, **{k.replace("_", "-"): v for k, v in headers.items()}}
+    headers = {
+        "Content-Type": "application/json",
+        "Cookie": client.cookie,
+        **{k.replace("_", "-"): v for k, v in headers.items()},
+    }
     return ask(client, "POST", path, headers, json.dumps(fields))
 
 
@@ -89,7 +103,12 @@ def test_a_link_gives_a_cookie_that_no_script_and_no_other_site_gets(running):
     client = clients["anna"]
     status, headers, body = send(client, "/api/enter", {"token": client.token})
     cookie = headers["Set-Cookie"]
-    assert status == 200 and "HttpOnly" in cookie and "SameSite=strict" in cookie.replace("Strict", "strict") and "Path=/" in cookie
+    assert (
+        status == 200
+        and "HttpOnly" in cookie
+        and "SameSite=strict" in cookie.replace("Strict", "strict")
+        and "Path=/" in cookie
+    )
     assert client.token not in body.decode() and json.loads(body)["annotator"] == "anna"
     for wrong in ("", "x", client.token + "x", None, 3, ["x"], {"a": 1}, "\ud800"):
         status, headers, _ = send(client, "/api/enter", {"token": wrong})
@@ -103,7 +122,14 @@ def test_without_a_cookie_nothing_is_told(running, path):
         status, _, body = ask(clients["anna"], "GET", path, {"Cookie": cookie})
         assert status == 401 and b"link" in body and b"gender" not in body
     for path in ("/api/label", "/api/undo"):
-        assert send(Client(clients["anna"].address, ""), path, {"picture": "x", "answer": "male", "request": "12345678"})[0] == 401
+        assert (
+            send(
+                Client(clients["anna"].address, ""),
+                path,
+                {"picture": "x", "answer": "male", "request": "12345678"},
+            )[0]
+            == 401
+        )
 
 
 @pytest.mark.parametrize("path", ADDRESSES)
@@ -112,9 +138,20 @@ def test_every_answer_forbids_what_the_page_does_not_need(running, path):
     status, headers, _ = ask(clients["anna"], "GET", path)
     assert status < 500
     policy = headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
-    assert headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer" and "server" not in headers
-    assert headers["Cross-Origin-Resource-Policy"] == "same-origin" and "Access-Control-Allow-Origin" not in headers
+    assert (
+        "default-src 'none'" in policy
+        and "frame-ancestors 'none'" in policy
+        and "unsafe" not in policy
+    )
+    assert (
+        headers["X-Content-Type-Options"] == "nosniff"
+        and headers["Referrer-Policy"] == "no-referrer"
+        and "server" not in headers
+    )
+    assert (
+        headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        and "Access-Control-Allow-Origin" not in headers
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,16 +178,32 @@ def test_requests_from_other_sites_are_refused(someone, headers):
         assert ask(client, "GET", path, {"Cookie": client.cookie, **headers})[0] == 403
     assert answers(project, client) == []
     ours = urlsplit(client.address).netloc
-    assert send(client, "/api/label", answer, Origin=f"http://{ours}", Sec_Fetch_Site="same-origin")[0] == 200
+    assert (
+        send(client, "/api/label", answer, Origin=f"http://{ours}", Sec_Fetch_Site="same-origin")[0]
+        == 200
+    )
 
 
 def test_a_link_in_a_letter_opens_the_page_and_a_form_elsewhere_does_not(someone):
     project, client = someone
-    assert ask(client, "GET", "/", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})[0] == 200
+    assert (
+        ask(client, "GET", "/", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"})[0]
+        == 200
+    )
     picture = client.call("/api/turn")["picture"]
     body = json.dumps({"picture": picture, "answer": "male", "request": "12345678"})
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
-        assert ask(client, "POST", "/api/label", {"Cookie": client.cookie, "Content-Type": kind}, body)[0] == 415
+    for kind in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "",
+    ):
+        assert (
+            ask(
+                client, "POST", "/api/label", {"Cookie": client.cookie, "Content-Type": kind}, body
+            )[0]
+            == 415
+        )
     assert answers(project, client) == []
 
 
@@ -158,10 +211,29 @@ def test_other_names_are_answered_to_where_the_page_is_exposed(tmp_path):
     with opened(tmp_path / "run") as project, served(project, loopback=False) as clients:
         client = clients["anna"]
         assert ask(client, "GET", "/", {"Host": "labels.example.org"})[0] == 200
-        enter = {"Content-Type": "application/json", "Host": "labels.example.org"}, json.dumps({"token": client.token})
-        assert ask(client, "POST", "/api/enter", enter[0] | {"Origin": "https://labels.example.org"}, enter[1])[0] == 200
-        assert ask(client, "POST", "/api/enter", enter[0] | {"Origin": "https://example.org"}, enter[1])[0] == 403
-        status, headers, _ = ask(client, "POST", "/api/enter", enter[0] | {"X-Forwarded-Proto": "https"}, enter[1])
+        enter = (
+            {"Content-Type": "application/json", "Host": "labels.example.org"},
+            json.dumps({"token": client.token}),
+        )
+        assert (
+            ask(
+                client,
+                "POST",
+                "/api/enter",
+                enter[0] | {"Origin": "https://labels.example.org"},
+                enter[1],
+            )[0]
+            == 200
+        )
+        assert (
+            ask(
+                client, "POST", "/api/enter", enter[0] | {"Origin": "https://example.org"}, enter[1]
+            )[0]
+            == 403
+        )
+        status, headers, _ = ask(
+            client, "POST", "/api/enter", enter[0] | {"X-Forwarded-Proto": "https"}, enter[1]
+        )
         assert status == 200 and "Secure" in headers["Set-Cookie"]  # behind a server with TLS
 
 
@@ -181,11 +253,22 @@ def test_answers_undo_and_the_end(someone):
     turn = client.call("/api/turn")
     assert turn["answers"][-1] == {"answer": "unsure", "keys": ["0", "u"]} and "prompt" not in turn
     while turn["picture"]:
-        assert set(turn) == {"annotator", "question", "answers", "picture", "following", "answered", "left"}
+        assert set(turn) == {
+            "annotator",
+            "question",
+            "answers",
+            "picture",
+            "following",
+            "answered",
+            "left",
+        }
         assert client.call(f"/picture/{turn['picture']}").startswith(b"\xff\xd8")
         seen.append(turn["picture"])
         following = turn["following"]
-        turn = client.call("/api/label", {"picture": turn["picture"], "answer": "male", "request": f"request-{len(seen)}"})
+        turn = client.call(
+            "/api/label",
+            {"picture": turn["picture"], "answer": "male", "request": f"request-{len(seen)}"},
+        )
         assert turn["picture"] == following
     assert turn["answered"] == 6 and turn["left"] == 0 and len(set(seen)) == 6
     for back in reversed(seen[-2:]):
@@ -206,8 +289,12 @@ def test_a_request_that_comes_twice_counts_once(someone):
     answer = {"picture": first, "answer": "male", "request": "request-1"}
     second = client.call("/api/label", answer)
     assert client.call("/api/label", answer) == second
-    client.call("/api/label", {"picture": second["picture"], "answer": "female", "request": "request-2"})
-    assert client.call("/api/undo", {"request": "request-3"}) == client.call("/api/undo", {"request": "request-3"})
+    client.call(
+        "/api/label", {"picture": second["picture"], "answer": "female", "request": "request-2"}
+    )
+    assert client.call("/api/undo", {"request": "request-3"}) == client.call(
+        "/api/undo", {"request": "request-3"}
+    )
     assert answers(project, client) == ["male"]
     client.call("/api/label", answer | {"answer": "female"})
     assert client.statuses[409] == 1
@@ -235,14 +322,24 @@ def test_answers_that_are_none(someone, fields, status):
     if fields.get("picture") == "HERE":
         fields = fields | {"picture": client.call("/api/turn")["picture"]}
     found, _, body = send(client, "/api/label", fields)
-    assert found == status and (status == 413 or "error" in json.loads(body)) and answers(project, client) == []
+    assert (
+        found == status
+        and (status == 413 or "error" in json.loads(body))
+        and answers(project, client) == []
+    )
 
 
 @pytest.mark.parametrize("body", ["", "[]", "null", "{", "\xff", "[" * 3000, '{"a":' * 500])
 def test_bodies_that_are_none(someone, body):
     _, client = someone
     for path in ("/api/enter", "/api/label", "/api/undo", "/api/leave"):
-        status, _, _ = ask(client, "POST", path, {"Cookie": client.cookie, "Content-Type": "application/json"}, body.encode("latin-1"))
+        status, _, _ = ask(
+            client,
+            "POST",
+            path,
+            {"Cookie": client.cookie, "Content-Type": "application/json"},
+            body.encode("latin-1"),
+        )
         assert status == 400
 
 
@@ -256,7 +353,11 @@ def test_the_same_annotator_in_two_tabs_and_two_annotators_at_once(running):
     def work(n):
         barrier.wait()
         for i in range(4):
-            fields = {"picture": pictures[n], "answer": random.choice(("male", "female")), "request": f"at-once-{n}-{i}"}
+            fields = {
+                "picture": pictures[n],
+                "answer": random.choice(("male", "female")),
+                "request": f"at-once-{n}-{i}",
+            }
             tabs[n].call("/api/label", fields)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(len(tabs))]
@@ -266,7 +367,9 @@ def test_the_same_annotator_in_two_tabs_and_two_annotators_at_once(running):
         thread.join()
     assert all(set(tab.statuses) == {200} for tab in tabs)
     with project.database.reading() as db:
-        counts = db.execute("select count(*), count(distinct annotator) from labels where annotator in ('anna', 'ben', 'chris')").fetchone()
+        counts = db.execute(
+            "select count(*), count(distinct annotator) from labels where annotator in ('anna', 'ben', 'chris')"
+        ).fetchone()
         lines = db.execute("select count(*) from history where request like 'at-once-%'").fetchone()
     assert counts == (3, 3) and lines == (36,)
 
@@ -277,7 +380,9 @@ def test_the_same_annotator_in_two_tabs_and_two_annotators_at_once(running):
 def test_names_of_pictures_tell_nothing(someone):
     project, client = someone
     turn = client.call("/api/turn")
-    status, headers, body = ask(client, "GET", f"/picture/{turn['picture']}", {"Cookie": client.cookie})
+    status, headers, body = ask(
+        client, "GET", f"/picture/{turn['picture']}", {"Cookie": client.cookie}
+    )
     told = json.dumps(turn) + str(headers) + body.decode("latin-1")
     assert status == 200 and headers["Content-Type"] == "image/jpeg"
     for secret in ("doctor", "nurse", "closed-form", "sfid", ".png", str(project.folder)):
@@ -295,14 +400,21 @@ def test_names_of_pictures_tell_nothing(someone):
 def test_nothing_else_is_served(someone, path):
     _, client = someone
     status, _, body = ask(client, "GET", path, {"Cookie": client.cookie})
-    assert status in (307, 404) and b"root:" not in body and b"import" not in body and b"SQLite" not in body
+    assert (
+        status in (307, 404)
+        and b"root:" not in body
+        and b"import" not in body
+        and b"SQLite" not in body
+    )
 
 
 def test_a_picture_that_vanished_is_gone_for_everyone_and_asked_of_nobody(anna):
     project, client = anna
     turn = client.call("/api/turn")
     with project.database.reading() as db:
-        (path,) = db.execute("select path from pictures where id = ?", (turn["picture"],)).fetchone()
+        (path,) = db.execute(
+            "select path from pictures where id = ?", (turn["picture"],)
+        ).fetchone()
     data = (project.folder / path).read_bytes()
     (project.folder / path).unlink()
     status, _, body = ask(client, "GET", f"/picture/{turn['picture']}", {"Cookie": client.cookie})
@@ -329,7 +441,9 @@ def test_pictures_that_cannot_be_shown(tmp_path):
         (folder / "sfid-2.png").symlink_to(tmp_path / "outside.png")
         for path in ("none-0.png", "closed-form-1.png", "sfid-2.png"):
             for _ in range(2):
-                status, _, body = ask(client, "GET", f"/picture/{ids[path]}", {"Cookie": client.cookie})
+                status, _, body = ask(
+                    client, "GET", f"/picture/{ids[path]}", {"Cookie": client.cookie}
+                )
                 assert status == 410 and json.loads(body)["error"].endswith(".")
         assert client.call("/api/turn")["left"] == 3
 
@@ -350,7 +464,12 @@ def test_the_server_finds_new_pictures_by_itself(tmp_path):
 KEYS = st.sampled_from(("token", "picture", "answer", "request", "other"))
 VALUES = st.recursive(
     st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.sampled_from(("male", "unsure", "REAL", "12345678"))
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(max_size=20),
+        st.sampled_from(("male", "unsure", "REAL", "12345678")),
     ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
     max_leaves=5,
@@ -362,13 +481,25 @@ BODIES = st.one_of(
 )
 PATHS = st.one_of(
     st.sampled_from(ADDRESSES),
-    st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20).map(lambda text: "/" + text),
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20).map(
+        lambda text: "/" + text
+    ),
     st.binary(max_size=12).map(lambda raw: "/picture/" + "".join(f"%{byte:02x}" for byte in raw)),
 )
 TEXTS = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=20)
 HEADERS = st.dictionaries(
     st.sampled_from(
-        ("Origin", "Sec-Fetch-Site", "Host", "Cookie", "Content-Type", "Range", "If-None-Match", "Accept", "X-Forwarded-Proto")
+        (
+            "Origin",
+            "Sec-Fetch-Site",
+            "Host",
+            "Cookie",
+            "Content-Type",
+            "Range",
+            "If-None-Match",
+            "Accept",
+            "X-Forwarded-Proto",
+        )
     ),
     st.one_of(TEXTS, st.sampled_from(("application/json", "same-origin", "bytes=0-", "bytes=9-1"))),
 )
@@ -390,7 +521,13 @@ def test_no_request_breaks_the_server(running, method, path, headers, body, know
             client.enter()
         headers = {"Content-Type": "application/json"} | headers | {"Cookie": client.cookie}
         body = body.replace(b"REAL", (client.call("/api/turn")["picture"] or "").encode())
-    status, _, _ = ask(client, method, path, {name: value.strip().encode("latin-1") for name, value in headers.items()}, body)
+    status, _, _ = ask(
+        client,
+        method,
+        path,
+        {name: value.strip().encode("latin-1") for name, value in headers.items()},
+        body,
+    )
     assert status < 500
     with project.database.reading() as db:
         answers = {answer for (answer,) in db.execute("select answer from labels")}
@@ -403,7 +540,14 @@ def test_bytes_that_are_no_request_do_not_break_it_either(running):
     chance = random.Random(0)
     for n in range(40):
         with socket.create_connection((host, int(port)), timeout=30) as stream:
-            start = chance.choice([b"", b"GET / HTTP/1.1\r\n", b"POST /api/label HTTP/1.1\r\nContent-Length: 99\r\n\r\n{", b"\x16\x03\x01"])
+            start = chance.choice(
+                [
+                    b"",
+                    b"GET / HTTP/1.1\r\n",
+                    b"POST /api/label HTTP/1.1\r\nContent-Length: 99\r\n\r\n{",
+                    b"\x16\x03\x01",
+                ]
+            )
             stream.sendall(start + chance.randbytes(n * 7))
             stream.shutdown(socket.SHUT_WR)
             reply = stream.recv(100)
@@ -435,12 +579,17 @@ def test_the_command_from_serving_to_a_list_to_make_again(tmp_path, run):
         assert ready["images"] == 4 and list(ready["links"]) == list(NAMES)
         status, _, err = run(folder, "--port", "0")
         assert status == 2 and "another run" in err
-        clients = [Client(ready["address"], ready["links"][name].split("token=")[1]) for name in NAMES]
+        clients = [
+            Client(ready["address"], ready["links"][name].split("token=")[1]) for name in NAMES
+        ]
         for n, client in enumerate(clients):
             turn = client.enter()
             for i in range(4):
                 answer = "female" if n == 0 and i == 0 else "male"
-                turn = client.call("/api/label", {"picture": turn["picture"], "answer": answer, "request": f"request-{i}"})
+                turn = client.call(
+                    "/api/label",
+                    {"picture": turn["picture"], "answer": answer, "request": f"request-{i}"},
+                )
         live = json.loads(run("agreement", folder, "--json")[1])  # while people label
         assert live["disagreed"] == 1
         server.send_signal(signal.SIGINT)
@@ -467,7 +616,10 @@ def test_the_command_from_serving_to_a_list_to_make_again(tmp_path, run):
         (("FOLDER", "--annotators", "anna", "--host", "0.0.0.0"), "--expose"),
         (("FOLDER", "--annotators", "<b>"), "is not a name"),
         (("FOLDER", "--annotators", "anna", "--renew", "zoe"), "no annotator"),
-        (("FOLDER", "--annotators", "anna", "--host", "nowhere.invalid", "--expose"), "cannot be listened on"),
+        (
+            ("FOLDER", "--annotators", "anna", "--host", "nowhere.invalid", "--expose"),
+            "cannot be listened on",
+        ),
         (("FOLDER", "--answer", "yes"), "without a question"),
         (("nowhere", "--annotators", "anna"), "not a folder"),
         (("agreement", "FOLDER"), "there are no labels"),
@@ -499,13 +651,31 @@ def test_without_the_extra_the_pip_line_is_told(tmp_path, run, monkeypatch):
 def test_no_token_is_ever_logged(tmp_path):
     """Whatever goes wrong, also where someone puts it into an address."""
     folder = make_folder(tmp_path / "run", 1)
-    command = [sys.executable, "-m", "equipoise", "annotate", str(folder), "--annotators", "anna", "--json", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+    command = [
+        sys.executable,
+        "-m",
+        "equipoise",
+        "annotate",
+        str(folder),
+        "--annotators",
+        "anna",
+        "--json",
+        "--port",
+        "0",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as server:
         ready = json.loads(server.stdout.readline())
         token = ready["links"]["anna"].split("token=")[1]
         client = Client(ready["address"], token)
         client.enter()
-        for path in (f"/?token={token}", f"/{token}", f"/picture/{token}", f"/api/turn?token={token}"):
+        for path in (
+            f"/?token={token}",
+            f"/{token}",
+            f"/picture/{token}",
+            f"/api/turn?token={token}",
+        ):
             assert ask(client, "GET", path, {"Cookie": client.cookie})[0] < 500
         with socket.create_connection(tuple(urlsplit(client.address).netloc.split(":"))) as stream:
             stream.sendall(f"{token} {token}\r\n\r\n".encode())
@@ -520,7 +690,21 @@ def test_no_token_is_ever_logged(tmp_path):
 
 def test_a_small_load_loses_nothing(monkeypatch, capsys):
     monkeypatch.setattr(
-        sys, "argv", ["equipoise", "bench", "annotate", "--annotators", "4", "--seconds", "1", "--images", "12", "--pause", "0"]
+        sys,
+        "argv",
+        [
+            "equipoise",
+            "bench",
+            "annotate",
+            "--annotators",
+            "4",
+            "--seconds",
+            "1",
+            "--images",
+            "12",
+            "--pause",
+            "0",
+        ],
     )
     with pytest.raises(SystemExit):
         main()
@@ -552,7 +736,9 @@ def test_killed_while_people_label_nothing_is_lost_or_doubled(tmp_path):
     def insist(name, state, path, fields):
         while not stop.is_set():
             try:
-                state["client"] = state.get("client") or Client(f"http://127.0.0.1:{port}/", tokens[name])
+                state["client"] = state.get("client") or Client(
+                    f"http://127.0.0.1:{port}/", tokens[name]
+                )
                 if not state["client"].cookie:
                     state["client"].enter()
                 return state["client"].call(path, fields)
@@ -569,7 +755,12 @@ def test_killed_while_people_label_nothing_is_lost_or_doubled(tmp_path):
             answer = chance.choice(("male", "female", "unsure"))
             picture, turn = (
                 turn["picture"],
-                insist(name, state, "/api/label", {"picture": turn["picture"], "answer": answer, "request": f"label-{n:06}"}),
+                insist(
+                    name,
+                    state,
+                    "/api/label",
+                    {"picture": turn["picture"], "answer": answer, "request": f"label-{n:06}"},
+                ),
             )
             if turn:
                 confirmed[name][picture] = answer
@@ -598,9 +789,16 @@ def test_killed_while_people_label_nothing_is_lost_or_doubled(tmp_path):
         for thread in threads:
             thread.join()
     with Project.open(folder) as project, project.database.reading() as db:
-        said = {(name, picture): answer for name, picture, answer in db.execute("select annotator, picture, answer from labels")}
-        requests = [request for (request,) in db.execute("select annotator || request from history")]
-    expected = {(name, picture): answer for name, of in confirmed.items() for picture, answer in of.items()}
+        said = {
+            (name, picture): answer
+            for name, picture, answer in db.execute("select annotator, picture, answer from labels")
+        }
+        requests = [
+            request for (request,) in db.execute("select annotator || request from history")
+        ]
+    expected = {
+        (name, picture): answer for name, of in confirmed.items() for picture, answer in of.items()
+    }
     assert len(expected) > 100 and expected.items() <= said.items()
     assert len(said) - len(expected) <= 3  # each may have one that was kept and not yet confirmed
     assert len(requests) == len(set(requests))

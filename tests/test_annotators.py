@@ -27,7 +27,9 @@ def manifest(tmp_path) -> Manifest:
     rng = np.random.default_rng(0)
     found = Manifest(tmp_path)
     for i in range(6):
-        Image.fromarray(rng.integers(0, 256, (24, 24, 3), dtype=np.uint8)).save(tmp_path / f"{i}.png")
+        Image.fromarray(rng.integers(0, 256, (24, 24, 3), dtype=np.uint8)).save(
+            tmp_path / f"{i}.png"
+        )
     found.add(Picture(f"{i}.png", "a photo of a doctor", "none", i, "", 0, i) for i in range(6))
     return found
 
@@ -59,14 +61,18 @@ def test_answers_of_other_attributes():
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     component("transformers")
-    return eq.load_encoder(f"hf:{models.clip(tmp_path_factory.mktemp('clip'), tokens=77)}", device="cpu")
+    return eq.load_encoder(
+        f"hf:{models.clip(tmp_path_factory.mktemp('clip'), tokens=77)}", device="cpu"
+    )
 
 
 class TestZeroShot:
     def test_answers_and_margin(self, encoder, manifest):
         answers = ZeroShot(encoder, GENDER).annotate(manifest)
         assert len(answers) == 6 and set(answers.values()) <= {"male", "female"}
-        assert set(ZeroShot(encoder, GENDER, margin=2.0).answers([manifest.folder / "0.png"])) == {"unsure"}
+        assert set(ZeroShot(encoder, GENDER, margin=2.0).answers([manifest.folder / "0.png"])) == {
+            "unsure"
+        }
 
     def test_none_is_asked_twice(self, encoder, manifest):
         annotator = ZeroShot(encoder, GENDER)
@@ -113,19 +119,25 @@ class TestVisionLLM:
     @pytest.fixture
     def lit(self, manifest) -> dict[str, str]:
         for i in range(6):
-            Image.fromarray(np.full((8, 8, 3), 250 - i if i % 2 else 5 + i, np.uint8)).save(manifest.folder / f"{i}.png")
+            Image.fromarray(np.full((8, 8, 3), 250 - i if i % 2 else 5 + i, np.uint8)).save(
+                manifest.folder / f"{i}.png"
+            )
         return {f"{i}.png": "female" if i % 2 else "male" for i in range(6)}
 
     @pytest.mark.parametrize("fault", [None, "no structured", "429", "500", "cut"])
     def test_answers(self, manifest, lit, fault):
         component("openai")
         with VisionServer(GENDER, lambda body, nth: fault if nth == 1 else None) as server:
-            assert VisionLLM("m", GENDER, base_url=server.url, api_key="k").annotate(manifest) == lit
+            assert (
+                VisionLLM("m", GENDER, base_url=server.url, api_key="k").annotate(manifest) == lit
+            )
 
     def test_a_refused_picture_is_unsure(self, manifest, lit):
         component("openai")
         with VisionServer(GENDER, lambda body, nth: "refusal") as server:
-            assert set(VisionLLM("m", GENDER, base_url=server.url, api_key="k").annotate(manifest).values()) == {"unsure"}
+            assert set(
+                VisionLLM("m", GENDER, base_url=server.url, api_key="k").annotate(manifest).values()
+            ) == {"unsure"}
 
     def test_a_server_that_dies_costs_no_label(self, manifest, lit):
         component("openai")
@@ -136,13 +148,17 @@ class TestVisionLLM:
             return "500" if len(seen) > 3 else None
 
         with VisionServer(GENDER, dying) as server:
-            annotator = VisionLLM("m", GENDER, base_url=server.url, api_key="k", retries=0, concurrency=1)
+            annotator = VisionLLM(
+                "m", GENDER, base_url=server.url, api_key="k", retries=0, concurrency=1
+            )
             with pytest.raises(ServiceError, match="run it again"):
                 annotator.annotate(manifest)
         kept = next((manifest.folder / "labels").glob("*.csv")).read_text().splitlines()
         assert len(kept) == 1 + 3
         with VisionServer(GENDER) as server:
-            assert VisionLLM("m", GENDER, base_url=server.url, api_key="k").annotate(manifest) == lit
+            assert (
+                VisionLLM("m", GENDER, base_url=server.url, api_key="k").annotate(manifest) == lit
+            )
             assert len(server.requests) == 3
 
 

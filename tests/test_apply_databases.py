@@ -63,7 +63,10 @@ def make_table(server, name, rows, kind="vector", keys=None):
             f'create table "{name}" (id {"text" if isinstance(keys, list) else "bigint"} primary key, url text, e {kind}({DIM}))'
         )
         with connection.cursor() as cursor:
-            values = [(key, f"u{key}", None if row is None else text(row)) for key, row in zip(keys, rows, strict=True)]
+            values = [
+                (key, f"u{key}", None if row is None else text(row))
+                for key, row in zip(keys, rows, strict=True)
+            ]
             cursor.executemany(f'insert into "{name}" values (%s, %s, %s)', values)
     return f"{server.get_uri()}#{name}.e"
 
@@ -77,7 +80,9 @@ def column(server, table, name):
 
 @pytest.mark.parametrize("kind", ["vector", "halfvec"])
 def test_a_new_column_beside_the_old(server, rng, space, kind):
-    rows = list(unit(rng.standard_normal((57, DIM))).astype(np.float16 if kind == "halfvec" else np.float32))
+    rows = list(
+        unit(rng.standard_normal((57, DIM))).astype(np.float16 if kind == "halfvec" else np.float32)
+    )
     rows[5] = None
     url = make_table(server, f"new_{kind}", rows, kind)
     before = column(server, f"new_{kind}", "e")
@@ -94,7 +99,10 @@ def test_a_new_column_beside_the_old(server, rng, space, kind):
     with pytest.raises(eq.EquipoiseError, match="pass --resume to go on"):
         eq.apply(url, "debiased", space=space)
     with connected(server) as connection:  # rows that came later, before and after the others
-        connection.execute(f"insert into new_{kind} values (-1, 'x', %s), (99, 'y', %s)", (text(rows[0]), text(rows[1])))
+        connection.execute(
+            f"insert into new_{kind} values (-1, 'x', %s), (99, 'y', %s)",
+            (text(rows[0]), text(rows[1])),
+        )
     again = eq.apply(url, "debiased", space=space, resume=True)
     assert again.rows == 2 and again.certificate["image"]["n"] == 58
 
@@ -104,7 +112,9 @@ def test_keys_of_text_and_in_batches(server, rng, space):
     url = make_table(server, "Named Keys", rows, keys=[f"é{i:02d}'\"" for i in range(23)])
     report = pg_apply.apply_column(url, "debiased", _transform(space), batch=4)
     assert report.shards == 6
-    np.testing.assert_array_equal(np.stack(column(server, "Named Keys", "debiased")), eq.debias(rows, space))
+    np.testing.assert_array_equal(
+        np.stack(column(server, "Named Keys", "debiased")), eq.debias(rows, space)
+    )
 
 
 def _transform(space):
@@ -133,8 +143,13 @@ def test_keys_of_any_type(server, rng, space, kind, key):
             connection.execute(f"create type size as enum ({names})")
         connection.execute(f'create table "{table}" (id {kind} primary key, e vector({DIM}))')
         with connection.cursor() as cursor:
-            cursor.executemany(f'insert into "{table}" values (%s, %s)', [(key(i), text(row)) for i, row in enumerate(rows)])
-    report = pg_apply.apply_column(f"{server.get_uri()}#{table}.e", "debiased", read_transform(space, None), batch=3)
+            cursor.executemany(
+                f'insert into "{table}" values (%s, %s)',
+                [(key(i), text(row)) for i, row in enumerate(rows)],
+            )
+    report = pg_apply.apply_column(
+        f"{server.get_uri()}#{table}.e", "debiased", read_transform(space, None), batch=3
+    )
     assert report.rows == 11
     for e, u in zip(column(server, table, "e"), column(server, table, "debiased"), strict=True):
         np.testing.assert_array_equal(u, eq.debias(e, space))
@@ -145,11 +160,15 @@ def test_a_key_that_is_none(server, rng, space):
     rows = unit(rng.standard_normal((6, DIM))).astype(np.float32)
     url = make_table(server, "keys", rows)
     with connected(server) as connection:
-        connection.execute("alter table keys add column owner int not null default 1, add column tag int unique")
+        connection.execute(
+            "alter table keys add column owner int not null default 1, add column tag int unique"
+        )
         connection.execute("create unique index on keys (owner, id)")
         connection.execute("create unique index on keys (owner) where id = 1")
     for key in ("owner", "tag", "url"):
-        with pytest.raises(eq.EquipoiseError, match=f"'{key}' of keys is not unique, or may be null"):
+        with pytest.raises(
+            eq.EquipoiseError, match=f"'{key}' of keys is not unique, or may be null"
+        ):
             eq.apply(url, "debiased", space=space, key=key)
     with connected(server) as connection:
         connection.execute("create view seen as select * from keys")
@@ -158,7 +177,9 @@ def test_a_key_that_is_none(server, rng, space):
     with pytest.raises(eq.EquipoiseError, match="'id' of seen is not unique"):
         eq.apply(url.replace("#keys", "#seen"), "debiased", space=space, key="id")
     assert eq.apply(url, "debiased", space=space, key="tag").rows == 6
-    np.testing.assert_array_equal(np.stack(column(server, "keys", "debiased")), eq.debias(rows, space))
+    np.testing.assert_array_equal(
+        np.stack(column(server, "keys", "debiased")), eq.debias(rows, space)
+    )
 
 
 def test_a_column_that_was_dropped_is_begun_anew(server, rng, space):
@@ -166,7 +187,9 @@ def test_a_column_that_was_dropped_is_begun_anew(server, rng, space):
     url = make_table(server, "dropped", rows)
     for kappa, resume in ((1, False), (2, False), (2, True)):
         assert eq.apply(url, "debiased", space=space, kappa=kappa, resume=resume).rows == 6
-        np.testing.assert_array_equal(np.stack(column(server, "dropped", "debiased")), eq.debias(rows, space, kappa=kappa))
+        np.testing.assert_array_equal(
+            np.stack(column(server, "dropped", "debiased")), eq.debias(rows, space, kappa=kappa)
+        )
         with connected(server) as connection:
             connection.execute("alter table dropped drop column debiased")
 
@@ -176,7 +199,9 @@ def test_what_the_database_refuses_is_told_in_words(server, rng, space):
     with connected(server) as connection:
         connection.execute("create role reader login")
         connection.execute("grant select on guarded to reader")
-    with pytest.raises(eq.EquipoiseError, match=r"the database refused \(permission denied for schema public\)"):
+    with pytest.raises(
+        eq.EquipoiseError, match=r"the database refused \(permission denied for schema public\)"
+    ):
         eq.apply(url.replace("postgres:", "reader:", 1), "debiased", space=space)
     with pytest.raises(eq.EquipoiseError, match="is no address of a database"):
         eq.apply("postgresql://?colour=red#a.b", "debiased", space=space)
@@ -195,7 +220,11 @@ def test_the_server_restarted_while_a_run_lasts(server, rng, space, monkeypatch)
 
     monkeypatch.setattr(pg_apply, "_batch", slowly)
     reports = []
-    worker = threading.Thread(target=lambda: reports.append(pg_apply.apply_column(urls["war"], "debiased", _transform(space), batch=10)))
+    worker = threading.Thread(
+        target=lambda: reports.append(
+            pg_apply.apply_column(urls["war"], "debiased", _transform(space), batch=10)
+        )
+    )
     worker.start()
     reached = []
     for _ in range(3):
@@ -204,13 +233,21 @@ def test_the_server_restarted_while_a_run_lasts(server, rng, space, monkeypatch)
         patiently(server.start)
         with connected(server) as connection:
             if connection.execute("select to_regclass('equipoise_apply')").fetchone()[0]:
-                reached.append(connection.execute("select count(*) from equipoise_apply where run like '%war%'").fetchone()[0])
+                reached.append(
+                    connection.execute(
+                        "select count(*) from equipoise_apply where run like '%war%'"
+                    ).fetchone()[0]
+                )
     worker.join(120)
     assert reports and reports[0].rows == 1500
     assert any(0 < count < 151 for count in reached)
-    np.testing.assert_array_equal(np.stack(column(server, "war", "debiased")), np.stack(column(server, "peace", "debiased")))
+    np.testing.assert_array_equal(
+        np.stack(column(server, "war", "debiased")), np.stack(column(server, "peace", "debiased"))
+    )
     with connected(server) as connection:
-        parts = connection.execute("select part, rows from equipoise_apply where run = 'public.war.debiased' order by part").fetchall()
+        parts = connection.execute(
+            "select part, rows from equipoise_apply where run = 'public.war.debiased' order by part"
+        ).fetchall()
     assert [part for part, _ in parts] == list(range(151)) and sum(n for _, n in parts) == 1500
 
 
@@ -220,7 +257,12 @@ def test_what_a_database_can_get_wrong(server, rng, space):
     url = make_table(server, "wrong", rows)
     with pytest.raises(eq.errors.InvalidRowsError, match="row of wrong with id 3 has no direction"):
         eq.apply(url, "debiased", space=space)
-    assert eq.apply(url, "debiased", space=space, resume=True, on_invalid="keep").certificate["image"]["invalid"] == 1
+    assert (
+        eq.apply(url, "debiased", space=space, resume=True, on_invalid="keep").certificate["image"][
+            "invalid"
+        ]
+        == 1
+    )
     with pytest.raises(eq.EquipoiseError, match="holds another run"):
         eq.apply(url, "debiased", space=space, kappa=3, resume=True)
     for bad, message in [
@@ -237,7 +279,9 @@ def test_what_a_database_can_get_wrong(server, rng, space):
         eq.apply(url, "out/folder", space=space)
     with connected(server) as connection:
         connection.execute("select pg_advisory_lock(hashtext('public.wrong.busy'))")
-        with pytest.raises(eq.EquipoiseError, match=r"another run is writing to public\.wrong\.busy"):
+        with pytest.raises(
+            eq.EquipoiseError, match=r"another run is writing to public\.wrong\.busy"
+        ):
             eq.apply(url, "busy", space=space)
 
 
@@ -256,7 +300,11 @@ def lance_table(tmp_path, rng):
     table.add(data.slice(100, 100))
     table.add(data.slice(200, 100))
     table.delete("id = 150")
-    return tmp_path / "db" / "photos.lance", np.delete(rows, 150, axis=0), lambda: database.open_table("photos").to_arrow()
+    return (
+        tmp_path / "db" / "photos.lance",
+        np.delete(rows, 150, axis=0),
+        lambda: database.open_table("photos").to_arrow(),
+    )
 
 
 def _matrix(column):
@@ -285,10 +333,24 @@ def test_lancedb_resumed_when_all_is_done(lance_table, space):
     path, rows, read = lance_table
     first, before = eq.apply(f"{path}#vector", "debiased", space=space), read()
     again = eq.apply(f"{path}#vector", "debiased", space=space, resume=True)
-    assert (again.rows, again.bytes, again.shards) == (0, 0, 0) and again.certificate == first.certificate
+    assert (again.rows, again.bytes, again.shards) == (
+        0,
+        0,
+        0,
+    ) and again.certificate == first.certificate
     assert read().equals(before)
     space.save(path.parent / "space")
-    command = [sys.executable, "-m", "equipoise", "apply", f"{path}#vector", "debiased", "--space", path.parent / "space", "--resume"]
+    command = [
+        sys.executable,
+        "-m",
+        "equipoise",
+        "apply",
+        f"{path}#vector",
+        "debiased",
+        "--space",
+        path.parent / "space",
+        "--resume",
+    ]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     assert told.returncode == 0 and "nothing was left to write" in told.stdout
     with pytest.raises(eq.EquipoiseError, match="has a column 'debiased' already"):
@@ -389,7 +451,15 @@ def test_lance_rows_that_are_wrong(tmp_path, rng, space):
     lance = component("lance")
     rows = unit(rng.standard_normal((10, DIM)))
     rows[7, 2] = np.nan
-    lance.write_dataset(pa.table({"v": pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), DIM)}), tmp_path / "t.lance")
+    lance.write_dataset(
+        pa.table({"v": pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), DIM)}),
+        tmp_path / "t.lance",
+    )
     with pytest.raises(eq.EquipoiseError, match=r"row 7 of fragment 0 of .* has no direction"):
         eq.apply(f"{tmp_path / 't.lance'}#v", "u", space=space)
-    assert eq.apply(f"{tmp_path / 't.lance'}#v", "u", space=space, on_invalid="keep", resume=True).certificate["image"]["invalid"] == 1
+    assert (
+        eq.apply(
+            f"{tmp_path / 't.lance'}#v", "u", space=space, on_invalid="keep", resume=True
+        ).certificate["image"]["invalid"]
+        == 1
+    )

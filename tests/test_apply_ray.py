@@ -54,7 +54,10 @@ def source(tmp_path, rng):
     (folder / "img_emb").mkdir(parents=True)
     (folder / "metadata").mkdir()
     for i in range(24):
-        np.save(folder / "img_emb" / f"img_emb_{i}.npy", unit(rng.standard_normal((400, 32))).astype(np.float16))
+        np.save(
+            folder / "img_emb" / f"img_emb_{i}.npy",
+            unit(rng.standard_normal((400, 32))).astype(np.float16),
+        )
         pq.write_table(pa.table({"n": range(400)}), folder / "metadata" / f"metadata_{i}.parquet")
     return folder
 
@@ -77,7 +80,9 @@ def test_a_lost_node_changes_nothing(cluster, source, tmp_path, rng):
     worker.start()
     journal = tmp_path / "there" / "equipoise-apply.journal"
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (journal.exists() and len(journal.read_bytes().splitlines()) > 6):
+    while time.monotonic() < deadline and not (
+        journal.exists() and len(journal.read_bytes().splitlines()) > 6
+    ):
         time.sleep(0.05)
     done = len(journal.read_bytes().splitlines()) - 1
     cluster[0].remove_node(cluster[1][0], allow_graceful=False)
@@ -88,8 +93,12 @@ def test_a_lost_node_changes_nothing(cluster, source, tmp_path, rng):
     while time.monotonic() < deadline and sum(node["Alive"] for node in ray.nodes()) > 2:
         time.sleep(0.5)
     assert sum(node["Alive"] for node in ray.nodes()) == 2
-    found = tree(tmp_path / "there")  # where a lost worker that outlives the run may leave a temporary file
-    assert {name: data for name, data in found.items() if not name.endswith(".part")} == tree(tmp_path / "here")
+    found = tree(
+        tmp_path / "there"
+    )  # where a lost worker that outlives the run may leave a temporary file
+    assert {name: data for name, data in found.items() if not name.endswith(".part")} == tree(
+        tmp_path / "here"
+    )
 
 
 def test_an_error_on_a_node_names_the_row_and_resume_goes_on_here(cluster, source, tmp_path, rng):
@@ -99,7 +108,9 @@ def test_an_error_on_a_node_names_the_row_and_resume_goes_on_here(cluster, sourc
     rows.flush()
     with pytest.raises(eq.errors.InvalidRowsError, match=r"row 123 of img_emb/img_emb_20.npy"):
         eq.apply(source, tmp_path / "there", space=space, engine=ray_engine.engine())
-    report = eq.apply(source, tmp_path / "there", space=space, resume=True, on_invalid="keep")  # the rest on threads
+    report = eq.apply(
+        source, tmp_path / "there", space=space, resume=True, on_invalid="keep"
+    )  # the rest on threads
     assert report.certificate["image"]["n"] == 24 * 400 - 1
     eq.apply(source, tmp_path / "here", space=space, on_invalid="keep")
     assert tree(tmp_path / "there") == tree(tmp_path / "here")

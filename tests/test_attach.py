@@ -37,7 +37,13 @@ def attach(pipe, **options):
 
 def encode(pipe, prompts, copies=1, **options):
     with torch.no_grad():
-        return pipe.encode_prompt(prompt=prompts, device="cpu", num_images_per_prompt=copies, do_classifier_free_guidance=True, **options)
+        return pipe.encode_prompt(
+            prompt=prompts,
+            device="cpu",
+            num_images_per_prompt=copies,
+            do_classifier_free_guidance=True,
+            **options,
+        )
 
 
 def parts(pipe, output) -> dict[str, np.ndarray]:
@@ -74,7 +80,9 @@ def test_edited_states_are_the_closed_form_and_keep_their_length(pipe, kappa):
             assert np.array_equal(u[:, 0], h[:, 0])
             h, u = h[:, 1:], u[:, 1:]
         h, u = h.reshape(-1, space.dim), u.reshape(-1, space.dim)
-        np.testing.assert_allclose(np.linalg.norm(u, axis=1), np.linalg.norm(h, axis=1), rtol=1e-6)  # float32
+        np.testing.assert_allclose(
+            np.linalg.norm(u, axis=1), np.linalg.norm(h, axis=1), rtol=1e-6
+        )  # float32
         np.testing.assert_allclose(unit(u), exact(h, space.basis, kappa).astype(float), atol=2e-6)
         leakage = np.linalg.norm(unit(u) @ space.basis, axis=1)
         gaps = np.ptp(unit(u) @ space.parts[0].prototypes.T, axis=1)
@@ -108,7 +116,9 @@ def test_copies_of_a_prompt_and_batches_are_edited_as_one_by_one(pipe):
         one, batch = encode(pipe, [NURSE]), encode(pipe, [DOCTOR, NURSE], copies=3)
     for place in (0, 2)[: len(one) // 2]:
         assert all(torch.equal(batch[place][3 + i], batch[place][3]) for i in range(3))
-        torch.testing.assert_close(batch[place][3], one[place][0], rtol=1e-4, atol=1e-5)  # a batch's products round otherwise
+        torch.testing.assert_close(
+            batch[place][3], one[place][0], rtol=1e-4, atol=1e-5
+        )  # a batch's products round otherwise
     assert len(batch[0]) == 6
 
 
@@ -126,9 +136,15 @@ def test_each_encoder_of_xl_has_a_space_and_goes_by_its_own_prompt():
     plain = parts(pipe, encode(pipe, [WOMAN], prompt_2=[DOCTOR]))
     with attach(pipe) as hook:
         edited = parts(pipe, encode(pipe, [WOMAN], prompt_2=[DOCTOR]))
-    assert {part: space.dim for part, space in hook.spaces.items()} == {"text_encoder": 32, "text_encoder_2": 40, "pooled": 24}
+    assert {part: space.dim for part, space in hook.spaces.items()} == {
+        "text_encoder": 32,
+        "text_encoder_2": 40,
+        "pooled": 24,
+    }
     assert np.array_equal(edited["text_encoder"], plain["text_encoder"])
-    assert not np.array_equal(edited["text_encoder_2"], plain["text_encoder_2"]) and not np.array_equal(edited["pooled"], plain["pooled"])
+    assert not np.array_equal(
+        edited["text_encoder_2"], plain["text_encoder_2"]
+    ) and not np.array_equal(edited["pooled"], plain["pooled"])
 
 
 def test_a_lora_gets_a_space_of_its_own():
@@ -139,12 +155,16 @@ def test_a_lora_gets_a_space_of_its_own():
     with attach(pipe) as hook:
         before = hook.spaces["text_encoder"].basis
         torch.manual_seed(1)
-        pipe.text_encoder.add_adapter(LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False), "style")
+        pipe.text_encoder.add_adapter(
+            LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False), "style"
+        )
         edited = as_float64(encode(pipe, [DOCTOR])[0])
         space = hook.spaces["text_encoder"]
         assert not np.allclose(abs(before.T @ space.basis), 1)
     plain = as_float64(encode(pipe, [DOCTOR])[0])
-    np.testing.assert_allclose(unit(edited[0, 1:]), exact(plain[0, 1:], space.basis).astype(float), atol=2e-6)
+    np.testing.assert_allclose(
+        unit(edited[0, 1:]), exact(plain[0, 1:], space.basis).astype(float), atol=2e-6
+    )
 
 
 def test_a_skipped_layer_gets_a_space_of_its_own():
@@ -159,7 +179,9 @@ def test_a_skipped_layer_gets_a_space_of_its_own():
                 return as_float64(states(texts, {"clip_skip": 1})["text_encoder"])
 
         space = eq.AttributeSpace.from_prompts(Skipped(), BOOK, GENDER)
-    np.testing.assert_allclose(unit(edited[0, 1:]), exact(plain[0, 1:], space.basis).astype(float), atol=2e-6)
+    np.testing.assert_allclose(
+        unit(edited[0, 1:]), exact(plain[0, 1:], space.basis).astype(float), atol=2e-6
+    )
 
 
 def test_saved_spaces_are_used_in_place_of_a_book(pipe, tmp_path):
@@ -168,13 +190,18 @@ def test_saved_spaces_are_used_in_place_of_a_book(pipe, tmp_path):
         for part, space in hook.spaces.items():
             space.save(tmp_path / f"{part}.safetensors")
             assert part in space.encoder.id
-    spaces = {part: eq.AttributeSpace.load(tmp_path / f"{part}.safetensors") for part in hook.spaces}
+    spaces = {
+        part: eq.AttributeSpace.load(tmp_path / f"{part}.safetensors") for part in hook.spaces
+    }
     plain = draw(pipe, [DOCTOR])
     with eq.generation.attach(pipe, GENDER, spaces=spaces):
         assert torch.equal(draw(pipe, [DOCTOR]), fitted)
     with eq.generation.attach(pipe, GENDER, spaces=spaces, kappa=0):
         assert torch.equal(draw(pipe, [DOCTOR]), plain)
-    wide = {part: eq.AttributeSpace.from_prototypes({"male": np.eye(100)[0], "female": np.eye(100)[1]}) for part in spaces}
+    wide = {
+        part: eq.AttributeSpace.from_prototypes({"male": np.eye(100)[0], "female": np.eye(100)[1]})
+        for part in spaces
+    }
     with pytest.raises(InputError, match="100 wide and its states are"):
         eq.generation.attach(pipe, GENDER, spaces=wide)
     with pytest.raises(InputError, match="this pipeline's parts are text_encoder"):
@@ -186,7 +213,11 @@ def test_a_certificate_of_prompts(pipe):
         for certificate in hook.certify([DOCTOR, NURSE]).values():
             assert (certificate.leakage < certificate.leakage_before / 2 + 1e-9).all()
             o = np.sqrt(1 - certificate.leakage_before**2)
-            np.testing.assert_allclose(certificate.leakage / certificate.leakage_before, certificate.self_loss / (1 - o), rtol=1e-3)
+            np.testing.assert_allclose(
+                certificate.leakage / certificate.leakage_before,
+                certificate.self_loss / (1 - o),
+                rtol=1e-3,
+            )
 
 
 def test_orth_proj_takes_the_prompts_span_away_and_scales_nothing_up(sd1):
@@ -206,7 +237,15 @@ def test_orth_cali_is_its_equation(sd1, projection):
         u = as_float64(encode(sd1, [DOCTOR])[0])[0, 1:]
     groups = GENDER.groups
     states = eq.generation.Conditioning(sd1).states
-    z = np.array([[unit(unit(as_float64(states(BOOK[p][g].texts, {})["text_encoder"])).sum(0)) for g in groups] for p in BOOK.prompts])
+    z = np.array(
+        [
+            [
+                unit(unit(as_float64(states(BOOK[p][g].texts, {})["text_encoder"])).sum(0))
+                for g in groups
+            ]
+            for p in BOOK.prompts
+        ]
+    )
     gaps = z[:, 0] - z[:, 1]
     calibrated = np.linalg.inv(np.eye(32) + 500 * gaps.T @ gaps / len(gaps))
     basis = np.linalg.qr(unit(z.sum(0)).T)[0]
@@ -215,7 +254,9 @@ def test_orth_cali_is_its_equation(sd1, projection):
 
 
 def test_sfid_overwrites_coordinates_of_every_state_with_the_same_values(sd1):
-    book = eq.PromptBook.load("occupations-gender").subset([f"a photo of a {who}" for who in ("doctor", "nurse", "teacher", "writer")])
+    book = eq.PromptBook.load("occupations-gender").subset(
+        [f"a photo of a {who}" for who in ("doctor", "nurse", "teacher", "writer")]
+    )
     h = as_float64(encode(sd1, [DOCTOR])[0])[0, 1:]
     with eq.generation.attach(sd1, GENDER, book, method="sfid", k=4, tau=1.0, renormalise=False):
         u = as_float64(encode(sd1, [DOCTOR])[0])[0, 1:]
@@ -229,23 +270,34 @@ def test_sfid_in_the_unet_writes_channels_of_the_conditional_half_alone(sd1):
     book = eq.PromptBook.load("occupations-gender")
     plain = draw(sd1, [DOCTOR, WOMAN])
     seen = []
-    with eq.generation.attach(sd1, GENDER, book, method="sfid", on="unet", k=3, steps=2, tau=0.5) as hook:
-        handle = sd1.unet.mid_block.register_forward_hook(lambda module, inputs, output: seen.append(output.detach().numpy()))
+    with eq.generation.attach(
+        sd1, GENDER, book, method="sfid", on="unet", k=3, steps=2, tau=0.5
+    ) as hook:
+        handle = sd1.unet.mid_block.register_forward_hook(
+            lambda module, inputs, output: seen.append(output.detach().numpy())
+        )
         drawn = draw(sd1, [DOCTOR, WOMAN])
         handle.remove()
         places, values = hook._features.fills["mid"]
-    assert [torch.equal(a, b) for a, b in zip(drawn, plain, strict=True)] == [False, True]  # the second names a group
+    assert [torch.equal(a, b) for a, b in zip(drawn, plain, strict=True)] == [
+        False,
+        True,
+    ]  # the second names a group
     assert len(seen) == 2  # steps
     for maps in seen:
         channels = maps[:, places].mean((2, 3))
         assert any(np.allclose(channels[2], value, atol=1e-5) for value in values)
-        assert not any(np.allclose(channels[i], value, atol=1e-5) for i in (0, 1, 3) for value in values)
+        assert not any(
+            np.allclose(channels[i], value, atol=1e-5) for i in (0, 1, 3) for value in values
+        )
     assert torch.equal(draw(sd1, [DOCTOR, WOMAN]), plain)
 
 
 def test_the_group_that_sfid_writes_is_the_prompts_own_or_drawn_by_the_noise(sd1):
     book = eq.PromptBook.load("occupations-gender")
-    with eq.generation.attach(sd1, GENDER, book, method="sfid", on="unet", k=3, steps=1, tau=0.5, gate=False) as hook:
+    with eq.generation.attach(
+        sd1, GENDER, book, method="sfid", on="unet", k=3, steps=1, tau=0.5, gate=False
+    ) as hook:
         draw(sd1, [DOCTOR] * 12, num_inference_steps=1)
         drawn = hook._features._codes.copy()
         draw(sd1, [DOCTOR] * 3, seed=4, num_inference_steps=1)
@@ -253,7 +305,10 @@ def test_the_group_that_sfid_writes_is_the_prompts_own_or_drawn_by_the_noise(sd1
         draw(sd1, [WOMAN] * 12, num_inference_steps=1)
         assert (hook._features._codes == GENDER.groups.index("female")).all()
         embeds, negative = encode(sd1, [DOCTOR])
-        noise, given = [torch.Generator("cpu").manual_seed(0)], {"prompt_embeds": embeds, "negative_prompt_embeds": negative}
+        noise, given = (
+            [torch.Generator("cpu").manual_seed(0)],
+            {"prompt_embeds": embeds, "negative_prompt_embeds": negative},
+        )
         with pytest.warns(UserWarning, match="left as they are"):
             alone = sd1(**given, generator=noise, **pipelines.GUIDED).images
     assert torch.equal(alone, draw(sd1, [DOCTOR]))  # whose prompts nobody knows
@@ -266,13 +321,20 @@ def test_embeddings_in_place_of_a_prompt_are_left_alone_and_said(sd1):
         drawn = draw(sd1, [DOCTOR])
         noise = [torch.Generator("cpu").manual_seed(0)]
         with pytest.warns(UserWarning, match="edited already"):
-            again = sd1(prompt_embeds=embeds, negative_prompt_embeds=negative, generator=noise, **pipelines.GUIDED).images
+            again = sd1(
+                prompt_embeds=embeds,
+                negative_prompt_embeds=negative,
+                generator=noise,
+                **pipelines.GUIDED,
+            ).images
     assert torch.equal(again, drawn)
 
 
 def test_a_pipeline_from_disk_and_one_in_half_width(sd1, tmp_path):
     sd1.save_pretrained(tmp_path / "sd1")
-    pipe = diffusers.StableDiffusionPipeline.from_pretrained(tmp_path / "sd1", safety_checker=None, requires_safety_checker=False)
+    pipe = diffusers.StableDiffusionPipeline.from_pretrained(
+        tmp_path / "sd1", safety_checker=None, requires_safety_checker=False
+    )
     pipe.set_progress_bar_config(disable=True)
     with attach(pipe) as loaded, attach(sd1):
         assert torch.equal(draw(pipe, [DOCTOR]), draw(sd1, [DOCTOR]))
@@ -286,15 +348,21 @@ def test_a_pipeline_from_disk_and_one_in_half_width(sd1, tmp_path):
     assert edited.dtype == torch.bfloat16 and not torch.equal(edited, plain)
 
 
-@pytest.mark.parametrize("kind", ["StableDiffusionImg2ImgPipeline", "StableDiffusionXLImg2ImgPipeline"])
+@pytest.mark.parametrize(
+    "kind", ["StableDiffusionImg2ImgPipeline", "StableDiffusionXLImg2ImgPipeline"]
+)
 def test_pipelines_that_begin_with_a_picture(kind):
     from PIL import Image
 
     base = pipelines.sdxl() if "XL" in kind else pipelines.sd1()
-    names = {"requires_aesthetics_score": False} if "XL" in kind else {"requires_safety_checker": False}
+    names = (
+        {"requires_aesthetics_score": False} if "XL" in kind else {"requires_safety_checker": False}
+    )
     pipe = getattr(diffusers, kind)(**base.components, **names)
     pipe.set_progress_bar_config(disable=True)
-    picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8))
+    picture = Image.fromarray(
+        np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8)
+    )
 
     def drawn(prompt):
         return draw(pipe, [prompt], image=picture, strength=0.9, num_inference_steps=3)
@@ -303,7 +371,9 @@ def test_pipelines_that_begin_with_a_picture(kind):
     with attach(pipe, kappa=0):
         assert torch.equal(drawn(DOCTOR), plain[DOCTOR])
     with attach(pipe):
-        assert not torch.equal(drawn(DOCTOR), plain[DOCTOR]) and torch.equal(drawn(WOMAN), plain[WOMAN])
+        assert not torch.equal(drawn(DOCTOR), plain[DOCTOR]) and torch.equal(
+            drawn(WOMAN), plain[WOMAN]
+        )
 
 
 class TestBadInput:
@@ -311,20 +381,32 @@ class TestBadInput:
         with pytest.raises(InputError, match="no CLIP text encoder"):
             eq.generation.attach(object(), "gender")
         unconditional = diffusers.DDPMPipeline(pipelines.sd1().unet, pipelines.sd1().scheduler)
-        with pytest.raises(InputError, match=r"DDPMPipeline has no CLIP text encoder to attach to .it has no text encoder"):
+        with pytest.raises(
+            InputError,
+            match=r"DDPMPipeline has no CLIP text encoder to attach to .it has no text encoder",
+        ):
             eq.generation.attach(unconditional, "gender")
 
     def test_an_encoder_that_is_not_clips(self, sd1):
         from transformers import T5Config, T5EncoderModel
 
         small = T5Config(vocab_size=10, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
-        pipe = diffusers.StableDiffusionPipeline(**{**sd1.components, "text_encoder": T5EncoderModel(small)}, requires_safety_checker=False)
+        pipe = diffusers.StableDiffusionPipeline(
+            **{**sd1.components, "text_encoder": T5EncoderModel(small)},
+            requires_safety_checker=False,
+        )
         with pytest.raises(InputError, match="its text encoders are t5"):
             attach(pipe)
 
     def test_a_prompt_longer_than_the_window(self, sd1):
         long = DOCTOR + " with a hat" * 40
-        with attach(sd1), pytest.raises(InputError, match=r"has \d+ tokens and text_encoder of this pipeline reads 77.*shorten it"):
+        with (
+            attach(sd1),
+            pytest.raises(
+                InputError,
+                match=r"has \d+ tokens and text_encoder of this pipeline reads 77.*shorten it",
+            ),
+        ):
             draw(sd1, [long])
 
     def test_options(self, sd1):

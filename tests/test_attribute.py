@@ -26,13 +26,23 @@ def test_public_form():
     age = eq.Attribute("age", ("young", "old"))
     both = gender & age
     assert both.groups == ("young male", "old male", "young female", "old female")
-    assert set((age & gender).groups) == set(both.groups)  # English orders the words, whatever the order of &
+    assert set((age & gender).groups) == set(
+        both.groups
+    )  # English orders the words, whatever the order of &
     assert both.split("old female") == ("female", "old")
-    assert gender.group(1) == gender.group("Man") == gender.group("male") == gender.group("Male") == "male"
+    assert (
+        gender.group(1)
+        == gender.group("Man")
+        == gender.group("male")
+        == gender.group("Male")
+        == "male"
+    )
     assert both.group(("Man", "old")) == "old male"
     assert gender.wordings["female"].nouns["person"][0] == "woman"  # known by the attribute's name
     assert eq.Attribute("gender", ("man", "woman")).wordings["woman"] == gender.wordings["female"]
-    assert eq.Attribute("coat", ("White", "Black")).wordings["Black"] == Wordings(adjectives=("Black",))
+    assert eq.Attribute("coat", ("White", "Black")).wordings["Black"] == Wordings(
+        adjectives=("Black",)
+    )
 
 
 def test_three_way_intersection_names():
@@ -45,7 +55,10 @@ def test_three_way_intersection_names():
 @pytest.mark.parametrize("name", READY_MADE)
 def test_ready_made_attributes_word_every_group_and_share_no_word(name):
     attribute = eq.Attribute.load(name)
-    words = {group: {word.lower() for word in attribute.wordings[group].words()} for group in attribute.groups}
+    words = {
+        group: {word.lower() for word in attribute.wordings[group].words()}
+        for group in attribute.groups
+    }
     for group in attribute.groups:
         assert attribute.wordings[group].adjectives
         for other in attribute.groups:
@@ -54,7 +67,15 @@ def test_ready_made_attributes_word_every_group_and_share_no_word(name):
 
 def test_fairface_labels():
     race = eq.Attribute.load("race")
-    labels = ("White", "Black", "Latino_Hispanic", "East Asian", "Southeast Asian", "Indian", "Middle Eastern")
+    labels = (
+        "White",
+        "Black",
+        "Latino_Hispanic",
+        "East Asian",
+        "Southeast Asian",
+        "Indian",
+        "Middle Eastern",
+    )
     assert tuple(race.group(label) for label in labels) == race.groups
 
 
@@ -76,8 +97,13 @@ def test_a_group_without_wordings_is_worded_by_its_name():
 
 def test_more_groups_than_the_ready_made_one_has():
     gender = eq.Attribute("gender", ("male", "female", "nonbinary"))
-    assert gender.wordings["female"].compounds == ("woman",) and gender.wordings["nonbinary"].adjectives == ("nonbinary",)
-    assert write_entry("a woman and her dog", gender, "nonbinary").anchor == "a nonbinary person and their dog"
+    assert gender.wordings["female"].compounds == ("woman",) and gender.wordings[
+        "nonbinary"
+    ].adjectives == ("nonbinary",)
+    assert (
+        write_entry("a woman and her dog", gender, "nonbinary").anchor
+        == "a nonbinary person and their dog"
+    )
 
 
 @pytest.mark.parametrize(

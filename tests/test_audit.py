@@ -19,7 +19,17 @@ from rich.console import Console
 
 import equipoise as eq
 from equipoise import cli, embedding, metrics
-from equipoise.audit import Pictures, Settings, association, dial, intervals, read, run, sources, write
+from equipoise.audit import (
+    Pictures,
+    Settings,
+    association,
+    dial,
+    intervals,
+    read,
+    run,
+    sources,
+    write,
+)
 from equipoise.audit.plan import columns_for, make_plan
 from equipoise.audit.skew import choose_m
 from equipoise.audit.sources import Source, read_images
@@ -31,7 +41,9 @@ from equipoise.tasks.specs import parse
 from tests import models
 from tests.conftest import component, shared_data, typed
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*texts are longer than the 24 tokens", "ignore:.*could not be read")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*texts are longer than the 24 tokens", "ignore:.*could not be read"
+)
 QUICK = Settings(resamples=40, permutations=10)
 GROUPS = {"male": ["a man", "a photo of a man"], "female": ["a woman", "a photo of a woman"]}
 
@@ -45,11 +57,16 @@ def folder(tmp_path_factory):
     (root / "photos").mkdir()
     lines = ["file,job,gender,age,same,blank,caption"]
     for i in range(120):
-        Image.fromarray(rng.integers(0, 255, (3, 3, 3), dtype=np.uint8)).resize((40, 40), Image.Resampling.NEAREST).save(
-            root / "photos" / f"{i}.png"
+        Image.fromarray(rng.integers(0, 255, (3, 3, 3), dtype=np.uint8)).resize(
+            (40, 40), Image.Resampling.NEAREST
+        ).save(root / "photos" / f"{i}.png")
+        gender, age = (
+            ("Male", "Female", "unknown")[0 if i < 58 else 1 if i < 115 else 2],
+            ("young", "old")[i % 2],
         )
-        gender, age = ("Male", "Female", "unknown")[0 if i < 58 else 1 if i < 115 else 2], ("young", "old")[i % 2]
-        lines.append(f"photos/{i}.png,{('doctor', 'nurse')[i % 2]},{gender},{age},Male,,a photo of a person {i}")
+        lines.append(
+            f"photos/{i}.png,{('doctor', 'nurse')[i % 2]},{gender},{age},Male,,a photo of a person {i}"
+        )
     (root / "photos" / "broken.png").write_bytes(b"no picture")
     lines.append("photos/broken.png,nurse,Male,old,Male,,a photo of a person")
     (root / "people.csv").write_text("\n".join(lines))
@@ -72,20 +89,37 @@ def audited(folder, tmp_path_factory):
     out = tmp_path_factory.mktemp("out") / "audit"
     columns = ["--group-columns", "gender", "--label-column", "job", "--caption-column", "caption"]
     methods = ["--method", "closed-form", "--method", "adapted"]
-    command(folder, "--images", folder / "people.csv", *columns, "--out", out, "--resamples", 40, *methods)
+    command(
+        folder,
+        "--images",
+        folder / "people.csv",
+        *columns,
+        "--out",
+        out,
+        "--resamples",
+        40,
+        *methods,
+    )
     return out
 
 
 def command(folder, *arguments, model=True):
     """``equipoise audit`` with the folder's model; the exit code."""
-    return typed("audit", *(["--model", f"hf:{folder / 'model'}", "--workers", "0"] if model else []), *arguments)
+    return typed(
+        "audit",
+        *(["--model", f"hf:{folder / 'model'}", "--workers", "0"] if model else []),
+        *arguments,
+    )
 
 
 # --- What is measured --------------------------------------------------------------------------------------------------------
 
 
 def test_a_lean_is_a_difference_of_similarities_and_the_groups_cancel(rng):
-    prototypes, texts = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (rng.standard_normal((3, 8)), rng.standard_normal((5, 8))))
+    prototypes, texts = (
+        x / np.linalg.norm(x, axis=1, keepdims=True)
+        for x in (rng.standard_normal((3, 8)), rng.standard_normal((5, 8)))
+    )
     leans = association.leans(texts, prototypes)
     similar = texts @ prototypes.T
     np.testing.assert_allclose(leans[:, 0], similar[:, 0] - similar[:, 1:].mean(1))
@@ -98,11 +132,15 @@ def test_projection_removes_the_lean_and_no_method_measures_its_own_yardstick(rn
     stick = association.yardstick(rows, 20, 0)
     space = eq.AttributeSpace.from_prototypes(dict(zip("ab", stick.prototypes, strict=True)))
     texts = rng.standard_normal((4, 16))
-    np.testing.assert_allclose(association.leans(eq.debias(texts, space, kappa=np.inf), stick.prototypes), 0, atol=1e-12)
+    np.testing.assert_allclose(
+        association.leans(eq.debias(texts, space, kappa=np.inf), stick.prototypes), 0, atol=1e-12
+    )
     assert stick.explicit > 0 and stick.n == 6
 
 
-def test_skew_of_each_prompt_is_that_of_the_metric_and_its_mean_is_in_the_summary(audited, folder, encoder):
+def test_skew_of_each_prompt_is_that_of_the_metric_and_its_mean_is_in_the_summary(
+    audited, folder, encoder
+):
     results, _ = read(audited)
     source = read_images(folder / "people.csv", group_columns=["gender"])
     rows = encoder.encode_images(source.pictures)
@@ -110,57 +148,111 @@ def test_skew_of_each_prompt_is_that_of_the_metric_and_its_mean_is_in_the_summar
     gender = source.table["gender"].to_numpy(dtype=object)[kept]
     prompts = [entry["prompt"] for entry in results["prompts"]]
     scores = encoder.encode_text(prompts).astype(np.float64) @ rows[kept].T.astype(np.float64)
-    expected = metrics.max_skew(scores, sensitive_features=gender, m=results["settings"]["m"], average=False)
+    expected = metrics.max_skew(
+        scores, sensitive_features=gender, m=results["settings"]["m"], average=False
+    )
     found = [entry["max_skew"][0]["value"] for entry in results["prompts"]]
     np.testing.assert_allclose(found, expected, atol=1e-9)
     (mean,) = (row for row in results["summary"] if row["key"] == "max_skew")
     assert mean["values"][0]["value"] == pytest.approx(np.mean(expected)) and mean["n"] == 115
     for entry in results["prompts"]:
         for method, shares in enumerate(entry["top"]):
-            assert sum(one["value"] for one in shares) == pytest.approx(1), (entry["prompt"], method)
+            assert sum(one["value"] for one in shares) == pytest.approx(1), (
+                entry["prompt"],
+                method,
+            )
 
 
 def test_every_estimate_holds_its_value_and_every_method_its_change(audited):
     results, _ = read(audited)
     keys = {row["key"] for row in results["summary"]}
-    assert {"lean", "max_skew", "ndkl", "probe", "leakage_texts", "leakage_images", "self_loss_texts", "self_loss_images"} <= keys
-    assert {"macro F1", "EO_max", "R@5", "explicit_nearest", "explicit_top", "explicit_top_gated"} <= keys
+    assert {
+        "lean",
+        "max_skew",
+        "ndkl",
+        "probe",
+        "leakage_texts",
+        "leakage_images",
+        "self_loss_texts",
+        "self_loss_images",
+    } <= keys
+    assert {
+        "macro F1",
+        "EO_max",
+        "R@5",
+        "explicit_nearest",
+        "explicit_top",
+        "explicit_top_gated",
+    } <= keys
     for row in results["summary"]:
         assert row["n"] > 0 and row["over"] and len(row["values"]) == 3
         for i, value in enumerate(row["values"]):
             assert value["low"] - 1e-9 <= value["value"] <= value["high"] + 1e-9, row["key"]
             if i:
-                assert value["change"]["value"] == pytest.approx(value["value"] - row["values"][0]["value"])
+                assert value["change"]["value"] == pytest.approx(
+                    value["value"] - row["values"][0]["value"]
+                )
 
 
 def test_every_interval_is_centred_as_the_report_says_of_all(rng):
     """A gap of two rates that are equal is above zero in most resamples; the interval is about its value all the same."""
     classes, gender = np.array(["a", "b"] * 60), np.repeat(["male", "female"], 60)
-    right = metrics.bootstrap_classification(classes, {"none": classes}, sensitive_features=gender, resamples=50)
+    right = metrics.bootstrap_classification(
+        classes, {"none": classes}, sensitive_features=gender, resamples=50
+    )
     wrong = np.where(np.arange(120) % 6 < 2, "a", classes)
-    some = metrics.bootstrap_classification(classes, {"none": wrong, "same": wrong}, sensitive_features=gender, resamples=200)
+    some = metrics.bootstrap_classification(
+        classes, {"none": wrong, "same": wrong}, sensitive_features=gender, resamples=200
+    )
     gap = some.estimate("none", "EO max (printed)")
     assert gap.value == 0 < gap.low
-    (entry, other) = intervals.of_estimates([gap, gap], [some.difference("same", "none", "EO max (printed)")])
-    assert entry["low"] == 0 <= entry["high"] < 1 and other["change"] == {"value": 0, "low": 0, "high": 0}
-    assert intervals.of_estimates([right.estimate("none", "accuracy")], [])[0] == {"value": 1, "low": 1, "high": 1}
+    (entry, other) = intervals.of_estimates(
+        [gap, gap], [some.difference("same", "none", "EO max (printed)")]
+    )
+    assert entry["low"] == 0 <= entry["high"] < 1 and other["change"] == {
+        "value": 0,
+        "low": 0,
+        "high": 0,
+    }
+    assert intervals.of_estimates([right.estimate("none", "accuracy")], [])[0] == {
+        "value": 1,
+        "low": 1,
+        "high": 1,
+    }
 
 
 def test_what_chance_gives_has_the_range_that_is_said(folder, encoder):
     source = read_images(folder / "people.csv", group_columns=["gender"])
     options = {"source": source, "group_columns": ["gender"], "specs": parse(["none"])}
     wide, narrow = (
-        run(make_plan(encoder, eq.Attribute.load("gender"), settings=Settings(resamples=10, level=level), **options)).results
+        run(
+            make_plan(
+                encoder,
+                eq.Attribute.load("gender"),
+                settings=Settings(resamples=10, level=level),
+                **options,
+            )
+        ).results
         for level in (0.95, 0.5)
     )
     for key in ("max_skew", "ndkl", "mean_max_skew"):
-        assert wide["chance"][key]["low"] < narrow["chance"][key]["low"] < narrow["chance"][key]["high"] < wide["chance"][key]["high"]
+        assert (
+            wide["chance"][key]["low"]
+            < narrow["chance"][key]["low"]
+            < narrow["chance"][key]["high"]
+            < wide["chance"][key]["high"]
+        )
     assert "range of 50 % of rankings" in numbers.fill(words.sentences(narrow)[0], narrow)
 
 
 def test_one_resample_makes_no_interval(rng):
-    for found in (intervals.values(np.ones(2), np.full((2, 1), 3.0), 0.95), intervals.of_means(rng.standard_normal((2, 9)), 1, 0.95, 0)):
-        assert all(entry["low"] is None and entry["high"] is None for entry in (*found, found[1]["change"]))
+    for found in (
+        intervals.values(np.ones(2), np.full((2, 1), 3.0), 0.95),
+        intervals.of_means(rng.standard_normal((2, 9)), 1, 0.95, 0),
+    ):
+        assert all(
+            entry["low"] is None and entry["high"] is None for entry in (*found, found[1]["change"])
+        )
 
 
 def test_the_share_of_all_images_is_that_of_those_whose_group_is_known(audited):
@@ -176,9 +268,14 @@ def test_recall_is_of_captions_whether_or_not_a_group_is_known(audited, folder, 
     rows = encoder.encode_images(table.pictures)
     kept = np.isfinite(rows).all(1)
     scores = encoder.encode_text(table.table["caption"][kept].tolist()) @ rows[kept].T
-    assert by_key["R@5"]["values"][0]["value"] == pytest.approx(metrics.recall_at_k(scores, np.arange(120), 5))
+    assert by_key["R@5"]["values"][0]["value"] == pytest.approx(
+        metrics.recall_at_k(scores, np.arange(120), 5)
+    )
     assert (by_key["R@5"]["n"], by_key["R@5"]["over"]) == (120, "captions")
-    assert (by_key["accuracy"]["n"], by_key["accuracy"]["over"]) == (115, "images")  # five groups are unknown
+    assert (by_key["accuracy"]["n"], by_key["accuracy"]["over"]) == (
+        115,
+        "images",
+    )  # five groups are unknown
 
 
 def test_certificates_stay_within_their_bounds(audited):
@@ -198,26 +295,44 @@ def test_the_dial_at_a_methods_kappa_gives_what_the_method_gives(audited):
         place = grid["kappas"].index(1.0)
         assert grid["max_skew"][place] == pytest.approx(by_key["max_skew"][method]["value"])
         assert grid["lean"][place] == pytest.approx(by_key["lean"][method]["value"])
-        assert grid["max_skew"][0] == pytest.approx(by_key["max_skew"][0]["value"])  # kappa 0 is the model as it is
+        assert grid["max_skew"][0] == pytest.approx(
+            by_key["max_skew"][0]["value"]
+        )  # kappa 0 is the model as it is
         assert grid["kappas"][-1] == "inf" and grid["leakage_texts"][-1] == 0
     closed = results["dials"][1]
-    assert closed["self_loss_images"][closed["kappas"].index(1.0)] == pytest.approx(by_key["self_loss_images"][1]["value"], abs=1e-6)
+    assert closed["self_loss_images"][closed["kappas"].index(1.0)] == pytest.approx(
+        by_key["self_loss_images"][1]["value"], abs=1e-6
+    )
 
 
 def test_leakage_and_loss_are_of_directions_whatever_length_a_method_leaves(folder, encoder):
     """Of unit rows, as MATH.md defines both; prism-mini's rows are shorter."""
     source = read_images(folder / "photos")
-    audit = run(make_plan(encoder, eq.Attribute.load("gender"), source=source, specs=parse(["prism-mini"]), settings=QUICK))
+    audit = run(
+        make_plan(
+            encoder,
+            eq.Attribute.load("gender"),
+            source=source,
+            specs=parse(["prism-mini"]),
+            settings=QUICK,
+        )
+    )
     rows = encoder.encode_images(source.pictures)
     rows = rows[np.isfinite(rows).all(1)]
     book = eq.PromptBook.curated("occupations-gender")
-    operator = eq.methods.create("prism-mini").fit(eq.FitContext(eq.Attribute.load("gender"), encoder=encoder, book=book))
+    operator = eq.methods.create("prism-mini").fit(
+        eq.FitContext(eq.Attribute.load("gender"), encoder=encoder, book=book)
+    )
     changed = operator.image(rows)
     lengths = np.linalg.norm(changed, axis=1)
     assert not operator.unit and lengths.max() < 1
     found = {row["key"]: row["values"][1]["value"] for row in audit.results["summary"]}
-    assert found["leakage_images"] == pytest.approx((np.linalg.norm(changed @ audit.space.basis, axis=1) / lengths).mean(), abs=1e-6)
-    assert found["self_loss_images"] == pytest.approx(1 - ((changed * rows).sum(1) / lengths).mean(), abs=1e-6)
+    assert found["leakage_images"] == pytest.approx(
+        (np.linalg.norm(changed @ audit.space.basis, axis=1) / lengths).mean(), abs=1e-6
+    )
+    assert found["self_loss_images"] == pytest.approx(
+        1 - ((changed * rows).sum(1) / lengths).mean(), abs=1e-6
+    )
 
 
 def test_the_gate_leaves_explicit_prompts_as_they_were(audited):
@@ -229,44 +344,89 @@ def test_the_gate_leaves_explicit_prompts_as_they_were(audited):
 def test_on_real_clip_embeddings_adapted_with_an_infinite_kappa_is_near_chance():
     """The numbers of MATH.md: celebrities, gender, M = 100; skew falls to about half with kappa infinity."""
     with np.load(shared_data("embeddings/celeba1000_clip_vitb32.npz"), allow_pickle=False) as file:
-        rows, male = file["image"].astype(np.float32), file["attrs"][:, list(file["attr_names"]).index("Male")] > 0
-        table = pd.DataFrame({"path": file["filename"].astype(str), "gender": np.where(male, "male", "female")})
+        rows, male = (
+            file["image"].astype(np.float32),
+            file["attrs"][:, list(file["attr_names"]).index("Male")] > 0,
+        )
+        table = pd.DataFrame(
+            {"path": file["filename"].astype(str), "gender": np.where(male, "male", "female")}
+        )
     vectors = TextVectors.load(shared_data("embeddings/text_clip_vitb32_objects.npz"))
-    with np.load(shared_data("embeddings/text_clip_vitb32_objects.npz"), allow_pickle=False) as file:
+    with np.load(
+        shared_data("embeddings/text_clip_vitb32_objects.npz"), allow_pickle=False
+    ) as file:
         people = {"a Man", "a Woman", "a Boy", "a Girl", "a Human face"}
         named = zip(file["prompt"].tolist(), file["source"].tolist(), strict=True)
         prompts = [prompt for prompt, source in named if source == "oid" and prompt not in people]
-    book = eq.PromptBook.of({"a Person": {"male": ["a Man", "a Boy"], "female": ["a Woman", "a Girl"]}})
-    options = {"prompts": prompts, "book": book, "group_columns": ["gender"], "source": Source("CelebA", table, None, rows)}
-    plan = make_plan(vectors, eq.Attribute.load("gender"), specs=parse(["adapted:kappa=inf"]), settings=QUICK, **options)
+    book = eq.PromptBook.of(
+        {"a Person": {"male": ["a Man", "a Boy"], "female": ["a Woman", "a Girl"]}}
+    )
+    options = {
+        "prompts": prompts,
+        "book": book,
+        "group_columns": ["gender"],
+        "source": Source("CelebA", table, None, rows),
+    }
+    plan = make_plan(
+        vectors,
+        eq.Attribute.load("gender"),
+        specs=parse(["adapted:kappa=inf"]),
+        settings=QUICK,
+        **options,
+    )
     results = run(plan).results
     skews = next(row["values"] for row in results["summary"] if row["key"] == "max_skew")
-    assert skews[0]["value"] == pytest.approx(0.320, abs=0.001) and skews[1]["value"] == pytest.approx(0.146, abs=0.001)
+    assert skews[0]["value"] == pytest.approx(0.320, abs=0.001) and skews[1][
+        "value"
+    ] == pytest.approx(0.146, abs=0.001)
     assert results["chance"]["max_skew"]["value"] == pytest.approx(0.0722, abs=1e-4)
     assert results["verdict"]["leans"] and results["verdict"]["lowered"]
-    assert results["settings"]["exact_dial"] is False and len(results["dials"][1]["kappas"]) == len(dial.COARSE)
+    assert results["settings"]["exact_dial"] is False and len(results["dials"][1]["kappas"]) == len(
+        dial.COARSE
+    )
 
 
 # --- Where photographs come from ---------------------------------------------------------------------------------------------
 
 
 def test_a_folder_a_table_a_parquet_and_a_store_are_the_same_images(folder, encoder, tmp_path):
-    embedding.embed(embedding.read_source(folder / "people.csv", "image", "file"), tmp_path / "store", encoder)
+    embedding.embed(
+        embedding.read_source(folder / "people.csv", "image", "file"), tmp_path / "store", encoder
+    )
     found = {}
-    for name in (folder / "photos", folder / "people.csv", folder / "people.parquet", tmp_path / "store"):
+    for name in (
+        folder / "photos",
+        folder / "people.csv",
+        folder / "people.parquet",
+        tmp_path / "store",
+    ):
         source = read_images(name)
-        plan = make_plan(encoder, eq.Attribute.load("gender"), source=source, specs=parse(["none"]), settings=QUICK)
+        plan = make_plan(
+            encoder,
+            eq.Attribute.load("gender"),
+            source=source,
+            specs=parse(["none"]),
+            settings=QUICK,
+        )
         found[name.name] = run(plan).results
     skews = {
-        name: round(next(row for row in r["summary"] if row["key"] == "max_skew")["values"][0]["value"], 6) for name, r in found.items()
+        name: round(
+            next(row for row in r["summary"] if row["key"] == "max_skew")["values"][0]["value"], 6
+        )
+        for name, r in found.items()
     }
     assert len(set(skews.values())) == 1, skews
-    assert all(r["subject"]["images"]["n"] == 120 and r["subject"]["groups_from"] == "zero-shot" for r in found.values())
+    assert all(
+        r["subject"]["images"]["n"] == 120 and r["subject"]["groups_from"] == "zero-shot"
+        for r in found.values()
+    )
     assert all(r["gallery"] for r in found.values())
     assert "1 of 121 images could not be read" in found["people.csv"]["notes"][0]
 
 
-def test_a_stores_pictures_are_those_it_was_made_of_wherever_it_is_read(folder, encoder, tmp_path, monkeypatch):
+def test_a_stores_pictures_are_those_it_was_made_of_wherever_it_is_read(
+    folder, encoder, tmp_path, monkeypatch
+):
     embedding.embed(embedding.read_source(folder / "photos"), tmp_path / "store", encoder)
     (tmp_path / "here").mkdir()
     Image.new("RGB", (9, 9)).save(tmp_path / "here" / "7.png")  # another picture, of the same name
@@ -275,10 +435,14 @@ def test_a_stores_pictures_are_those_it_was_made_of_wherever_it_is_read(folder, 
     assert source.pictures == [str(folder / "photos" / name) for name in source.names]
 
 
-def test_pictures_of_one_name_in_two_folders_find_their_own_rows(folder, encoder, tmp_path, monkeypatch):
+def test_pictures_of_one_name_in_two_folders_find_their_own_rows(
+    folder, encoder, tmp_path, monkeypatch
+):
     for i in range(6):
         (tmp_path / "photos" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "photos" / "ab"[i % 2] / f"{i // 2}.png").write_bytes((folder / "photos" / f"{i}.png").read_bytes())
+        (tmp_path / "photos" / "ab"[i % 2] / f"{i // 2}.png").write_bytes(
+            (folder / "photos" / f"{i}.png").read_bytes()
+        )
     monkeypatch.chdir(tmp_path)
     store = embedding.embed(embedding.read_source("photos"), tmp_path / "store", encoder)
     for images in (Path("photos"), tmp_path / "photos"):
@@ -290,18 +454,31 @@ def test_pictures_of_one_name_in_two_folders_find_their_own_rows(folder, encoder
 def test_a_group_column_never_takes_the_place_of_another(folder, encoder, tmp_path):
     table = pd.read_parquet(folder / "people.parquet").rename(columns={"gender": "label"})
     table.to_parquet(tmp_path / "people.parquet")
-    table.assign(file=[str(folder / name) for name in table["file"]]).drop(columns="image").to_csv(tmp_path / "people.csv", index=False)
-    embedding.embed(embedding.read_source(tmp_path / "people.csv", "image", "file"), tmp_path / "store", encoder)
+    table.assign(file=[str(folder / name) for name in table["file"]]).drop(columns="image").to_csv(
+        tmp_path / "people.csv", index=False
+    )
+    embedding.embed(
+        embedding.read_source(tmp_path / "people.csv", "image", "file"), tmp_path / "store", encoder
+    )
     for where in (tmp_path / "people.parquet", tmp_path / "store"):
         with pytest.raises(InputError, match="may not be named label"):
             read_images(where, group_columns=["label"], label_column="job")
-        assert set(read_images(where, group_columns=["label"]).table["label"]) == {"Male", "Female", "unknown"}
+        assert set(read_images(where, group_columns=["label"]).table["label"]) == {
+            "Male",
+            "Female",
+            "unknown",
+        }
 
 
 def test_embeddings_without_pictures_have_no_gallery_but_all_numbers(folder, encoder, tmp_path):
     rows = encoder.encode_images(read_images(folder / "photos").pictures)
     np.save(tmp_path / "rows.npy", rows[np.isfinite(rows).all(1)])
-    plan = make_plan(encoder, eq.Attribute.load("gender"), source=read_images(tmp_path / "rows.npy"), settings=QUICK)
+    plan = make_plan(
+        encoder,
+        eq.Attribute.load("gender"),
+        source=read_images(tmp_path / "rows.npy"),
+        settings=QUICK,
+    )
     audit = run(plan)
     assert audit.results["gallery"] is None and not audit.pictures.small and audit.results["chance"]
     assert "galleries" not in re.findall(r'id="(\w+)"', page(audit.results, audit.pictures))
@@ -310,10 +487,31 @@ def test_embeddings_without_pictures_have_no_gallery_but_all_numbers(folder, enc
 def test_an_intersection_and_several_attributes(folder, tmp_path, capsys):
     columns = ["--group-columns", "gender", "--group-columns", "age"]
     quick = ["--resamples", "20", "--images", str(folder / "people.csv"), "--method", "closed-form"]
-    assert command(folder, *quick, *columns, "-a", "gender&age", "-p", "people-gender-age", "--out", str(tmp_path / "one")) == 0
+    assert (
+        command(
+            folder,
+            *quick,
+            *columns,
+            "-a",
+            "gender&age",
+            "-p",
+            "people-gender-age",
+            "--out",
+            str(tmp_path / "one"),
+        )
+        == 0
+    )
     results, _ = read(tmp_path / "one")
-    assert len(results["subject"]["attribute"]["groups"]) == 4 and results["subject"]["space"]["rank"] == 3
-    assert command(folder, *quick, *columns, "-a", "gender", "-a", "age", "--out", str(tmp_path / "two")) == 0
+    assert (
+        len(results["subject"]["attribute"]["groups"]) == 4
+        and results["subject"]["space"]["rank"] == 3
+    )
+    assert (
+        command(
+            folder, *quick, *columns, "-a", "gender", "-a", "age", "--out", str(tmp_path / "two")
+        )
+        == 0
+    )
     assert {path.name for path in (tmp_path / "two").iterdir()} == {"gender", "age", "report.html"}
     assert read(tmp_path / "two" / "age")[0]["subject"]["group_columns"] == ["age"]
 
@@ -328,9 +526,15 @@ def test_text_only(folder, encoder, tmp_path):
     assert command(folder, "--out", str(tmp_path / "a"), "--resamples", "20") == 0
     results, _ = read(tmp_path / "a")
     assert results["chance"] is None and results["subject"]["images"] is None
-    assert [method["method"] for method in results["methods"]] == ["none", "closed-form", "orth-proj"]
+    assert [method["method"] for method in results["methods"]] == [
+        "none",
+        "closed-form",
+        "orth-proj",
+    ]
     lean = next(row["values"] for row in results["summary"] if row["key"] == "lean")
-    assert lean[2]["value"] == pytest.approx(0, abs=1e-6) and 0 < lean[1]["value"] < lean[0]["value"]
+    assert (
+        lean[2]["value"] == pytest.approx(0, abs=1e-6) and 0 < lean[1]["value"] < lean[0]["value"]
+    )
     assert "texts only" in (tmp_path / "a" / "report.html").read_text()
 
 
@@ -347,16 +551,23 @@ def test_a_folder_is_left_with_report_results_space_and_card(audited):
     }
     results, _ = read(audited)
     space = eq.AttributeSpace.load(audited / "space.safetensors")
-    assert space.fingerprint == results["subject"]["space"]["fingerprint"] and space.encoder.fingerprint
+    assert (
+        space.fingerprint == results["subject"]["space"]["fingerprint"]
+        and space.encoder.fingerprint
+    )
     card = (audited / "model-card.md").read_text()
     assert card == model_card(results) and words.headline(results) in card
     names = re.findall(r"^\| ([^|]+) \((?:lower|higher) is better\)", card, re.M)
-    assert len(names) == len(set(names)) == len(results["summary"])  # with the gate and without it are told apart
+    assert (
+        len(names) == len(set(names)) == len(results["summary"])
+    )  # with the gate and without it are told apart
 
 
 def test_a_narrow_terminal_cuts_no_number(audited):
     results, _ = read(audited)
-    results["prompts"][results["verdict"]["worst"][0]]["prompt"] = "a photo of a person pushing a shopping cart in the street"
+    results["prompts"][results["verdict"]["worst"][0]]["prompt"] = (
+        "a photo of a person pushing a shopping cart in the street"
+    )
     console = Console(width=80, file=io.StringIO())
     console.print(terminal.summary(results))
     assert "…" not in console.file.getvalue()
@@ -367,8 +578,19 @@ def test_the_saved_results_give_the_same_page(audited, tmp_path):
     assert made == (audited / "report.html").read_text()
     assert typed("report", str(audited), "--out", str(tmp_path / "again.html")) == 0
     assert (tmp_path / "again.html").read_text() == made
-    assert typed("report", str(audited / "results.json"), "--out", str(tmp_path / "again.html")) == 2  # nothing is overwritten
-    assert typed("report", str(audited / "results.json"), "--out", str(tmp_path / "again.html"), "--force") == 0
+    assert (
+        typed("report", str(audited / "results.json"), "--out", str(tmp_path / "again.html")) == 2
+    )  # nothing is overwritten
+    assert (
+        typed(
+            "report",
+            str(audited / "results.json"),
+            "--out",
+            str(tmp_path / "again.html"),
+            "--force",
+        )
+        == 0
+    )
 
 
 def test_what_another_audit_left_never_lies_beside_new_results(audited, tmp_path):
@@ -386,7 +608,18 @@ def test_results_alone_give_a_page_without_pictures(audited, tmp_path):
 
 
 def test_the_summary_names_the_worst_prompts_and_the_report(folder, tmp_path, capsys):
-    assert command(folder, "--images", str(folder / "photos"), "--out", str(tmp_path / "a"), "--resamples", "20") == 0
+    assert (
+        command(
+            folder,
+            "--images",
+            str(folder / "photos"),
+            "--out",
+            str(tmp_path / "a"),
+            "--resamples",
+            "20",
+        )
+        == 0
+    )
     told = " ".join(capsys.readouterr().out.split())
     results, _ = read(tmp_path / "a")
     assert words.headline(results) in told and "report.html" in told and "zero-shot" in told
@@ -404,7 +637,22 @@ def test_json_is_the_results_and_ci_gets_its_exit_code(folder, tmp_path, capsys)
 
 
 def test_the_benchmark_audits(capsys):
-    assert typed("bench", "audit", "--images", 300, "--prompts", 6, "--dim", 16, "--resamples", 20, "--json") == 0
+    assert (
+        typed(
+            "bench",
+            "audit",
+            "--images",
+            300,
+            "--prompts",
+            6,
+            "--dim",
+            16,
+            "--resamples",
+            20,
+            "--json",
+        )
+        == 0
+    )
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert row["images"] == 300 and row["seconds"] > 0 and 1 < row["page_megabytes"] < 5
 
@@ -422,7 +670,10 @@ def test_it_is_repeatable(encoder):
     ("arguments", "told"),
     [
         (["--images", "{}/people.csv", "-a", "gender", "--group-columns", "same"], "has one value"),
-        (["--images", "{}/people.csv", "-a", "gender", "--group-columns", "nothing"], "has no column nothing"),
+        (
+            ["--images", "{}/people.csv", "-a", "gender", "--group-columns", "nothing"],
+            "has no column nothing",
+        ),
         (["--images", "{}/nowhere"], "there is no"),
         (["--images", "{}/people.csv", "-m", "500"], "-m with"),
         (["--group-columns", "gender"], "pass --images"),
@@ -455,7 +706,9 @@ def test_what_is_wrong_is_said_before_long_work(folder, tmp_path, capsys, argume
     (folder / "notes" / "a.txt").write_text("x")
     (folder / "unreadable").mkdir(exist_ok=True)
     (folder / "unreadable" / "a.png").write_bytes(b"nothing")
-    (folder / "gone.csv").write_text((folder / "people.csv").read_text().replace("photos/7.png", "photos/seven.png"))
+    (folder / "gone.csv").write_text(
+        (folder / "people.csv").read_text().replace("photos/7.png", "photos/seven.png")
+    )
     (folder / "unnamed.csv").write_text("which,gender\nphotos/0.png,Male\n")
     np.save(folder / "none.npy", np.zeros((0, 16), np.float32))
     given = [argument.format(folder) for argument in arguments]
@@ -466,7 +719,9 @@ def test_what_is_wrong_is_said_before_long_work(folder, tmp_path, capsys, argume
     assert told in said and "Traceback" not in said
     assert not (tmp_path / "out").exists()
     own = re.sub(r"equipoise (?!audit)\w+ --[\w-]+", "", said)  # what it advises can be typed
-    assert set(re.findall(r"--\w[\w-]+", own)) <= {option for parameter in audit_options() for option in parameter.opts}
+    assert set(re.findall(r"--\w[\w-]+", own)) <= {
+        option for parameter in audit_options() for option in parameter.opts
+    }
 
 
 def audit_options():
@@ -475,20 +730,38 @@ def audit_options():
 
 def test_saved_operators_that_cannot_stand_beside_the_model_are_refused(folder, encoder, tmp_path):
     """One that narrows rows, whose texts have no lean; one whose file is named like the model as it is."""
-    attribute, rows = eq.Attribute.load("gender"), encoder.encode_images(read_images(folder / "photos").pictures[:40])
+    attribute, rows = (
+        eq.Attribute.load("gender"),
+        encoder.encode_images(read_images(folder / "photos").pictures[:40]),
+    )
     book = eq.PromptBook.curated("occupations-gender")
-    context = eq.FitContext(attribute, encoder=encoder, book=book, images=rows, sensitive_features=["male", "female"] * 20)
+    context = eq.FitContext(
+        attribute,
+        encoder=encoder,
+        book=book,
+        images=rows,
+        sensitive_features=["male", "female"] * 20,
+    )
     eq.methods.create("clip-clip", m=4).fit(context).save(tmp_path / "narrow.safetensors")
     eq.methods.create("closed-form").fit(context).save(tmp_path / "none.safetensors")
     for name, told in (("narrow", "rows 28 wide"), ("none", "two methods have one name")):
         with pytest.raises(InputError, match=told):
-            run(make_plan(encoder, attribute, specs=parse([str(tmp_path / f"{name}.safetensors")]), settings=QUICK))
+            run(
+                make_plan(
+                    encoder,
+                    attribute,
+                    specs=parse([str(tmp_path / f"{name}.safetensors")]),
+                    settings=QUICK,
+                )
+            )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
 def test_a_file_name_that_is_no_text_is_named(folder, tmp_path, capsys):
     (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / os.fsdecode(b"caf\xe9.png")).write_bytes((folder / "photos" / "0.png").read_bytes())
+    (tmp_path / "photos" / os.fsdecode(b"caf\xe9.png")).write_bytes(
+        (folder / "photos" / "0.png").read_bytes()
+    )
     assert command(folder, "--images", tmp_path / "photos", "--out", tmp_path / "out") == 2
     assert "1 file names in" in (said := capsys.readouterr().err) and "not UTF-8" in said
 
@@ -497,26 +770,53 @@ def test_a_model_of_texts_alone_audits_texts_and_refuses_pictures(folder, tmp_pa
     component("sentence_transformers")
     given = ["--model", f"st:{folder / 'texts' / 'st'}", "--resamples", "10"]
     assert command(folder, *given, "--out", str(tmp_path / "a"), model=False) == 0
-    assert command(folder, *given, "--images", str(folder / "photos"), "--out", str(tmp_path / "b"), model=False) == 2
+    assert (
+        command(
+            folder,
+            *given,
+            "--images",
+            str(folder / "photos"),
+            "--out",
+            str(tmp_path / "b"),
+            model=False,
+        )
+        == 2
+    )
     assert "encodes texts only" in capsys.readouterr().err
 
 
 def test_nothing_is_overwritten_without_force(folder, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("keep")
-    assert command(folder, "--out", str(tmp_path / "out")) == 2 and "--force" in capsys.readouterr().err
+    assert (
+        command(folder, "--out", str(tmp_path / "out")) == 2
+        and "--force" in capsys.readouterr().err
+    )
     assert command(folder, "--out", str(tmp_path / "out" / "mine.txt")) == 2
     assert command(folder, "--out", str(tmp_path / "out"), "--force", "--resamples", "10") == 0
-    assert (tmp_path / "out" / "mine.txt").read_text() == "keep" and (tmp_path / "out" / "report.html").is_file()
+    assert (tmp_path / "out" / "mine.txt").read_text() == "keep" and (
+        tmp_path / "out" / "report.html"
+    ).is_file()
 
 
 def test_a_method_that_was_not_asked_for_and_cannot_be_fitted_is_a_note(folder, encoder, tmp_path):
     few = read_images(folder / "photos")
     few = Source("few", few.table[:36], few.pictures[:36])
     audit = run(make_plan(encoder, eq.Attribute.load("gender"), source=few, settings=QUICK))
-    assert any("adapted was left out" in note for note in audit.results["notes"]) and len(audit.results["methods"]) == 2
+    assert (
+        any("adapted was left out" in note for note in audit.results["notes"])
+        and len(audit.results["methods"]) == 2
+    )
     with pytest.raises(InputError, match="adapted needs"):
-        run(make_plan(encoder, eq.Attribute.load("gender"), source=few, specs=parse(["adapted"]), settings=QUICK))
+        run(
+            make_plan(
+                encoder,
+                eq.Attribute.load("gender"),
+                source=few,
+                specs=parse(["adapted"]),
+                settings=QUICK,
+            )
+        )
 
 
 def test_who_comes_first_is_asked_of_fewer_places_than_there_are_images(folder, encoder):
@@ -524,7 +824,15 @@ def test_who_comes_first_is_asked_of_fewer_places_than_there_are_images(folder, 
     few = read_images(folder / "photos")
     few = Source("few", few.table[:18], few.pictures[:18])
     settings = Settings(m=5, resamples=10, permutations=5)
-    results = run(make_plan(encoder, eq.Attribute.load("gender"), source=few, specs=parse(["none"]), settings=settings)).results
+    results = run(
+        make_plan(
+            encoder,
+            eq.Attribute.load("gender"),
+            source=few,
+            specs=parse(["none"]),
+            settings=settings,
+        )
+    ).results
     assert results["settings"]["places"] == 5
     (row,) = (row for row in results["summary"] if row["key"] == "explicit_top")
     assert row["name"].startswith("share of the first 5 results")
@@ -537,35 +845,77 @@ def test_images_of_an_unknown_group_take_no_place_behind_explicit_prompts(folder
     source = read_images(folder / "people.csv", group_columns=["gender"])
     hidden = np.arange(len(source.table)) % 3 > 0
     some = Source(
-        "some", source.table[~hidden].reset_index(drop=True), [p for p, out in zip(source.pictures, hidden, strict=True) if not out]
+        "some",
+        source.table[~hidden].reset_index(drop=True),
+        [p for p, out in zip(source.pictures, hidden, strict=True) if not out],
     )
-    unknown = Source("unknown", source.table.assign(gender=source.table["gender"].mask(hidden, None)), source.pictures)
+    unknown = Source(
+        "unknown",
+        source.table.assign(gender=source.table["gender"].mask(hidden, None)),
+        source.pictures,
+    )
     found = []
     for given in (some, unknown):
-        options = {"source": given, "group_columns": ["gender"], "specs": parse(["closed-form"]), "settings": QUICK}
+        options = {
+            "source": given,
+            "group_columns": ["gender"],
+            "specs": parse(["closed-form"]),
+            "settings": QUICK,
+        }
         results = run(make_plan(encoder, eq.Attribute.load("gender"), **options)).results
         found.append(
-            {row["key"]: [v["value"] for v in row["values"]] for row in results["summary"] if row["key"].startswith("explicit_top")}
+            {
+                row["key"]: [v["value"] for v in row["values"]]
+                for row in results["summary"]
+                if row["key"].startswith("explicit_top")
+            }
         )
     assert found[0] == found[1]
 
 
 def test_a_gallery_is_full_at_every_kappa_however_few_places_skew_looks_at(folder, encoder):
     source, settings = read_images(folder / "photos"), Settings(m=5, resamples=10, permutations=5)
-    subject = prepare(make_plan(encoder, eq.Attribute.load("gender"), source=source, specs=parse(["closed-form"]), settings=settings))
-    given = subject.texts, subject.prompts, subject.yardstick.prototypes, subject.index.rows, subject.index.groups, subject.index.m
-    document, firsts = dial.grid(subject.operators["closed-form"], dial.Inputs(*given), settings.gallery, {})
-    assert [first.shape for first in firsts] == [(len(subject.prompts), 12)] * len(document["kappas"])
+    subject = prepare(
+        make_plan(
+            encoder,
+            eq.Attribute.load("gender"),
+            source=source,
+            specs=parse(["closed-form"]),
+            settings=settings,
+        )
+    )
+    given = (
+        subject.texts,
+        subject.prompts,
+        subject.yardstick.prototypes,
+        subject.index.rows,
+        subject.index.groups,
+        subject.index.m,
+    )
+    document, firsts = dial.grid(
+        subject.operators["closed-form"], dial.Inputs(*given), settings.gallery, {}
+    )
+    assert [first.shape for first in firsts] == [(len(subject.prompts), 12)] * len(
+        document["kappas"]
+    )
 
 
 def test_places_are_fewer_than_images():
-    assert choose_m(None, 100_000) == 1000 and choose_m(None, 3000) == 300 and choose_m(None, 50) == 20 and choose_m(7, 8) == 7
+    assert (
+        choose_m(None, 100_000) == 1000
+        and choose_m(None, 3000) == 300
+        and choose_m(None, 50) == 20
+        and choose_m(7, 8) == 7
+    )
     for m, known in ((None, 20), (8, 8)):
         with pytest.raises(InputError, match="-m with"):
             choose_m(m, known)
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", '{"kind": "other"}', "no json", '{"kind": "equipoise audit", "format": 99}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "[]", '{"kind": "other"}', "no json", '{"kind": "equipoise audit", "format": 99}'],
+)
 def test_other_files_are_no_results(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(EquipoiseError):
@@ -588,25 +938,45 @@ def test_results_that_somebody_changed_are_refused(audited, tmp_path, capsys):
 def visible(html):
     """(numbers that carry their place, and the rest of what a reader sees)."""
     body = re.sub(r"<(script|style)\b.*?</\1>", "", html.split("<body>")[1], flags=re.S)
-    spans = re.findall(r'<span class="n" data-path="([^"]+)" data-form="([^"]+)">(.*?)</span>', body, flags=re.S)
+    spans = re.findall(
+        r'<span class="n" data-path="([^"]+)" data-form="([^"]+)">(.*?)</span>', body, flags=re.S
+    )
     rest = re.sub(r'<span class="n" data-path=.*?</span>', "", body, flags=re.S)
     return spans, re.sub(r"<[^>]+>", " ", rest)
 
 
 def test_what_nothing_exceeds_is_rounded_up(audited):
-    assert [numbers.text(x, "u3") for x in (0.0921, 0.092, 0.0, 1e-9)] == ["0.093", "0.092", "0.000", "0.001"]
+    assert [numbers.text(x, "u3") for x in (0.0921, 0.092, 0.0, 1e-9)] == [
+        "0.093",
+        "0.092",
+        "0.000",
+        "0.001",
+    ]
     results, _ = read(audited)
     told = " ".join(numbers.fill(sentence, results) for sentence in words.sentences(results))
     cross = results["certificates"][results["verdict"]["best"]]["cross"]
-    (most, bound) = (float(x) for x in re.search(r"moved by more than ([\d.]+) \(the guaranteed bound is ([\d.]+)\)", told).groups())
+    (most, bound) = (
+        float(x)
+        for x in re.search(
+            r"moved by more than ([\d.]+) \(the guaranteed bound is ([\d.]+)\)", told
+        ).groups()
+    )
     assert most >= cross["largest"] and bound >= cross["bound"]
 
 
 @pytest.mark.parametrize("kind", ["audit", "comparison"])
 def test_every_number_in_the_page_is_that_of_the_results(audited, kind):
     results, pictures = read(audited)
-    html = page(results, pictures) if kind == "audit" else comparison([("one", results), ("two", results)])
-    found = results if kind == "audit" else {"runs": [{"name": "one", "results": results}, {"name": "two", "results": results}]}
+    html = (
+        page(results, pictures)
+        if kind == "audit"
+        else comparison([("one", results), ("two", results)])
+    )
+    found = (
+        results
+        if kind == "audit"
+        else {"runs": [{"name": "one", "results": results}, {"name": "two", "results": results}]}
+    )
     spans, rest = visible(html)
     assert len(spans) > 100
     for path, form, shown in spans:
@@ -625,9 +995,14 @@ def test_nothing_in_the_page_comes_from_elsewhere(audited):
 
 
 def test_hostile_words_stay_words(encoder):
-    nasty = ["a photo of a </script><script>alert(1)</script> doctor", "a photo of a {settings.m|n} nurse & <b>teacher</b>"]
+    nasty = [
+        "a photo of a </script><script>alert(1)</script> doctor",
+        "a photo of a {settings.m|n} nurse & <b>teacher</b>",
+    ]
     book = eq.PromptBook.of({"a photo of a person": GROUPS})
-    audit = run(make_plan(encoder, eq.Attribute.load("gender"), prompts=nasty, book=book, settings=QUICK))
+    audit = run(
+        make_plan(encoder, eq.Attribute.load("gender"), prompts=nasty, book=book, settings=QUICK)
+    )
     html = page(audit.results, audit.pictures)
     assert "<script>alert" not in html and "<b>teacher" not in html and "{settings.m|n}" in html
     assert json.loads(html.split('id="results">')[1].split("</script>")[0]) == audit.results

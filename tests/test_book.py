@@ -14,13 +14,24 @@ from equipoise.prompts.book import Entry, Source
 from tests.conftest import ROOT
 
 ROWS = {
-    "a photo of a doctor": {"male": ["a photo of a male doctor", "a photo of a man doctor"], "female": ["a photo of a female doctor"]},
+    "a photo of a doctor": {
+        "male": ["a photo of a male doctor", "a photo of a man doctor"],
+        "female": ["a photo of a female doctor"],
+    },
     'ein "Zitat" – ü': {"male": ["x\ty"]},
 }
-text = st.text(min_size=1).filter(lambda s: s.strip() and not any(0xD800 <= ord(c) < 0xE000 for c in s))
+text = st.text(min_size=1).filter(
+    lambda s: s.strip() and not any(0xD800 <= ord(c) < 0xE000 for c in s)
+)
 
 
-@given(st.dictionaries(text, st.dictionaries(text, st.lists(text, min_size=1, max_size=3), min_size=1, max_size=3), max_size=4))
+@given(
+    st.dictionaries(
+        text,
+        st.dictionaries(text, st.lists(text, min_size=1, max_size=3), min_size=1, max_size=3),
+        max_size=4,
+    )
+)
 def test_file_round_trip(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("book") / "book.json"
     book = eq.PromptBook.of(rows, note="n")
@@ -32,15 +43,23 @@ def test_file_round_trip(tmp_path_factory, rows):
 def test_published_schema_is_the_models():
     published = json.loads((ROOT / "docs" / "prompt-book.schema.json").read_text())
     del published["$schema"]
-    assert published == eq.PromptBook.model_json_schema(), "write docs/prompt-book.schema.json again"
+    assert published == eq.PromptBook.model_json_schema(), (
+        "write docs/prompt-book.schema.json again"
+    )
 
 
 def test_merge_keeps_who_wrote_what():
     first = eq.PromptBook.of(ROWS, writer="hand")
-    second = eq.PromptBook.of({"a photo of a doctor": {"female": ["a photo of a woman doctor"]}}, writer="llm", model="m")
+    second = eq.PromptBook.of(
+        {"a photo of a doctor": {"female": ["a photo of a woman doctor"]}}, writer="llm", model="m"
+    )
     merged = first.merge(second)
-    assert merged["a photo of a doctor"]["female"].anchor == "a photo of a woman doctor"  # the later one's
-    assert [merged.sources[merged["a photo of a doctor"][g].source].writer for g in ("male", "female")] == ["hand", "llm"]
+    assert (
+        merged["a photo of a doctor"]["female"].anchor == "a photo of a woman doctor"
+    )  # the later one's
+    assert [
+        merged.sources[merged["a photo of a doctor"][g].source].writer for g in ("male", "female")
+    ] == ["hand", "llm"]
     assert merged.merge(merged) == merged
     assert first.merge(second).hash == first.merge(second, second).hash
     assert first.hash != merged.hash and first.hash == eq.PromptBook.of(ROWS, writer="other").hash
@@ -54,12 +73,20 @@ def test_subset_missing_statistics_diff():
     assert book.subset(groups=["female"]).groups == ("female",)
     assert len(book.subset(["a photo of a doctor"])) == 1
     facts = book.statistics()
-    assert (facts["prompts"], facts["entries"], facts["texts"]) == (2, 3, 4) and facts["variants"] == {"min": 0, "mean": 1 / 3, "max": 1}
+    assert (facts["prompts"], facts["entries"], facts["texts"]) == (2, 3, 4) and facts[
+        "variants"
+    ] == {"min": 0, "mean": 1 / 3, "max": 1}
     smaller = book.subset(["a photo of a doctor"], ["male"])
     assert book.diff(book) == []
-    assert "- a photo of a doctor | female | anchor: a photo of a female doctor" in book.diff(smaller)
+    assert "- a photo of a doctor | female | anchor: a photo of a female doctor" in book.diff(
+        smaller
+    )
     assert [line.replace("+", "-", 1) for line in smaller.diff(book)] == book.diff(smaller)
-    for call in (lambda: book["nothing"], lambda: book.subset(["nothing"]), lambda: book.subset(groups=["nothing"])):
+    for call in (
+        lambda: book["nothing"],
+        lambda: book.subset(["nothing"]),
+        lambda: book.subset(groups=["nothing"]),
+    ):
         with pytest.raises(InputError, match="nothing"):
             call()
 
@@ -70,21 +97,49 @@ def test_released_layout(tmp_path):
         "t_g": "a photo of a male doctor",
         "T_g": ["a photo of a man doctor", "a photo of a man doctor", ""],
     }
-    row = {"dataset": "flickr", "image_filename": "1.jpg", "text_query": "a person runs", "sensitive_attribute": "gender"}
+    row = {
+        "dataset": "flickr",
+        "image_filename": "1.jpg",
+        "text_query": "a person runs",
+        "sensitive_attribute": "gender",
+    }
     document = {
         "classification": {"celeba": {"a photo of a doctor": {"old_male": node}}, "facet": {}},
-        "retrieval": [row | {"group": "male", "t_g": "a man runs", "T_g": ["a guy runs"]}, row | {"group": "female", "t_g": "", "T_g": []}],
+        "retrieval": [
+            row | {"group": "male", "t_g": "a man runs", "T_g": ["a guy runs"]},
+            row | {"group": "female", "t_g": "", "T_g": []},
+        ],
         "generation": [
-            {"prompt_set": "neutral", "text_query": "A photo of a CEO", "group": "male", "t_g": "A photo of a male CEO", "T_g": None}
+            {
+                "prompt_set": "neutral",
+                "text_query": "A photo of a CEO",
+                "group": "male",
+                "t_g": "A photo of a male CEO",
+                "T_g": None,
+            }
         ],
     }
     path = tmp_path / "LLM.json"
     path.write_text(json.dumps(document))
     book = eq.PromptBook.load(path)
-    assert book["a photo of a doctor"]["old male"] == Entry(anchor="a photo of a male doctor", variants=("a photo of a man doctor",))
-    assert book["a person runs"].keys() == {"male"} and book["A photo of a CEO"]["male"].variants == ()
-    assert book.sources == (Source(writer="released", note="LLM.json of the paper's released code; 1 rows without an anchor left out"),)
-    for broken in ({"retrieval": [3]}, {"retrieval": [{"group": "x"}]}, {"classification": 3}, {"retrieval": []}):
+    assert book["a photo of a doctor"]["old male"] == Entry(
+        anchor="a photo of a male doctor", variants=("a photo of a man doctor",)
+    )
+    assert (
+        book["a person runs"].keys() == {"male"} and book["A photo of a CEO"]["male"].variants == ()
+    )
+    assert book.sources == (
+        Source(
+            writer="released",
+            note="LLM.json of the paper's released code; 1 rows without an anchor left out",
+        ),
+    )
+    for broken in (
+        {"retrieval": [3]},
+        {"retrieval": [{"group": "x"}]},
+        {"classification": 3},
+        {"retrieval": []},
+    ):
         path.write_text(json.dumps(broken))
         with pytest.raises(ArtefactError):
             eq.PromptBook.load(path)
@@ -100,7 +155,10 @@ def test_released_layout(tmp_path):
         ('{"kind": "equipoise prompt book", "format": 2}', "pip install -U"),
         ('{"kind": "equipoise prompt book", "prompts": {"p": {"g": {"variants": []}}}}', "anchor"),
         ('{"kind": "equipoise prompt book", "prompts": {"p": {"g": {"anchor": " "}}}}', "anchor"),
-        ('{"kind": "equipoise prompt book", "prompts": {"p": {"g": {"anchor": "x", "source": 4}}}}', "source"),
+        (
+            '{"kind": "equipoise prompt book", "prompts": {"p": {"g": {"anchor": "x", "source": 4}}}}',
+            "source",
+        ),
         ('{"kind": "equipoise prompt book", "extra": 1}', "extra"),
         ("\x00\x01", "not JSON"),
     ],

@@ -25,12 +25,22 @@ ATTRIBUTES = {
     "people-gender-skin-tone": "gender & skin tone",
 }
 # Natural variants that English has for the group with the fewest; eight or more elsewhere.
-FEWEST = {"occupations-gender": 5, "occupations-explicit-gender": 5, "facet-gender": 3, "people-gender": 5}
+FEWEST = {
+    "occupations-gender": 5,
+    "occupations-explicit-gender": 5,
+    "facet-gender": 3,
+    "people-gender": 5,
+}
 BANNED = re.compile(  # understood, and not what anybody would write in a caption
     r"\b(?:masculine|feminine|gal|lady (?!who|with|of|\w+ing\b)\w+|gentleman (?!who|with|of|\w+ing\b)\w+|man (?!who|with|of|\w+ing\b)\w+"
     r"|(?:a|an old|a young) (?:fe)?male (?:who|with|\w+ing)|\w+-looking|\w+-presenting|identifies|in old age|of (?:a )?young age|gender)\b"
 )
-PROMPTS = {"occupations-gender": 34, "occupations-explicit-gender": 34, "celeba-gender-age": 2, "facet-gender": 36}
+PROMPTS = {
+    "occupations-gender": 34,
+    "occupations-explicit-gender": 34,
+    "celeba-gender-age": 2,
+    "facet-gender": 36,
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +56,9 @@ def test_these_are_all():
 def test_curated_book(name, written):
     book, attribute = eq.PromptBook.curated(name), eq.Attribute.load(ATTRIBUTES[name])
     assert check_book(book, attribute, min_variants=FEWEST.get(name, 8)) == []
-    assert not [text for _, _, entry in book.entries() for text in entry.texts if BANNED.search(text)]
+    assert not [
+        text for _, _, entry in book.entries() for text in entry.texts if BANNED.search(text)
+    ]
     assert len(book) == PROMPTS.get(name, 61) and book.missing(book.prompts, attribute) == []
     assert set(book.groups) == set(attribute.groups)
     assert book.to_json() == written[name][0].to_json(), "run scripts/write_books.py"
@@ -56,14 +68,26 @@ def test_curated_book(name, written):
 
 def test_explicit_prompts_name_one_group_and_neutral_ones_none():
     gender = eq.Attribute.load("gender")
-    assert all(len(eq.explicit_groups(prompt, gender)) == 1 for prompt in eq.PromptBook.curated("occupations-explicit-gender").prompts)
+    assert all(
+        len(eq.explicit_groups(prompt, gender)) == 1
+        for prompt in eq.PromptBook.curated("occupations-explicit-gender").prompts
+    )
     for name, attribute in ATTRIBUTES.items():
         if "explicit" not in name:
-            assert not any(eq.explicit_groups(prompt, eq.Attribute.load(attribute)) for prompt in eq.PromptBook.curated(name).prompts)
+            assert not any(
+                eq.explicit_groups(prompt, eq.Attribute.load(attribute))
+                for prompt in eq.PromptBook.curated(name).prompts
+            )
 
 
 def test_book_writer_takes_what_is_there_and_says_what_is_not():
     gender = eq.Attribute.load("gender")
     outcome = BookWriter().write(["a photo of a doctor", "a photo of a zorbler"], gender)
-    assert outcome.book["a photo of a doctor"] == eq.PromptBook.curated("occupations-gender")["a photo of a doctor"]
-    assert [(f.prompt, f.group) for f in outcome.failures] == [("a photo of a zorbler", "male"), ("a photo of a zorbler", "female")]
+    assert (
+        outcome.book["a photo of a doctor"]
+        == eq.PromptBook.curated("occupations-gender")["a photo of a doctor"]
+    )
+    assert [(f.prompt, f.group) for f in outcome.failures] == [
+        ("a photo of a zorbler", "male"),
+        ("a photo of a zorbler", "female"),
+    ]

@@ -17,7 +17,16 @@ from tests.conftest import component, make_space, rows_at, shared_data, unit
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 @pytest.mark.parametrize(
-    "options", [{}, {"kappa": 0.3}, {"kappa": np.inf}, {"kappa": 0}, {"kappa": "printed"}, {"weights": (0.1, 0.9)}], ids=str
+    "options",
+    [
+        {},
+        {"kappa": 0.3},
+        {"kappa": np.inf},
+        {"kappa": 0},
+        {"kappa": "printed"},
+        {"weights": (0.1, 0.9)},
+    ],
+    ids=str,
 )
 def test_measured_on_what_was_produced(rng, dtype, options):
     space = make_space(rng, 128, 4)
@@ -36,7 +45,12 @@ def test_measured_on_what_was_produced(rng, dtype, options):
     assert np.array_equal(given_u.leakage, c.leakage)
     summary = c.summary()
     json.dumps(summary)
-    assert summary["n"] == 200 and summary["invalid"] == 0 and summary["dtype"] == dtype and summary["kernel"] == "numba"
+    assert (
+        summary["n"] == 200
+        and summary["invalid"] == 0
+        and summary["dtype"] == dtype
+        and summary["kernel"] == "numba"
+    )
     assert "bare array" in summary["embeddings_encoder"]
     assert np.isclose(summary["leakage"]["mean"], c.leakage.mean())
     assert c.leakage.max() == summary["leakage"]["max"]
@@ -61,7 +75,10 @@ def test_the_gap_of_stored_rows_is_within_its_bound(rng, dtype, kappa):
     """With two groups the bound is reached, so that a stored row a little longer than 1 must be counted in."""
     space = make_space(rng, 32, 2)
     rows = rng.standard_normal((3000, 32)).astype(dtype)
-    for e in (rows, rows / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True).astype(dtype)):
+    for e in (
+        rows,
+        rows / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True).astype(dtype),
+    ):
         u = eq.debias(e, space, kappa=kappa)
         gap = np.ptp(u.astype(np.float64) @ space.parts[0].prototypes.T, axis=1).max()
         assert gap <= eq.certify(e, space, u=u, kappa=kappa).summary()["group_gap_bound"] + 1e-15
@@ -80,7 +97,9 @@ def test_cross_bound_wants_certificates(rng):
         eq.cross_bound(e, e)
     with pytest.raises(InputError, match="one shape"):
         eq.cross_bound(eq.certify(e, space), eq.certify(e[:3], space), paired=True)
-    assert repr(eq.certify(e, space)).startswith("Certificate(n=5, invalid=0, means: leakage_before 0.")
+    assert repr(eq.certify(e, space)).startswith(
+        "Certificate(n=5, invalid=0, means: leakage_before 0."
+    )
 
 
 def test_invalid_rows_are_counted(rng):
@@ -99,45 +118,69 @@ def test_shards_merge_to_the_whole(rng):
     e[5] = 0
     whole = eq.certify(e, space)
     shards = [eq.certify(part, space) for part in np.array_split(e, 7)]
-    merged = sum((Totals.from_json(json.loads(json.dumps(s.totals.to_json()))) for s in shards), Totals())
+    merged = sum(
+        (Totals.from_json(json.loads(json.dumps(s.totals.to_json()))) for s in shards), Totals()
+    )
     for key, value in whole.totals.summary().items():
         other = merged.summary()[key]
-        assert other == (value if isinstance(value, str) else pytest.approx(value, rel=1e-12, abs=1e-15))
+        assert other == (
+            value if isinstance(value, str) else pytest.approx(value, rel=1e-12, abs=1e-15)
+        )
     both = shards[0] + shards[1]
     assert np.allclose(both.leakage, whole.leakage[: len(both.leakage)], rtol=1e-14, equal_nan=True)
     with pytest.raises(InputError, match="kappa"):
         whole.totals + eq.certify(e, space, kappa=2.0).totals
 
 
-@given(st.integers(0, 2**32 - 1), st.floats(0, 50), st.sampled_from(["float64", "float32", "float16"]))
+@given(
+    st.integers(0, 2**32 - 1), st.floats(0, 50), st.sampled_from(["float64", "float32", "float16"])
+)
 def test_cross_bound_holds_on_random_pairs(seed, kappa, dtype):
     rng = np.random.default_rng(seed)
     space = make_space(rng, 8, 3)
-    check_cross_bound(rng.standard_normal((12, 8)).astype(dtype), rng.standard_normal((15, 8)).astype(dtype), space, kappa)
+    check_cross_bound(
+        rng.standard_normal((12, 8)).astype(dtype),
+        rng.standard_normal((15, 8)).astype(dtype),
+        space,
+        kappa,
+    )
 
 
 def check_cross_bound(images, texts, space, kappa):
     c_image, c_text = (eq.certify(x, space, kappa=kappa) for x in (images, texts))
     before = unit(images.astype(np.float64)) @ unit(texts.astype(np.float64)).T
-    after = np.float64(eq.debias(images, space, kappa=kappa)) @ np.float64(eq.debias(texts, space, kappa=kappa)).T
+    after = (
+        np.float64(eq.debias(images, space, kappa=kappa))
+        @ np.float64(eq.debias(texts, space, kappa=kappa)).T
+    )
     bound = eq.cross_bound(c_image, c_text)
     assert bound.shape == before.shape
     assert (np.abs(after - before) <= bound + 1e-14).all()
-    looser = np.sqrt(2 * c_image.self_loss)[:, None] + np.sqrt(2 * c_text.self_loss)  # Proposition 1
+    looser = np.sqrt(2 * c_image.self_loss)[:, None] + np.sqrt(
+        2 * c_text.self_loss
+    )  # Proposition 1
     lengths = (1 + c_image.length_error)[:, None] * (1 + c_text.length_error) - 1
     assert (bound <= looser + lengths + 1e-15).all()
     n = min(bound.shape)
-    paired = eq.cross_bound(*(eq.certify(x[:n], space, kappa=kappa) for x in (images, texts)), paired=True)
+    paired = eq.cross_bound(
+        *(eq.certify(x[:n], space, kappa=kappa) for x in (images, texts)), paired=True
+    )
     assert np.allclose(paired, np.diagonal(bound), rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("name", ["celeba1000_clip_vitb32.npz", "flickr8k_train1000_clip_vitb32.npz"])
+@pytest.mark.parametrize(
+    "name", ["celeba1000_clip_vitb32.npz", "flickr8k_train1000_clip_vitb32.npz"]
+)
 def test_cross_bound_holds_on_real_clip_pairs(name):
     images = np.load(shared_data(f"embeddings/{name}"))["image"]
     table = np.load(shared_data("embeddings/text_clip_vitb32_objects.npz"))
     texts = dict(zip(table["prompt"].tolist(), table["text"], strict=True))
     space = eq.AttributeSpace.from_prototypes(
-        {"male": np.stack([texts["a Man"], texts["a Boy"]]), "female": np.stack([texts["a Woman"], texts["a Girl"]])}, attribute="gender"
+        {
+            "male": np.stack([texts["a Man"], texts["a Boy"]]),
+            "female": np.stack([texts["a Woman"], texts["a Girl"]]),
+        },
+        attribute="gender",
     )
     for kappa in (0.3, 1.0, np.inf):
         check_cross_bound(images, table["text"], space, kappa)
@@ -153,7 +196,9 @@ def test_frontier_runs_from_identity_to_projection(rng):
     assert (np.diff(front.leakage) < 0).all() and (np.diff(front.self_loss) > 0).all()
     c = eq.certify(e, space)
     one = eq.frontier(e, space, [1.0])
-    assert np.isclose(one.leakage[0], c.leakage.mean(), rtol=1e-12) and np.isclose(one.self_loss[0], c.self_loss.mean(), rtol=1e-12)
+    assert np.isclose(one.leakage[0], c.leakage.mean(), rtol=1e-12) and np.isclose(
+        one.self_loss[0], c.self_loss.mean(), rtol=1e-12
+    )
     assert front.self_loss[0] < 1e-30 and front.leakage[-1] == 0
     with pytest.raises(InputError, match="kappas"):
         eq.frontier(e, space, [-1.0])
@@ -196,5 +241,10 @@ def test_pure_attribute_rows_are_certified_and_drawn_as_they_are(rng):
     e = space.basis[:, :1].T
     assert np.allclose(eq.frontier(e, space, [1.0, np.inf]).leakage, 1)
     assert eq.certify(e, space).totals.leakage_error < 1e-14
-    near = unit(e + 5e-4 * unit(rng.standard_normal((1, 64)))).astype(np.float32)  # pure for float16, not for float32
-    assert eq.certify(near, space, u=eq.debias(near, space).astype(np.float16)).totals.leakage_error < 2e-3
+    near = unit(e + 5e-4 * unit(rng.standard_normal((1, 64)))).astype(
+        np.float32
+    )  # pure for float16, not for float32
+    assert (
+        eq.certify(near, space, u=eq.debias(near, space).astype(np.float16)).totals.leakage_error
+        < 2e-3
+    )

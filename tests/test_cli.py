@@ -11,7 +11,9 @@ from equipoise import __version__
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "equipoise", *arguments], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "equipoise", *arguments], capture_output=True, text=True, check=False
+    )
 
 
 def test_version_and_help():
@@ -23,7 +25,12 @@ def test_bench_kernel_as_json_and_as_a_table():
     options = ("--dim", "64", "--rank", "2", "--dtype", "float32", "--size", "1", "--rounds", "1")
     result = json.loads(run("bench", "kernel", *options, "--json").stdout)
     (row,) = result["rows"]
-    assert row["dim"] == 64 and row["rank"] == 2 and row["rows"] * 64 * 4 == 1 << 20 and row["kernel"] == "numba"
+    assert (
+        row["dim"] == 64
+        and row["rank"] == 2
+        and row["rows"] * 64 * 4 == 1 << 20
+        and row["kernel"] == "numba"
+    )
     assert row["over_copy"] > 0 and row["over_transcription"] > 0
     assert result["machine"]["equipoise"] == __version__
     table = run("bench", "kernel", *options).stdout
@@ -34,8 +41,14 @@ def test_bench_bootstrap_as_json_and_as_a_table():
     options = ("--samples", "2000", "--resamples", "200", "--rounds", "1")
     result = json.loads(run("bench", "bootstrap", *options, "--json").stdout)
     (row,) = result["rows"]
-    assert row["samples"] == 2000 and row["over_scipy"] > 0 and result["machine"]["equipoise"] == __version__
-    assert all(abs(a - b) < 0.05 for a, b in zip(row["interval"], row["scipy_interval"], strict=True))
+    assert (
+        row["samples"] == 2000
+        and row["over_scipy"] > 0
+        and result["machine"]["equipoise"] == __version__
+    )
+    assert all(
+        abs(a - b) < 0.05 for a, b in zip(row["interval"], row["scipy_interval"], strict=True)
+    )
     assert "2,000" in run("bench", "bootstrap", *options).stdout
     wrong = run("bench", "bootstrap", "--groups", "1")
     assert wrong.returncode == 2 and "2 groups" in wrong.stderr and "Traceback" not in wrong.stderr
@@ -60,7 +73,9 @@ def test_user_errors_are_messages():
         (("--rank", "65"), "rank"),
     ):
         result = run("bench", "kernel", "--dim", "64", "--rank", "1", *arguments)
-        assert result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
+        assert (
+            result.returncode == 2 and message in result.stderr and "Traceback" not in result.stderr
+        )
 
 
 def test_a_terminal_that_lacks_a_letter():
@@ -72,4 +87,6 @@ def test_a_terminal_that_lacks_a_letter():
         check=False,
         env=os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "60"},
     )
-    assert out.returncode == 0 and "numpy" in out.stdout and "\\xb7" in out.stdout and not out.stderr
+    assert (
+        out.returncode == 0 and "numpy" in out.stdout and "\\xb7" in out.stdout and not out.stderr
+    )

@@ -43,7 +43,9 @@ def test_orthogonal_invariance(seed, kappa):
     prototypes, e = rng.standard_normal((3, 16)), rng.standard_normal((10, 16))
     turn = np.linalg.qr(rng.standard_normal((16, 16)))[0]
     plain, turned = (
-        eq.debias(x, eq.AttributeSpace.from_prototypes(dict(zip("abc", p, strict=True))), kappa=kappa)
+        eq.debias(
+            x, eq.AttributeSpace.from_prototypes(dict(zip("abc", p, strict=True))), kappa=kappa
+        )
         for x, p in ((e, prototypes), (e @ turn, prototypes @ turn))
     )
     assert np.allclose(plain @ turn, turned, atol=1e-13)
@@ -53,7 +55,8 @@ def test_group_order_and_naming_do_not_matter(rng):
     prototypes = dict(zip("abcd", rng.standard_normal((4, 32)), strict=True))
     e = rng.standard_normal((50, 32))
     results = [
-        eq.debias(e, eq.AttributeSpace.from_prototypes({g: prototypes[g] for g in order})) for order in itertools.permutations("abcd")
+        eq.debias(e, eq.AttributeSpace.from_prototypes({g: prototypes[g] for g in order}))
+        for order in itertools.permutations("abcd")
     ]
     assert max(np.abs(r - results[0]).max() for r in results) < 1e-14
 
@@ -81,7 +84,8 @@ def test_kappa_zero_is_exactly_the_identity(rng):
         mixed = eq.debias(e, space, kappa=np.resize([0.0, 2.0], 300))
         assert np.array_equal(mixed[::2], e[::2])
         assert np.array_equal(mixed[1::2], eq.debias(e, space, kappa=2.0)[1::2])
-    from_half = unit(rng.standard_normal((300, 64))).astype(np.float16).astype(np.float32)  # as far from unit as float16 leaves it
+    # as far from unit as float16 leaves it
+    from_half = unit(rng.standard_normal((300, 64))).astype(np.float16).astype(np.float32)
     assert np.array_equal(eq.debias(from_half, space, kappa=0), from_half)
     e = rng.standard_normal((9, 64))  # not unit: the promise of unit rows stands
     assert np.allclose(eq.debias(e, space, kappa=0), unit(e), atol=1e-15)
@@ -153,7 +157,13 @@ def test_float32_shrink_on_rows(rng):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "lengths"), [("float32", [1e-30, 1e30]), ("float64", [1e-200, 1e200]), (BFLOAT16, [1e-30, 1e30]), ("float16", [1e-4, 1e3])]
+    ("dtype", "lengths"),
+    [
+        ("float32", [1e-30, 1e30]),
+        ("float64", [1e-200, 1e200]),
+        (BFLOAT16, [1e-30, 1e30]),
+        ("float16", [1e-4, 1e3]),
+    ],
 )
 def test_rows_of_extreme_length(rng, dtype, lengths):
     space = make_space(rng, 128)
@@ -164,7 +174,9 @@ def test_rows_of_extreme_length(rng, dtype, lengths):
         assert np.isfinite(u).all()
         assert np.abs(u - exact(stored, space.basis)).max() < 2 * _unit_roundoff(dtype)
         kept = eq.debias(stored, space, norm="keep").astype(np.float64)
-        assert np.allclose(kept / length, u, rtol=4 * _unit_roundoff(dtype), atol=4 * _unit_roundoff(dtype))
+        assert np.allclose(
+            kept / length, u, rtol=4 * _unit_roundoff(dtype), atol=4 * _unit_roundoff(dtype)
+        )
 
 
 @given(seeds)
@@ -277,13 +289,20 @@ def test_kappa_array_and_forms(rng):
     u = eq.debias(e, space, kappa=kappa)
     for i, j in np.ndindex(6, 5):
         assert np.allclose(u[i, j], eq.debias(e[i, j], space, kappa=kappa[i, j]), atol=1e-15)
-    assert np.array_equal(eq.debias(e, space, kappa=kappa[:, :1]), eq.debias(e, space, kappa=np.broadcast_to(kappa[:, :1], (6, 5))))
+    assert np.array_equal(
+        eq.debias(e, space, kappa=kappa[:, :1]),
+        eq.debias(e, space, kappa=np.broadcast_to(kappa[:, :1], (6, 5))),
+    )
     assert np.array_equal(eq.debias(e, space.with_kappa(3.0)), eq.debias(e, space, kappa=3.0))
     p, o = eq.geometry.split(e, space.basis)
-    assert np.allclose(eq.debias(e, space, kappa="printed"), eq.debias(e, space, kappa=(1 + o) / p), atol=1e-14)
+    assert np.allclose(
+        eq.debias(e, space, kappa="printed"), eq.debias(e, space, kappa=(1 + o) / p), atol=1e-14
+    )
     w = eq.debias(e, space, weights=(0.05, 0.95))
     tangent = np.maximum(0, p - 0.05 / 0.95) / o
-    assert np.allclose(np.linalg.norm(w @ space.basis, axis=-1), tangent / np.sqrt(1 + tangent**2), atol=1e-14)
+    assert np.allclose(
+        np.linalg.norm(w @ space.basis, axis=-1), tangent / np.sqrt(1 + tangent**2), atol=1e-14
+    )
 
 
 @pytest.mark.parametrize(

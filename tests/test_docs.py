@@ -49,17 +49,23 @@ def test_the_table_on_mini_holds_every_method():
     for name in ("hair", "gender", "race"):
         run = json.loads((ROOT / "docs" / "measurements" / f"methods_mini_{name}.json").read_text())
         measured = {about["method"] for about in run["methods"].values()}
-        assert measured == set(eq.methods.names()) - ({"fairer-clip"} if run["task"] == "retrieval" else set())  # not defined for it
+        assert measured == set(eq.methods.names()) - (
+            {"fairer-clip"} if run["task"] == "retrieval" else set()
+        )  # not defined for it
         assert run["methods"]["closed-form"]["book"]["prompts"] >= 48
         metrics = {row["metric"] for row in run["rows"]}
-        assert "probe AUC" in metrics and all("difference" in row for row in run["rows"] if row["method"] != "none")
+        assert "probe AUC" in metrics and all(
+            "difference" in row for row in run["rows"] if row["method"] != "none"
+        )
 
 
 @pytest.mark.parametrize("page", ["methods", "adapted"])
 def test_the_blocks_of_the_pages_on_methods_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.S):
+    for block in re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(), re.S
+    ):
         exec(compile(block, page, "exec"), names)
     assert names["operator"].changes == (("image",) if page == "methods" else ("text",))
 
@@ -82,14 +88,20 @@ def test_the_function_for_spark_on_the_page_on_applying(tmp_path, monkeypatch, r
     space = make_space(rng, 16)
     space.save(tmp_path / "gender.safetensors")
     monkeypatch.chdir(tmp_path)
-    (block,) = [b for b in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "apply.md").read_text(), re.S) if "mapInArrow" in b]
+    (block,) = [
+        b
+        for b in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "apply.md").read_text(), re.S)
+        if "mapInArrow" in b
+    ]
     names: dict = {}
     exec(compile(block.rsplit("\n\n", 1)[0], "apply.md", "exec"), names)
     e = unit(rng.standard_normal((9, 16))).astype(np.float32)
     batch = pa.record_batch({"id": range(9), "embedding": pa.array(list(e))})
     (changed,) = names["debias"](iter([batch]))
     assert changed.schema == batch.schema and changed.column("id").equals(batch.column("id"))
-    np.testing.assert_array_equal(np.stack(changed.column("embedding").to_numpy(zero_copy_only=False)), eq.debias(e, space))
+    np.testing.assert_array_equal(
+        np.stack(changed.column("embedding").to_numpy(zero_copy_only=False)), eq.debias(e, space)
+    )
 
 
 def test_the_loop_for_faiss_on_the_page_on_applying(rng):
@@ -99,7 +111,11 @@ def test_the_loop_for_faiss_on_the_page_on_applying(rng):
     from tests.conftest import component, make_space, unit
 
     faiss = component("faiss")
-    (block,) = [b for b in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "apply.md").read_text(), re.S) if "faiss." in b]
+    (block,) = [
+        b
+        for b in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "apply.md").read_text(), re.S)
+        if "faiss." in b
+    ]
     e, space = unit(rng.standard_normal((50, 16))).astype(np.float32), make_space(rng, 16)
     index = faiss.IndexFlatIP(16)
     index.add(e)

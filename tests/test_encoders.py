@@ -48,12 +48,17 @@ class Averages(Towers):
 
 
 def rows_of(pictures):
-    return unit(np.array([Averages().image_features(Preprocess((8, 8))(p)[None])[0] for p in pictures]))
+    return unit(
+        np.array([Averages().image_features(Preprocess((8, 8))(p)[None])[0] for p in pictures])
+    )
 
 
 @pytest.fixture
 def pictures(rng):
-    return [Image.fromarray(rng.integers(0, 256, (20, 10 + i % 7, 3), dtype=np.uint8)) for i in range(150)]
+    return [
+        Image.fromarray(rng.integers(0, 256, (20, 10 + i % 7, 3), dtype=np.uint8))
+        for i in range(150)
+    ]
 
 
 @pytest.fixture
@@ -69,7 +74,10 @@ def test_order_is_kept_and_the_unreadable_are_named(files, pictures, workers):
     for i in (0, 77, 149):
         files[i].write_bytes(b"broken")
     encoder = Encoder(Averages(), workers=workers)
-    with pytest.warns(UserWarning, match=r"3 of 150 images could not be read; their rows are NaN \(.*0000.png: not a picture"):
+    with pytest.warns(
+        UserWarning,
+        match=r"3 of 150 images could not be read; their rows are NaN \(.*0000.png: not a picture",
+    ):
         rows = encoder.encode_images(files)
     good = np.isfinite(rows).all(1)
     assert np.flatnonzero(~good).tolist() == [0, 77, 149]
@@ -111,8 +119,12 @@ def test_ten_thousand_files_with_twenty_broken_ones_in_bounded_memory(tmp_path, 
     assert set(np.flatnonzero(np.isnan(rows[:, 0]))) == broken
     colours = np.array([[i % 256, i // 256, 128] for i in range(10_000)]) + 1.0
     good = [i for i in range(10_000) if i not in broken]
-    np.testing.assert_allclose(rows[good], unit(np.tile(colours, 4))[good], atol=0.03)  # JPEG keeps a plain colour to a few steps
-    assert peaks[10_000] - peaks[2500] < 20_000  # KiB; 7,500 decoded pictures alone would be 117,000
+    np.testing.assert_allclose(
+        rows[good], unit(np.tile(colours, 4))[good], atol=0.03
+    )  # JPEG keeps a plain colour to a few steps
+    assert (
+        peaks[10_000] - peaks[2500] < 20_000
+    )  # KiB; 7,500 decoded pictures alone would be 117,000
 
 
 def test_every_kind_of_source_in_one_iterator(files, pictures):
@@ -123,7 +135,11 @@ def test_every_kind_of_source_in_one_iterator(files, pictures):
 
 def test_an_array_of_images(rng):
     batch = rng.integers(0, 256, (3, 9, 9, 3), dtype=np.uint8)
-    np.testing.assert_allclose(Encoder(Averages()).encode_images(batch), rows_of([Image.fromarray(a) for a in batch]), atol=1e-6)
+    np.testing.assert_allclose(
+        Encoder(Averages()).encode_images(batch),
+        rows_of([Image.fromarray(a) for a in batch]),
+        atol=1e-6,
+    )
 
 
 def test_an_iterator_is_read_only_a_little_ahead(pictures):
@@ -149,15 +165,21 @@ def test_the_first_unreadable_can_be_an_error(files):
 
 
 def test_nothing_readable_is_nan_rows_too(tmp_path):
-    with pytest.warns(UserWarning, match=r"2 of 2 images could not be read.*a.jpg: there is no such file"):
-        assert np.isnan(Encoder(Averages()).encode_images([tmp_path / "a.jpg", tmp_path / "b.jpg"])).all()
+    with pytest.warns(
+        UserWarning, match=r"2 of 2 images could not be read.*a.jpg: there is no such file"
+    ):
+        assert np.isnan(
+            Encoder(Averages()).encode_images([tmp_path / "a.jpg", tmp_path / "b.jpg"])
+        ).all()
 
 
 def test_a_truncated_image_that_was_opened_by_the_caller(files, pictures):
     pictures[0].resize((300, 300)).save(files[1].with_suffix(".jpg"))
     data = files[1].with_suffix(".jpg").read_bytes()
     with pytest.warns(UserWarning, match="1 of 2 images could not be read.*image 1: damaged"):
-        rows = Encoder(Averages()).encode_images([pictures[0], Image.open(io.BytesIO(data[: len(data) // 2]))])
+        rows = Encoder(Averages()).encode_images(
+            [pictures[0], Image.open(io.BytesIO(data[: len(data) // 2]))]
+        )
     assert np.isnan(rows[1]).all()
 
 
@@ -187,7 +209,9 @@ def test_what_is_cached_starts_no_workers_and_is_given_at_once(tmp_path, files, 
     rows = Encoder(Averages(), workers=0, cache=cache).encode_images(files)
     monkeypatch.setattr(decoding, "_pool", lambda workers: pytest.fail("workers were started"))
     taken = []
-    again = Encoder(Averages(), workers=2, cache=cache).iter_images(taken.append(path) or path for path in files)
+    again = Encoder(Averages(), workers=2, cache=cache).iter_images(
+        taken.append(path) or path for path in files
+    )
     np.testing.assert_array_equal(next(again), rows[0])
     assert len(taken) < len(files)
     assert len(list(again)) == len(files) - 1
@@ -233,7 +257,9 @@ def test_a_script_without_a_main_guard_may_use_workers(tmp_path, files):
 def test_texts_are_batched_by_length_and_come_back_in_order(rng):
     texts = [" ".join(["word"] * int(n)) + f" {i}" for i, n in enumerate(rng.integers(1, 5, 100))]
     encoder = Encoder(Averages(), batch_size=10)
-    np.testing.assert_allclose(encoder.encode_text(texts), unit(Averages().text_features(texts)), atol=1e-6)
+    np.testing.assert_allclose(
+        encoder.encode_text(texts), unit(Averages().text_features(texts)), atol=1e-6
+    )
     assert encoder.report.truncated == 0
     with pytest.warns(UserWarning, match="1 of 2 texts are longer than the 6 tokens"):
         encoder.encode_text(["one two three four five six seven", "one"])
@@ -258,7 +284,10 @@ def test_a_text_the_model_knows_nothing_of():
         def text_features(self, texts):
             return np.array([np.zeros(12) if "🙂" in text else np.ones(12) for text in texts])
 
-    with pytest.raises(eq.EquipoiseError, match=r"text 1 .*has no embedding: test:averages knows nothing that is in it"):
+    with pytest.raises(
+        eq.EquipoiseError,
+        match=r"text 1 .*has no embedding: test:averages knows nothing that is in it",
+    ):
         Encoder(Deaf()).encode_text(["a", "🙂"])
 
 
@@ -278,7 +307,9 @@ def test_text_only():
     class TextOnly(Averages):
         modalities = ("text",)
 
-    with pytest.raises(eq.EquipoiseError, match="test:averages has no image tower; it encodes text only"):
+    with pytest.raises(
+        eq.EquipoiseError, match="test:averages has no image tower; it encodes text only"
+    ):
         Encoder(TextOnly()).encode_images([])
 
 
@@ -349,7 +380,9 @@ def test_cache_keeps_encoders_apart(tmp_path):
             return -super().text_features(texts)
 
     cache = EmbeddingCache(tmp_path / "c.sqlite")
-    one, other = (Encoder(towers, cache=cache).encode_text(["a"]) for towers in (Averages(), Other()))
+    one, other = (
+        Encoder(towers, cache=cache).encode_text(["a"]) for towers in (Averages(), Other())
+    )
     np.testing.assert_allclose(one, -other)
     assert {usage.rows for usage in cache.usage()} == {1}
     with pytest.raises(eq.EquipoiseError, match="the fingerprint is empty"):
@@ -361,7 +394,13 @@ def test_cache_keeps_encoders_apart(tmp_path):
 def test_cache_stays_under_its_limit_and_drops_the_longest_unused(tmp_path, rng):
     cache = EmbeddingCache(tmp_path / "c.sqlite", limit=1 << 20)
     for start in range(0, 2000, 100):
-        cache.put("e", {f"{i:016d}".encode(): rng.standard_normal(256).astype(np.float32) for i in range(start, start + 100)})
+        cache.put(
+            "e",
+            {
+                f"{i:016d}".encode(): rng.standard_normal(256).astype(np.float32)
+                for i in range(start, start + 100)
+            },
+        )
         assert cache.size() <= 1 << 20
     assert len(cache.get("e", [f"{i:016d}".encode() for i in range(1900, 2000)], 256)) == 100
     assert not cache.get("e", [f"{i:016d}".encode() for i in range(100)], 256)
@@ -380,14 +419,20 @@ def test_cache_under_concurrent_runs(tmp_path):
             found = cache.get("e", list(rows), 8)
             assert all((found[key] == rows[key]).all() for key in rows)
     """)
-    runs = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "c.sqlite"), str(seed)]) for seed in range(4)]
+    runs = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "c.sqlite"), str(seed)])
+        for seed in range(4)
+    ]
     assert [run.wait() for run in runs] == [0] * 4
     assert EmbeddingCache(tmp_path / "c.sqlite").usage()[0].rows == 700
 
 
 def test_a_file_that_is_no_cache_is_done_without(tmp_path):
     (tmp_path / "c.sqlite").write_bytes(b"something else entirely" * 100)
-    with pytest.warns(UserWarning, match="going on without a cache: .*cannot be used .*remove it, set EQUIPOISE_CACHE"):
+    with pytest.warns(
+        UserWarning,
+        match="going on without a cache: .*cannot be used .*remove it, set EQUIPOISE_CACHE",
+    ):
         rows = Encoder(Averages(), cache=EmbeddingCache(tmp_path / "c.sqlite")).encode_text(["a"])
     np.testing.assert_array_equal(rows, Encoder(Averages()).encode_text(["a"]))
 
@@ -470,11 +515,21 @@ class Modules:
 def test_a_jpeg_of_every_mode_in_one_go(rng, tmp_path):
     pixels = Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8))
     sources = []
-    for mode, kind in (("RGB", "JPEG"), ("L", "JPEG"), ("CMYK", "JPEG"), ("P", "GIF"), ("RGBA", "PNG"), ("I;16", "PNG"), ("1", "PNG")):
+    for mode, kind in (
+        ("RGB", "JPEG"),
+        ("L", "JPEG"),
+        ("CMYK", "JPEG"),
+        ("P", "GIF"),
+        ("RGBA", "PNG"),
+        ("I;16", "PNG"),
+        ("1", "PNG"),
+    ):
         file = io.BytesIO()
-        (pixels.convert("L").convert("I").point(lambda v: v * 257).convert("I;16") if mode == "I;16" else pixels.convert(mode)).save(
-            file, kind
-        )
+        (
+            pixels.convert("L").convert("I").point(lambda v: v * 257).convert("I;16")
+            if mode == "I;16"
+            else pixels.convert(mode)
+        ).save(file, kind)
         sources.append(file.getvalue())
     rows = Encoder(Averages()).encode_images(sources)
     assert rows.shape == (7, 12)

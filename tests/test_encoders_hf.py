@@ -16,20 +16,30 @@ torch = component("torch")
 transformers = component("transformers")
 Image = component("PIL.Image")
 
-TEXTS = ["a photo of a doctor", "a nurse", "an old woman with a hat and a young man with glasses in front of the hospital", "a"]
+TEXTS = [
+    "a photo of a doctor",
+    "a nurse",
+    "an old woman with a hat and a young man with glasses in front of the hospital",
+    "a",
+]
 PRECISION = 2e-6  # float32, through a few layers in another batch and another order
 
 
 @pytest.fixture(scope="module")
 def pictures():
     rng = np.random.default_rng(0)
-    return [Image.fromarray(rng.integers(0, 256, (37 + 9 * i, 60 - 3 * i, 3), dtype=np.uint8)) for i in range(5)]
+    return [
+        Image.fromarray(rng.integers(0, 256, (37 + 9 * i, 60 - 3 * i, 3), dtype=np.uint8))
+        for i in range(5)
+    ]
 
 
 @pytest.fixture(scope="module", params=sorted(models.HF))
 def saved(request, tmp_path_factory):
     component("sentencepiece" if request.param == "siglip" else "PIL")
-    return request.param, models.HF[request.param](tmp_path_factory.mktemp("models") / request.param)
+    return request.param, models.HF[request.param](
+        tmp_path_factory.mktemp("models") / request.param
+    )
 
 
 def straight(kind, folder, texts, pictures):
@@ -37,7 +47,14 @@ def straight(kind, folder, texts, pictures):
     processor = transformers.AutoImageProcessor.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     padding = "max_length" if kind.startswith("siglip") else True
-    tokens = tokenizer(texts, padding=padding, truncation=True, max_length=24, return_attention_mask=True, return_tensors="pt")
+    tokens = tokenizer(
+        texts,
+        padding=padding,
+        truncation=True,
+        max_length=24,
+        return_attention_mask=True,
+        return_tensors="pt",
+    )
     if kind.startswith("siglip"):
         tokens = {"input_ids": tokens["input_ids"]}
     pixels = processor(images=pictures, return_tensors="pt")
@@ -61,7 +78,9 @@ def test_rows_are_the_library_s_own(saved, pictures):
         assert rows.shape == (n, encoder.dim)
         assert rows.dtype == np.float32
         np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=3e-7)
-        assert (rows @ rows.T)[np.triu_indices(n, 1)].max() < 0.9999  # different inputs, different rows
+        assert (rows @ rows.T)[
+            np.triu_indices(n, 1)
+        ].max() < 0.9999  # different inputs, different rows
     expected_text, expected_image = straight(kind, folder, TEXTS, pictures)
     if expected_text is not None:
         np.testing.assert_allclose(text, expected_text, atol=PRECISION)
@@ -79,22 +98,36 @@ def test_blip_equals_the_model_s_own_itc_logits(tmp_path, pictures):
     encoder = eq.load_encoder(f"hf:{folder}")
     model = transformers.BlipForImageTextRetrieval.from_pretrained(folder).eval()
     processor = transformers.AutoImageProcessor.from_pretrained(folder)
-    tokens = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, truncation=True, max_length=24, return_tensors="pt")
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(
+        TEXTS, padding=True, truncation=True, max_length=24, return_tensors="pt"
+    )
     with torch.inference_mode():
-        logits = model(**tokens, **processor(images=pictures, return_tensors="pt"), use_itm_head=False).itm_score
-    np.testing.assert_allclose(encoder.encode_images(pictures) @ encoder.encode_text(TEXTS).T, logits.numpy(), atol=PRECISION)
+        logits = model(
+            **tokens, **processor(images=pictures, return_tensors="pt"), use_itm_head=False
+        ).itm_score
+    np.testing.assert_allclose(
+        encoder.encode_images(pictures) @ encoder.encode_text(TEXTS).T,
+        logits.numpy(),
+        atol=PRECISION,
+    )
 
 
 def test_blip2_s_own_score_is_the_largest_over_its_queries(tmp_path, pictures):
     folder = models.blip2(tmp_path / "blip2")
     encoder = eq.load_encoder(f"hf:{folder}")
     model = transformers.Blip2ForImageTextRetrieval.from_pretrained(folder).eval()
-    pixels = transformers.AutoImageProcessor.from_pretrained(folder)(images=pictures, return_tensors="pt")
-    tokens = transformers.AutoTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
+    pixels = transformers.AutoImageProcessor.from_pretrained(folder)(
+        images=pictures, return_tensors="pt"
+    )
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(
+        TEXTS, padding=True, return_tensors="pt"
+    )
     with torch.inference_mode():
         logits = model(**tokens, **pixels).logits_per_image
         queries = encoder.module.query_features(pixels["pixel_values"])
-    ours = torch.einsum("nqd,td->nqt", queries, torch.from_numpy(encoder.encode_text(TEXTS))).amax(1)
+    ours = torch.einsum("nqd,td->nqt", queries, torch.from_numpy(encoder.encode_text(TEXTS))).amax(
+        1
+    )
     np.testing.assert_allclose(ours, logits, atol=PRECISION)
 
 
@@ -102,7 +135,9 @@ def test_fingerprint_is_of_weights_vocabulary_and_preprocessing(tmp_path):
     first = models.clip(tmp_path / "one")
     second = shutil.copytree(first, tmp_path / "two")
     fingerprint = eq.load_encoder(f"hf:{first}").fingerprint
-    assert eq.load_encoder(f"hf:{second}").fingerprint == fingerprint  # another folder, the same model
+    assert (
+        eq.load_encoder(f"hf:{second}").fingerprint == fingerprint
+    )  # another folder, the same model
     model = transformers.CLIPModel.from_pretrained(second)
     with torch.no_grad():
         model.text_projection.weight[3, 5] += 1e-6
@@ -130,7 +165,9 @@ def test_fingerprint_tells_models_with_the_same_weights_apart(tmp_path, change):
         model.save_pretrained(folder)
     else:
         settings = json.loads((folder / "tokenizer_config.json").read_text())
-        (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"truncation_side": "left"}))
+        (folder / "tokenizer_config.json").write_text(
+            json.dumps(settings | {"truncation_side": "left"})
+        )
     if change in ("heads", "activation"):
         (folder / "config.json").write_text(json.dumps(config))
     assert eq.load_encoder(f"hf:{folder}").fingerprint != fingerprint
@@ -141,9 +178,15 @@ def test_weights_that_are_not_there_are_not_made_up(tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = models.clip(tmp_path / "clip")
-    weights = {name: tensor for name, tensor in load_file(folder / "model.safetensors").items() if "text_model" not in name}
+    weights = {
+        name: tensor
+        for name, tensor in load_file(folder / "model.safetensors").items()
+        if "text_model" not in name
+    }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(eq.EquipoiseError, match=r"lacks \d+ weights that encoding needs, such as text_model"):
+    with pytest.raises(
+        eq.EquipoiseError, match=r"lacks \d+ weights that encoding needs, such as text_model"
+    ):
         eq.load_encoder(f"hf:{folder}")
 
 
@@ -169,15 +212,22 @@ def test_truncated_texts_are_counted_and_cut_by_the_model_s_own_tokenizer(tmp_pa
 @pytest.mark.parametrize("batch_size", [1, 3, None])
 def test_rows_do_not_depend_on_the_batch(tmp_path, pictures, batch_size):
     folder = models.clip(tmp_path / "clip")
-    one, other = eq.load_encoder(f"hf:{folder}", batch_size=2), eq.load_encoder(f"hf:{folder}", batch_size=batch_size)
+    one, other = (
+        eq.load_encoder(f"hf:{folder}", batch_size=2),
+        eq.load_encoder(f"hf:{folder}", batch_size=batch_size),
+    )
     texts = [f"a photo of a {word}" for word in models.WORDS.split()]
     np.testing.assert_allclose(one.encode_text(texts), other.encode_text(texts), atol=PRECISION)
-    np.testing.assert_allclose(one.encode_images(pictures * 9), other.encode_images(pictures * 9), atol=PRECISION)
+    np.testing.assert_allclose(
+        one.encode_images(pictures * 9), other.encode_images(pictures * 9), atol=PRECISION
+    )
 
 
 def test_bfloat16_autocast_is_close(tmp_path, pictures):
     folder = models.clip(tmp_path / "clip")
-    exact, half = (eq.load_encoder(f"hf:{folder}", dtype=dtype) for dtype in ("float32", "bfloat16"))
+    exact, half = (
+        eq.load_encoder(f"hf:{folder}", dtype=dtype) for dtype in ("float32", "bfloat16")
+    )
     assert half.fingerprint == exact.fingerprint
     cosines = (exact.encode_images(pictures) * half.encode_images(pictures)).sum(1)
     assert cosines.min() > 1 - 1e-3  # 8 bits a product, averaged over a few layers
@@ -187,7 +237,9 @@ def test_bfloat16_autocast_is_close(tmp_path, pictures):
 def test_one_tower_is_not_enough(tmp_path):
     config = transformers.BertConfig(vocab_size=60, **models.TEXT)
     folder = models.save(tmp_path / "bert", transformers.BertModel(config), models.bert_tokenizer())
-    with pytest.raises(eq.EquipoiseError, match=r"BertModel, which has no image tower; for texts alone use st:"):
+    with pytest.raises(
+        eq.EquipoiseError, match=r"BertModel, which has no image tower; for texts alone use st:"
+    ):
         eq.load_encoder(f"hf:{folder}")
 
 
@@ -200,7 +252,10 @@ def test_a_damaged_folder(tmp_path):
 
 def test_the_hub_out_of_reach(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(eq.EquipoiseError, match=r"did you mean openai/clip-vit-base-patch32.*copy the model's files to a folder"):
+    with pytest.raises(
+        eq.EquipoiseError,
+        match=r"did you mean openai/clip-vit-base-patch32.*copy the model's files to a folder",
+    ):
         eq.load_encoder("hf:openai/clip-vit-base-patch-32")
     with pytest.raises(eq.EquipoiseError, match=r"\)\. Without a way to the hub, copy") as known:
         eq.load_encoder("hf:openai/clip-vit-base-patch32")

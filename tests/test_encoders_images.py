@@ -32,14 +32,23 @@ def pixels(source) -> np.ndarray:
 
 def test_path_bytes_image_and_array_are_the_same_picture(tmp_path, picture):
     (tmp_path / "a.png").write_bytes(stored(picture))
-    sources = [tmp_path / "a.png", str(tmp_path / "a.png"), stored(picture), memoryview(stored(picture)), picture, np.asarray(picture)]
+    sources = [
+        tmp_path / "a.png",
+        str(tmp_path / "a.png"),
+        stored(picture),
+        memoryview(stored(picture)),
+        picture,
+        np.asarray(picture),
+    ]
     for source in sources:
         np.testing.assert_array_equal(pixels(source), np.asarray(picture))
 
 
 def test_grey_scale(picture):
     grey = picture.convert("L")
-    np.testing.assert_array_equal(pixels(stored(grey)), np.repeat(np.asarray(grey)[:, :, None], 3, 2))
+    np.testing.assert_array_equal(
+        pixels(stored(grey)), np.repeat(np.asarray(grey)[:, :, None], 3, 2)
+    )
     np.testing.assert_array_equal(pixels(np.asarray(grey)), pixels(grey))
 
 
@@ -51,7 +60,10 @@ def test_sixteen_bits_are_scaled_and_not_clipped():
 
 
 def test_cmyk(picture):
-    np.testing.assert_array_equal(pixels(stored(picture.convert("CMYK"), "TIFF")), np.asarray(picture.convert("CMYK").convert("RGB")))
+    np.testing.assert_array_equal(
+        pixels(stored(picture.convert("CMYK"), "TIFF")),
+        np.asarray(picture.convert("CMYK").convert("RGB")),
+    )
 
 
 def test_palette(picture):
@@ -70,7 +82,9 @@ def test_transparent_pixels_lie_on_white():
 def test_exif_rotation_is_undone(picture):
     exif = Image.Exif()
     exif[0x0112] = 6  # to be turned a quarter clockwise
-    np.testing.assert_array_equal(pixels(stored(picture, exif=exif)), np.rot90(np.asarray(picture), -1))
+    np.testing.assert_array_equal(
+        pixels(stored(picture, exif=exif)), np.rot90(np.asarray(picture), -1)
+    )
 
 
 def test_of_an_animation_the_first_frame(picture):

@@ -20,14 +20,23 @@ torch = component("torch")
 component("onnxruntime")
 component("onnxscript")
 
-TEXTS = ["a photo of a doctor", "a nurse", "an old woman with a hat", "a", "🙂", "Don't! a (very)  LONG hat."]
+TEXTS = [
+    "a photo of a doctor",
+    "a nurse",
+    "an old woman with a hat",
+    "a",
+    "🙂",
+    "Don't! a (very)  LONG hat.",
+]
 AGREE = 1e-4  # cosine, the issue's own figure; float32 gives 1e-6
 
 
 @pytest.fixture(scope="module")
 def pictures():
     rng = np.random.default_rng(0)
-    return [Image.fromarray(rng.integers(0, 256, (40 + i, 60, 3), dtype=np.uint8)) for i in range(5)]
+    return [
+        Image.fromarray(rng.integers(0, 256, (40 + i, 60, 3), dtype=np.uint8)) for i in range(5)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +52,9 @@ def exported(clip, tmp_path_factory):
 @pytest.fixture
 def space(clip):
     rows = clip.encode_text(["a photo of a man", "a photo of a woman"])
-    return eq.AttributeSpace.from_prototypes(dict(zip(("male", "female"), rows, strict=True)), encoder=clip)
+    return eq.AttributeSpace.from_prototypes(
+        dict(zip(("male", "female"), rows, strict=True)), encoder=clip
+    )
 
 
 @pytest.fixture
@@ -133,7 +144,10 @@ def test_an_edited_folder_loses_the_fingerprint_of_its_source(clip, copy):
     [
         (lambda s: s["image"]["preprocess"].update(size=32), "does not describe an encoder"),
         (lambda s: s["text"].update(padid=3), "does not describe an encoder"),
-        (lambda s: s["image"].update(input="pixel_values"), "has no 'pixel_values', which encoder.json names; it has pixels"),
+        (
+            lambda s: s["image"].update(input="pixel_values"),
+            "has no 'pixel_values', which encoder.json names; it has pixels",
+        ),
         (lambda s: s["text"].update(output="rows"), "has no 'rows'"),
     ],
 )
@@ -148,7 +162,10 @@ def test_mistakes_in_a_hand_written_folder(copy, edit, message):
 def test_a_wrong_width_is_found(copy, pictures):
     settings = json.loads((copy / "encoder.json").read_text())
     (copy / "encoder.json").write_text(json.dumps(settings | {"dim": 12}))
-    with pytest.raises(eq.EquipoiseError, match=r"gave image features of shape \(5, 16\) for 5 items of 12 dimensions"):
+    with pytest.raises(
+        eq.EquipoiseError,
+        match=r"gave image features of shape \(5, 16\) for 5 items of 12 dimensions",
+    ):
         eq.load_encoder(f"onnx:{copy}").encode_images(pictures)
 
 
@@ -192,8 +209,12 @@ def test_export_refuses_what_it_cannot_do(clip, exported, tmp_path):
 
 def test_wrap_encodes_debiased(clip, space, pictures):
     wrapped = eq.wrap(clip, space)
-    np.testing.assert_allclose(wrapped.encode_text(TEXTS), eq.debias(clip.encode_text(TEXTS), space), atol=1e-7)
-    np.testing.assert_allclose(wrapped.encode_images(pictures), eq.debias(clip.encode_images(pictures), space), atol=1e-7)
+    np.testing.assert_allclose(
+        wrapped.encode_text(TEXTS), eq.debias(clip.encode_text(TEXTS), space), atol=1e-7
+    )
+    np.testing.assert_allclose(
+        wrapped.encode_images(pictures), eq.debias(clip.encode_images(pictures), space), atol=1e-7
+    )
     rows = np.stack(list(wrapped.iter_images(pictures)))
     np.testing.assert_allclose(rows, wrapped.encode_images(pictures), atol=1e-7)
     assert wrapped.fingerprint != clip.fingerprint
@@ -230,7 +251,9 @@ def test_a_wrapped_encoder_exports_too(clip, space, tmp_path, pictures):
 
 
 def test_an_artefact_refuses_another_encoder(clip, space, tmp_path):
-    other = eq.load_encoder(f"hf:{models.clip(tmp_path / 'other', hidden_act='gelu', num_hidden_layers=1)}")
+    other = eq.load_encoder(
+        f"hf:{models.clip(tmp_path / 'other', hidden_act='gelu', num_hidden_layers=1)}"
+    )
     message = f"fitted with {clip.id} {clip.fingerprint[:12]}, and {other.id} {other.fingerprint[:12]} was given"
     with pytest.raises(eq.errors.EncoderMismatchError, match=message):
         eq.wrap(other, space)
@@ -239,16 +262,25 @@ def test_an_artefact_refuses_another_encoder(clip, space, tmp_path):
         eq.AttributeSpace.load(tmp_path / "space.safetensors", encoder=other)
     with pytest.raises(eq.errors.EncoderMismatchError, match=message):
         eq.certify(other.encode_text(TEXTS), space, encoder=other)
-    assert eq.certify(clip.encode_text(TEXTS), space, encoder=clip).summary()["embeddings_encoder"] == f"{clip.id} {clip.fingerprint[:12]}"
-    assert "bare array" in eq.certify(other.encode_text(TEXTS), space).summary()["embeddings_encoder"]
+    assert (
+        eq.certify(clip.encode_text(TEXTS), space, encoder=clip).summary()["embeddings_encoder"]
+        == f"{clip.id} {clip.fingerprint[:12]}"
+    )
+    assert (
+        "bare array" in eq.certify(other.encode_text(TEXTS), space).summary()["embeddings_encoder"]
+    )
 
 
 def test_normalise_is_what_the_graph_does(clip, exported, rng):
     raw = rng.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
-    preprocess = Preprocess.from_json(json.loads((exported / "encoder.json").read_text())["image"]["preprocess"])
+    preprocess = Preprocess.from_json(
+        json.loads((exported / "encoder.json").read_text())["image"]["preprocess"]
+    )
     with torch.inference_mode():
         expected = clip.module.encode_image(torch.from_numpy(preprocess.normalise(raw))).numpy()
-    np.testing.assert_allclose(unit(eq.load_encoder(f"onnx:{exported}").towers.image_features(raw)), expected, atol=2e-6)
+    np.testing.assert_allclose(
+        unit(eq.load_encoder(f"onnx:{exported}").towers.image_features(raw)), expected, atol=2e-6
+    )
 
 
 def _quiet(function, items):

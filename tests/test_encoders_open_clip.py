@@ -13,7 +13,11 @@ from tests.conftest import unit
 
 pytestmark = pytest.mark.open_clip
 
-TEXTS = ["a photo of a doctor", "a nurse", "an old woman with a hat, and a young man with glasses in front of the hospital"]
+TEXTS = [
+    "a photo of a doctor",
+    "a nurse",
+    "an old woman with a hat, and a young man with glasses in front of the hospital",
+]
 PRECISION = 2e-6  # float32, another batch
 SMALL = {
     "embed_dim": 24,
@@ -38,7 +42,10 @@ def open_clip():
 @pytest.fixture(scope="module")
 def pictures():
     rng = np.random.default_rng(0)
-    return [Image.fromarray(rng.integers(0, 256, (240 + 9 * i, 260 - 13 * i, 3), dtype=np.uint8)) for i in range(4)]
+    return [
+        Image.fromarray(rng.integers(0, 256, (240 + 9 * i, 260 - 13 * i, 3), dtype=np.uint8))
+        for i in range(4)
+    ]
 
 
 def straight(open_clip, model, name, pictures):
@@ -46,11 +53,14 @@ def straight(open_clip, model, name, pictures):
     import torch
 
     preprocess = open_clip.transform.image_transform_v2(
-        open_clip.transform.PreprocessCfg(**open_clip.get_model_preprocess_cfg(model)), is_train=False
+        open_clip.transform.PreprocessCfg(**open_clip.get_model_preprocess_cfg(model)),
+        is_train=False,
     )
     tokenizer = open_clip.get_tokenizer(name)
     with torch.inference_mode():
-        images = model.eval().encode_image(torch.stack([preprocess(picture) for picture in pictures]))
+        images = model.eval().encode_image(
+            torch.stack([preprocess(picture) for picture in pictures])
+        )
         texts = model.encode_text(tokenizer(TEXTS))
     return unit(texts.numpy()), unit(images.numpy())
 
@@ -58,7 +68,9 @@ def straight(open_clip, model, name, pictures):
 def save(model, path):
     from safetensors.torch import save_file
 
-    save_file({name: tensor.contiguous().clone() for name, tensor in model.state_dict().items()}, path)
+    save_file(
+        {name: tensor.contiguous().clone() for name, tensor in model.state_dict().items()}, path
+    )
 
 
 def check(encoder, expected, pictures):
@@ -90,8 +102,15 @@ def test_a_folder(open_clip, tmp_path, pictures):
     model = open_clip.create_model("small", pretrained=None)
     folder = tmp_path / "folder"
     folder.mkdir()
-    preprocess = {"mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4], "interpolation": "bilinear", "resize_mode": "shortest"}
-    (folder / "open_clip_config.json").write_text(json.dumps({"model_cfg": SMALL, "preprocess_cfg": preprocess}))
+    preprocess = {
+        "mean": [0.4, 0.5, 0.6],
+        "std": [0.2, 0.3, 0.4],
+        "interpolation": "bilinear",
+        "resize_mode": "shortest",
+    }
+    (folder / "open_clip_config.json").write_text(
+        json.dumps({"model_cfg": SMALL, "preprocess_cfg": preprocess})
+    )
     save(model, folder / "open_clip_model.safetensors")
     same = open_clip.create_model(f"local-dir:{folder}")
     encoder = eq.load_encoder(f"open_clip:{folder}")
@@ -101,9 +120,14 @@ def test_a_folder(open_clip, tmp_path, pictures):
     with pytest.warns(UserWarning, match="1 of 2 texts are longer than the 77 tokens"):
         encoder.encode_text(["a nurse", "a nurse and a doctor " * 30])
     rows = encoder.encode_text(["a man", "a woman"])
-    wrapped = eq.wrap(encoder, eq.AttributeSpace.from_prototypes({"male": rows[0], "female": rows[1]}, encoder=encoder))
+    wrapped = eq.wrap(
+        encoder,
+        eq.AttributeSpace.from_prototypes({"male": rows[0], "female": rows[1]}, encoder=encoder),
+    )
     tokens = encoder.towers.tokenize(TEXTS)
-    np.testing.assert_allclose(wrapped.module.encode_text(**tokens), wrapped.encode_text(TEXTS), atol=PRECISION)
+    np.testing.assert_allclose(
+        wrapped.module.encode_text(**tokens), wrapped.encode_text(TEXTS), atol=PRECISION
+    )
 
 
 def test_the_tag_decides_the_activation(open_clip, monkeypatch):
@@ -115,9 +139,17 @@ def test_the_tag_decides_the_activation(open_clip, monkeypatch):
         raise OSError("no hub here")
 
     monkeypatch.setattr(open_clip, "create_model", create)
-    with pytest.raises(eq.EquipoiseError, match="copy the model's files to a folder and pass open_clip:FOLDER"):
+    with pytest.raises(
+        eq.EquipoiseError, match="copy the model's files to a folder and pass open_clip:FOLDER"
+    ):
         eq.load_encoder("open_clip:RN50/openai")
-    assert asked == {"name": "RN50", "pretrained": "openai", "force_quick_gelu": True, "require_pretrained": True, "weights_only": True}
+    assert asked == {
+        "name": "RN50",
+        "pretrained": "openai",
+        "force_quick_gelu": True,
+        "require_pretrained": True,
+        "weights_only": True,
+    }
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ def test_texts_alone(tmp_path):
     folder = models.sentence_texts(tmp_path)
     encoder = eq.load_encoder(f"st:{folder}")
     model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    np.testing.assert_allclose(encoder.encode_text(TEXTS), model.encode(TEXTS, normalize_embeddings=True), atol=PRECISION)
+    np.testing.assert_allclose(
+        encoder.encode_text(TEXTS), model.encode(TEXTS, normalize_embeddings=True), atol=PRECISION
+    )
     assert encoder.modalities == ("text",)
     with pytest.raises(eq.EquipoiseError, match="has no image tower"):
         encoder.encode_images([Image.new("RGB", (8, 8))])
@@ -34,9 +36,17 @@ def test_texts_and_images(tmp_path, rng):
     folder = models.sentence_clip(tmp_path)
     encoder = eq.load_encoder(f"st:{folder}")
     model = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    pictures = [Image.fromarray(rng.integers(0, 256, (40, 30 + i, 3), dtype=np.uint8)) for i in range(3)]
-    np.testing.assert_allclose(encoder.encode_text(TEXTS), model.encode(TEXTS, normalize_embeddings=True), atol=PRECISION)
-    np.testing.assert_allclose(encoder.encode_images(pictures), model.encode(pictures, normalize_embeddings=True), atol=PRECISION)
+    pictures = [
+        Image.fromarray(rng.integers(0, 256, (40, 30 + i, 3), dtype=np.uint8)) for i in range(3)
+    ]
+    np.testing.assert_allclose(
+        encoder.encode_text(TEXTS), model.encode(TEXTS, normalize_embeddings=True), atol=PRECISION
+    )
+    np.testing.assert_allclose(
+        encoder.encode_images(pictures),
+        model.encode(pictures, normalize_embeddings=True),
+        atol=PRECISION,
+    )
     assert eq.load_encoder(f"st:{folder}").fingerprint == encoder.fingerprint
 
 
@@ -56,5 +66,7 @@ def test_pooling_and_preprocessing_are_in_the_fingerprint(tmp_path):
 
 
 def test_unknown(monkeypatch):
-    with pytest.raises(eq.EquipoiseError, match=r"did you mean sentence-transformers/clip-ViT-B-32"):
+    with pytest.raises(
+        eq.EquipoiseError, match=r"did you mean sentence-transformers/clip-ViT-B-32"
+    ):
         eq.load_encoder("st:sentence-transformers/clip-vit-b32", offline=True)

@@ -47,7 +47,9 @@ class Words:
 
 @pytest.fixture(scope="module")
 def book():
-    return GrammarWriter().write(PROMPTS, BOTH).book.merge(GrammarWriter().write(PROMPTS, GENDER).book)
+    return (
+        GrammarWriter().write(PROMPTS, BOTH).book.merge(GrammarWriter().write(PROMPTS, GENDER).book)
+    )
 
 
 def by_hand(encoder, texts):
@@ -60,31 +62,51 @@ def by_hand(encoder, texts):
 def test_prototypes_are_the_papers(book, prototype, attribute):
     """Per prompt: the normalised sum of unit embeddings of anchor and variants. Shared: those, averaged over prompts, normalised."""
     encoder = Words()
-    pick = {"both": lambda e: e.texts, "anchor": lambda e: [e.anchor], "variants": lambda e: e.variants}[prototype]
+    pick = {
+        "both": lambda e: e.texts,
+        "anchor": lambda e: [e.anchor],
+        "variants": lambda e: e.variants,
+    }[prototype]
     spaces = eq.SpaceSet.from_prompts(encoder, book, attribute, prototype=prototype)
     shared = eq.AttributeSpace.from_prompts(encoder, book, attribute, prototype=prototype)
     assert list(spaces) == PROMPTS and spaces.groups == shared.groups == attribute.groups
-    each = {p: np.stack([by_hand(encoder, pick(book[p][g])) for g in attribute.groups]) for p in PROMPTS}
+    each = {
+        p: np.stack([by_hand(encoder, pick(book[p][g])) for g in attribute.groups]) for p in PROMPTS
+    }
     for prompt in PROMPTS:
         assert np.allclose(spaces[prompt].parts[0].prototypes, each[prompt], atol=1e-12)
-        assert spaces[prompt].scope == "per prompt" and spaces[prompt].rank == len(attribute.groups) - 1
+        assert (
+            spaces[prompt].scope == "per prompt"
+            and spaces[prompt].rank == len(attribute.groups) - 1
+        )
     mean = unit(np.mean([each[p] for p in PROMPTS], axis=0))
     assert np.allclose(shared.parts[0].prototypes, mean, atol=1e-12) and shared.scope == "shared"
-    assert shared.encoder == ("words", "r1", "f" * 64) and shared.book_hash == book.hash and shared.parts[0].attribute == attribute.name
+    assert (
+        shared.encoder == ("words", "r1", "f" * 64)
+        and shared.book_hash == book.hash
+        and shared.parts[0].attribute == attribute.name
+    )
 
 
 def test_each_text_is_encoded_once(book):
     encoder = Words()
     told = []
-    eq.AttributeSpace.from_prompts(encoder, book, BOTH, progress=lambda done, total: told.append((done, total)))
-    assert len(encoder.asked) == len(set(encoder.asked)) and told[-1] == (len(encoder.asked), len(encoder.asked))
+    eq.AttributeSpace.from_prompts(
+        encoder, book, BOTH, progress=lambda done, total: told.append((done, total))
+    )
+    assert len(encoder.asked) == len(set(encoder.asked)) and told[-1] == (
+        len(encoder.asked),
+        len(encoder.asked),
+    )
 
 
 def test_a_set_saves_and_loads(book, tmp_path):
     spaces = eq.SpaceSet.from_prompts(Words(), book, BOTH, kappa=np.inf, tolerance=1e-3)
     spaces.save(tmp_path / "spaces.safetensors")
     back = eq.SpaceSet.load(tmp_path / "spaces.safetensors", encoder=Words())
-    assert list(back) == list(spaces) and len(back) == 3 and PROMPTS[0] in back and "other" not in back
+    assert (
+        list(back) == list(spaces) and len(back) == 3 and PROMPTS[0] in back and "other" not in back
+    )
     x = np.random.default_rng(0).standard_normal((5, 48))
     for prompt in spaces:
         assert np.array_equal(back[prompt].basis, spaces[prompt].basis)
@@ -95,7 +117,11 @@ def test_a_set_saves_and_loads(book, tmp_path):
         eq.SpaceSet.load(tmp_path / "spaces.safetensors", encoder="another")
     with pytest.raises(InputError, match="other"):
         back["other"]
-    assert back.get("other") is None and back.get("other", 3) == 3 and back.get(PROMPTS[0]) is back[PROMPTS[0]]
+    assert (
+        back.get("other") is None
+        and back.get("other", 3) == 3
+        and back.get(PROMPTS[0]) is back[PROMPTS[0]]
+    )
     assert back.with_kappa(2.0)[PROMPTS[0]].kappa == 2.0 and "3 prompts" in repr(back)
     with pytest.raises(ArtefactError, match="space set"):
         eq.AttributeSpace.load(tmp_path / "spaces.safetensors")
@@ -153,24 +179,41 @@ def test_a_set_with_wrong_metadata(book, tmp_path):
     spaces = eq.SpaceSet.from_prompts(Words(), book, GENDER)
     spaces.save(tmp_path / "s")
     arrays, metadata = artefact.load(tmp_path / "s", "space set")
-    for change in ({"ranks": [1, 1]}, {"ranks": [1, 1, 2]}, {"prompts": ["a", "a", "b"]}, {"prompts": 3}, {"ranks": None}, {"kappa": "x"}):
+    for change in (
+        {"ranks": [1, 1]},
+        {"ranks": [1, 1, 2]},
+        {"prompts": ["a", "a", "b"]},
+        {"prompts": 3},
+        {"ranks": None},
+        {"kappa": "x"},
+    ):
         artefact.save(tmp_path / "bad", "space set", arrays, metadata | change)
         with pytest.raises(ArtefactError):
             eq.SpaceSet.load(tmp_path / "bad")
 
 
 def test_partial_books(book):
-    short = book.merge(GrammarWriter().write(["a photo of a clerk"], GENDER).book.subset(groups=["male"]))
+    short = book.merge(
+        GrammarWriter().write(["a photo of a clerk"], GENDER).book.subset(groups=["male"])
+    )
     with pytest.raises(InputError, match=r"clerk.*female"):
         eq.AttributeSpace.from_prompts(Words(), short, GENDER)
-    assert "a photo of a clerk" not in eq.SpaceSet.from_prompts(Words(), short, GENDER, allow_partial=True)
-    assert list(eq.SpaceSet.from_prompts(Words(), short, GENDER, prompts=PROMPTS[:1])) == PROMPTS[:1]
+    assert "a photo of a clerk" not in eq.SpaceSet.from_prompts(
+        Words(), short, GENDER, allow_partial=True
+    )
+    assert (
+        list(eq.SpaceSet.from_prompts(Words(), short, GENDER, prompts=PROMPTS[:1])) == PROMPTS[:1]
+    )
     with pytest.raises(InputError, match="no prompt of the book"):
-        eq.AttributeSpace.from_prompts(Words(), short, eq.Attribute.load("race"), allow_partial=True)
+        eq.AttributeSpace.from_prompts(
+            Words(), short, eq.Attribute.load("race"), allow_partial=True
+        )
 
 
 def test_names_are_answered_with_what_reads_them(book):
-    with pytest.raises(InputError, match=r"PromptBook, str were given; .*eq\.Attribute\.load\('gender'\)"):
+    with pytest.raises(
+        InputError, match=r"PromptBook, str were given; .*eq\.Attribute\.load\('gender'\)"
+    ):
         eq.AttributeSpace.from_prompts(Words(), book, "gender")
     with pytest.raises(InputError, match=r"str, str were given; eq\.Attribute\.load\('gender'\)"):
         eq.explicit_groups("a female doctor", "gender")
@@ -203,7 +246,10 @@ def test_bad_arguments(book):
         eq.AttributeSpace.from_prompts(Words(), book, GENDER, prototype="mean")
     with pytest.raises(InputError, match="variants"):
         eq.AttributeSpace.from_prompts(
-            Words(), eq.PromptBook.of({"p": {"male": ["a man"], "female": ["a woman"]}}), GENDER, prototype="variants"
+            Words(),
+            eq.PromptBook.of({"p": {"male": ["a man"], "female": ["a woman"]}}),
+            GENDER,
+            prototype="variants",
         )
     with pytest.raises(InputError, match="book"):
         eq.AttributeSpace.from_prompts(Words(), {"p": {}}, GENDER)
@@ -216,11 +262,18 @@ def test_bad_arguments(book):
 
 def write_vectors(path, prompts, vectors):
     if path.suffix == ".parquet":
-        pq.write_table(pa.table({"prompt": list(prompts), "vector": list(vectors)}).replace_schema_metadata({"encoder": "words"}), path)
+        pq.write_table(
+            pa.table({"prompt": list(prompts), "vector": list(vectors)}).replace_schema_metadata(
+                {"encoder": "words"}
+            ),
+            path,
+        )
     elif path.suffix == ".npz":
         np.savez(path, prompt=np.array(prompts), vector=vectors, encoder="words")
     else:
-        save_file({"vector": vectors}, path, {"prompts": json.dumps(list(prompts)), "encoder": "words"})
+        save_file(
+            {"vector": vectors}, path, {"prompts": json.dumps(list(prompts)), "encoder": "words"}
+        )
 
 
 @pytest.fixture(params=[".parquet", ".npz", ".safetensors"])
@@ -236,13 +289,19 @@ def test_text_vectors_stand_in_for_the_encoder(vector_file, book):
     assert table.id == "words" and table.dim == 48
     direct = eq.AttributeSpace.from_prompts(Words(), book, BOTH)
     space = eq.AttributeSpace.from_prompts(table, book, BOTH)
-    assert np.allclose(space.parts[0].prototypes, direct.parts[0].prototypes, atol=1e-6)  # rows of float32 unit length
+    assert np.allclose(
+        space.parts[0].prototypes, direct.parts[0].prototypes, atol=1e-6
+    )  # rows of float32 unit length
     with pytest.raises(InputError, match="'something else'"):
         table.encode_text(["something else"])
 
 
 def test_files_that_are_none(tmp_path):
-    for name, content in (("a.npz", b"PK"), ("a.parquet", b"PAR1"), ("a.safetensors", b"\x00" * 20)):
+    for name, content in (
+        ("a.npz", b"PK"),
+        ("a.parquet", b"PAR1"),
+        ("a.safetensors", b"\x00" * 20),
+    ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ArtefactError, match="a\\."):
             TextVectors.load(tmp_path / name)
@@ -256,7 +315,9 @@ def test_files_that_are_none(tmp_path):
     np.savez(tmp_path / "n.npz", prompt=np.array(["a", "b"]), vector=np.ones((1, 2)))
     with pytest.raises(ArtefactError, match="2 prompts"):
         TextVectors.load(tmp_path / "n.npz")
-    pq.write_table(pa.table({"prompt": ["a", "b"], "vector": [[1.0, 2.0], [1.0]]}), tmp_path / "r.parquet")
+    pq.write_table(
+        pa.table({"prompt": ["a", "b"], "vector": [[1.0, 2.0], [1.0]]}), tmp_path / "r.parquet"
+    )
     with pytest.raises(ArtefactError, match="lengths"):
         TextVectors.load(tmp_path / "r.parquet")
 
@@ -264,7 +325,9 @@ def test_files_that_are_none(tmp_path):
 def test_real_clip_vectors():
     """CLIP's own vectors of "a Man", "a Woman", ...: the space tells real photographs of men and women apart."""
     table = TextVectors.load(shared_data("embeddings/text_clip_vitb32_objects.npz"))
-    book = eq.PromptBook.of({"a Person": {"male": ["a Man", "a Boy"], "female": ["a Woman", "a Girl"]}})
+    book = eq.PromptBook.of(
+        {"a Person": {"male": ["a Man", "a Boy"], "female": ["a Woman", "a Girl"]}}
+    )
     space = eq.AttributeSpace.from_prompts(table, book, GENDER)
     with np.load(shared_data("embeddings/celeba1000_clip_vitb32.npz"), allow_pickle=False) as file:
         images = file["image"].astype(np.float32)
@@ -278,25 +341,60 @@ def test_real_clip_vectors():
 
 
 def run(*arguments) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "equipoise", *map(str, arguments)], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "equipoise", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_from_nothing_to_a_space_without_a_key(tmp_path):
     """Own attribute, own prompts, offline: one command for the book, one for the space."""
-    toml, book, vectors, out = tmp_path / "hair.toml", tmp_path / "book.json", tmp_path / "v.npz", tmp_path / "space.safetensors"
-    toml.write_text('name = "hair"\n[groups.blond]\nadjectives = ["blond", "fair-haired"]\n[groups.dark-haired]\n')
+    toml, book, vectors, out = (
+        tmp_path / "hair.toml",
+        tmp_path / "book.json",
+        tmp_path / "v.npz",
+        tmp_path / "space.safetensors",
+    )
+    toml.write_text(
+        'name = "hair"\n[groups.blond]\nadjectives = ["blond", "fair-haired"]\n[groups.dark-haired]\n'
+    )
     (tmp_path / "prompts.txt").write_text("# people\na photo of a doctor\n\na photo of a person\n")
-    result = run("prompts", "write", "--from", tmp_path / "prompts.txt", "-a", toml, "-o", book, "--json")
+    result = run(
+        "prompts", "write", "--from", tmp_path / "prompts.txt", "-a", toml, "-o", book, "--json"
+    )
     assert result.returncode == 0 and json.loads(result.stdout)["prompts"] == 2
-    assert run("prompts", "check", book, "-a", toml, "--from", tmp_path / "prompts.txt").returncode == 0
+    assert (
+        run("prompts", "check", book, "-a", toml, "--from", tmp_path / "prompts.txt").returncode
+        == 0
+    )
     texts = run("prompts", "show", book, "--texts").stdout.splitlines()
     write_vectors(vectors, texts, Words().encode_text(texts))
     result = run("fit", "-a", toml, "-b", book, "--vectors", vectors, "-o", out, "--json")
     facts = json.loads(result.stdout)
-    assert facts["groups"] == ["blond", "dark-haired"] and facts["rank"] == 1 and facts["encoder"] == "words"
+    assert (
+        facts["groups"] == ["blond", "dark-haired"]
+        and facts["rank"] == 1
+        and facts["encoder"] == "words"
+    )
     assert eq.AttributeSpace.load(out).book_hash == eq.PromptBook.load(book).hash
     result = run(
-        "fit", "-a", toml, "-b", book, "--vectors", vectors, "-o", out, "--scope", "per-prompt", "--prototype", "anchor", "--kappa", "inf"
+        "fit",
+        "-a",
+        toml,
+        "-b",
+        book,
+        "--vectors",
+        vectors,
+        "-o",
+        out,
+        "--scope",
+        "per-prompt",
+        "--prototype",
+        "anchor",
+        "--kappa",
+        "inf",
     )
     assert (
         result.returncode == 0
@@ -313,17 +411,30 @@ def test_show_merge_and_diff(tmp_path):
     merged = eq.PromptBook.load(out)
     assert done.returncode == 0 and merged.statistics()["hash"] in done.stdout
     assert merged.groups == ("male", "female", "young", "old") and len(merged.sources) == 2
-    assert "+ a photo of a person | young" in run("prompts", "show", "people-gender", "--diff", out).stdout
-    assert "a photo of a woman" in run("prompts", "show", "people-gender", "--prompt", "a photo of a person").stdout
+    assert (
+        "+ a photo of a person | young"
+        in run("prompts", "show", "people-gender", "--diff", out).stdout
+    )
+    assert (
+        "a photo of a woman"
+        in run("prompts", "show", "people-gender", "--prompt", "a photo of a person").stdout
+    )
     assert "curated" in run("prompts", "show", "people-gender").stdout
     before = out.read_bytes()
-    assert run("prompts", "write", "a photo of a person", "--writer", "book", "-a", "race", "-o", out).returncode == 0
+    assert (
+        run(
+            "prompts", "write", "a photo of a person", "--writer", "book", "-a", "race", "-o", out
+        ).returncode
+        == 0
+    )
     assert len(eq.PromptBook.load(out).groups) == 11 and before != out.read_bytes()
 
 
 def test_entries_that_are_there_are_kept(tmp_path):
     out = tmp_path / "b.json"
-    mine = eq.PromptBook.of({"a doctor": {"male": ["a doctor who is male"], "female": ["a doctor who is female"]}})
+    mine = eq.PromptBook.of(
+        {"a doctor": {"male": ["a doctor who is male"], "female": ["a doctor who is female"]}}
+    )
     mine.save(out)
     assert run("prompts", "write", "a doctor", "a nurse", "-o", out).returncode == 0
     kept = eq.PromptBook.load(out)
@@ -331,18 +442,29 @@ def test_entries_that_are_there_are_kept(tmp_path):
     assert run("prompts", "write", "a doctor", "-o", out, "--replace").returncode == 0
     assert eq.PromptBook.load(out)["a doctor"]["male"].anchor == "a male doctor"
     released = tmp_path / "LLM.json"
-    released.write_text(json.dumps({"classification": {"x": {"a doctor": {"male": {"t_g": "a male doctor", "T_g": []}}}}}))
+    released.write_text(
+        json.dumps(
+            {"classification": {"x": {"a doctor": {"male": {"t_g": "a male doctor", "T_g": []}}}}}
+        )
+    )
     before = released.read_bytes()
     result = run("prompts", "write", "a nurse", "-o", released)
-    assert result.returncode == 2 and "released" in result.stderr and released.read_bytes() == before
+    assert (
+        result.returncode == 2 and "released" in result.stderr and released.read_bytes() == before
+    )
 
 
 def test_square_brackets_are_words(tmp_path):
     out = tmp_path / "[b].json"
-    eq.PromptBook.of({"a doctor [/x]": {"male": ["a [/bold] doctor"], "[/f]": ["a"]}}, note="[/n]").save(out)
+    eq.PromptBook.of(
+        {"a doctor [/x]": {"male": ["a [/bold] doctor"], "[/f]": ["a"]}}, note="[/n]"
+    ).save(out)
     shown, checked = run("prompts", "show", out), run("prompts", "check", out)
     assert shown.returncode == 0 and "[/n]" in shown.stdout and checked.returncode == 1
-    assert "1 entries are of groups of another attribute" in checked.stdout and "Traceback" not in shown.stderr + checked.stderr
+    assert (
+        "1 entries are of groups of another attribute" in checked.stdout
+        and "Traceback" not in shown.stderr + checked.stderr
+    )
 
 
 def test_user_errors_are_messages(tmp_path):
@@ -350,7 +472,9 @@ def test_user_errors_are_messages(tmp_path):
     (tmp_path / "bad.txt").write_bytes(b"\xff\xff")
     (tmp_path / "empty.txt").write_text("# nothing\n")
     wrong = tmp_path / "wrong.json"
-    eq.PromptBook.of({"a doctor": {"male": ["a female doctor"], "female": ["a female nurse"]}}).save(wrong)
+    eq.PromptBook.of(
+        {"a doctor": {"male": ["a female doctor"], "female": ["a female nurse"]}}
+    ).save(wrong)
     for arguments, status, message in (
         (("prompts", "write"), 2, "no prompt"),
         (("prompts", "write", "a doctor", "--writer", "pen"), 2, "pen"),
@@ -362,18 +486,42 @@ def test_user_errors_are_messages(tmp_path):
         (("prompts", "write", "--from", tmp_path / "bad.txt"), 2, "UTF-8"),
         (("prompts", "write", "--from", tmp_path / "empty.txt"), 2, "no prompt"),
         (("prompts", "write", "a doctor", "-o", tmp_path / "newer.json"), 2, "schema 9"),
-        (("prompts", "write", "a doctor", "-o", "/proc/x.json"), 2, "/proc/x.json cannot be written"),
-        (("fit", "-a", "gender", "-b", "people-gender", "-m", "mini", "--kappa", "nan"), 2, "--kappa nan"),
-        (("fit", "-a", "gender", "-b", "people-gender", "-m", "mini", "--tolerance", "2"), 2, "--tolerance 2.0"),
+        (
+            ("prompts", "write", "a doctor", "-o", "/proc/x.json"),
+            2,
+            "/proc/x.json cannot be written",
+        ),
+        (
+            ("fit", "-a", "gender", "-b", "people-gender", "-m", "mini", "--kappa", "nan"),
+            2,
+            "--kappa nan",
+        ),
+        (
+            ("fit", "-a", "gender", "-b", "people-gender", "-m", "mini", "--tolerance", "2"),
+            2,
+            "--tolerance 2.0",
+        ),
         (("prompts", "check", wrong), 1, ""),
         (("prompts", "check", "people-age"), 2, "young, old"),
         (("prompts", "show", "no-such-book"), 2, "people-gender"),
         (("fit", "-a", "gender", "-b", "people-gender"), 2, "--vectors"),
-        (("fit", "-a", "age", "-b", "people-gender", "--vectors", tmp_path / "x.npz"), 2, "no file"),
-        (("fit", "-a", "gender", "-b", "people-gender", "--vectors", tmp_path / "x.pkl"), 2, "parquet"),
+        (
+            ("fit", "-a", "age", "-b", "people-gender", "--vectors", tmp_path / "x.npz"),
+            2,
+            "no file",
+        ),
+        (
+            ("fit", "-a", "gender", "-b", "people-gender", "--vectors", tmp_path / "x.pkl"),
+            2,
+            "parquet",
+        ),
     ):
         result = run(*arguments)
-        assert result.returncode == status and message in result.stderr and "Traceback" not in result.stderr, (arguments, result.stderr)
+        assert (
+            result.returncode == status
+            and message in result.stderr
+            and "Traceback" not in result.stderr
+        ), (arguments, result.stderr)
     assert not (tmp_path / "car.json").exists()
     problems = json.loads(run("prompts", "check", wrong, "--json").stdout)["problems"]
     assert [(p["group"], p["reason"]) for p in problems] == [
@@ -387,7 +535,10 @@ def real_encoders(tmp_path_factory):
     component("transformers")
     component("sentence_transformers")
     folder = tmp_path_factory.mktemp("encoders")
-    return {"hf": f"hf:{models.clip(folder / 'clip', tokens=77)}", "st": f"st:{models.sentence_texts(folder)}"}
+    return {
+        "hf": f"hf:{models.clip(folder / 'clip', tokens=77)}",
+        "st": f"st:{models.sentence_texts(folder)}",
+    }
 
 
 @pytest.mark.parametrize("prototype", ["both", "anchor", "variants"])
@@ -404,7 +555,9 @@ def test_spaces_from_real_encoders(real_encoders, kind, prototype):
     if prototype == "anchor":  # by hand: unit anchors, averaged over the prompts
         rows = np.stack([encoder.encode_text(texts) for texts in anchors]).astype(float)
         np.testing.assert_allclose(space.parts[0].prototypes, unit(rows.sum(0)), atol=1e-6)
-    c = eq.certify(encoder.encode_text(anchors[0]), spaces[next(iter(book.prompts))], encoder=encoder)
+    c = eq.certify(
+        encoder.encode_text(anchors[0]), spaces[next(iter(book.prompts))], encoder=encoder
+    )
     assert (c.leakage <= c.leakage_before / 2 + 1e-6).all()
 
 
@@ -425,7 +578,9 @@ def test_fit_with_a_real_encoder_from_the_command_line(real_encoders, scope, tmp
         scope,
         "--json",
     ]
-    result = subprocess.run([sys.executable, "-m", "equipoise", *command], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-m", "equipoise", *command], capture_output=True, text=True, check=False
+    )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["groups"] == ["male", "female"]
     encoder = eq.load_encoder(real_encoders["hf"])

@@ -23,7 +23,15 @@ from tests.conftest import ROOT, component, embedded_file, embedded_model, typed
 from tests.test_audit import visible
 
 COLUMNS = ["name", "image", "prompt", "seed", "kind", "gender", "age", "race", "gender_probability"]
-RACES = ["White", "Black", "Latino_Hispanic", "East Asian", "Southeast Asian", "Indian", "Middle Eastern"]
+RACES = [
+    "White",
+    "Black",
+    "Latino_Hispanic",
+    "East Asian",
+    "Southeast Asian",
+    "Indian",
+    "Middle Eastern",
+]
 CLASSIFIER = {
     "gender": {"accuracy": 0.884, "n": 5000},
     "gender of close-ups": {"accuracy": 0.708, "n": 154},
@@ -43,9 +51,21 @@ def blots(n: int = 140, side: int = 64) -> pd.DataFrame:
     """What training.gallery writes, with blots in place of people."""
     rng = np.random.default_rng(0)
     coarse = [Image.fromarray(rng.integers(0, 255, (4, 4, 3), dtype=np.uint8)) for _ in range(n)]
-    pictures = [jpeg(np.asarray(picture.resize((side, side), Image.Resampling.BICUBIC))) for picture in coarse]
-    columns = {"name": [f"{i:05d}" for i in range(n)], "image": pictures, "prompt": ["a photo of a doctor"] * n, "seed": range(n)}
-    seen = {"kind": ["portrait", "at work"] * (n // 2), "gender": ["male", "female"] * (n // 2), "age": ["20-29"] * n}
+    pictures = [
+        jpeg(np.asarray(picture.resize((side, side), Image.Resampling.BICUBIC)))
+        for picture in coarse
+    ]
+    columns = {
+        "name": [f"{i:05d}" for i in range(n)],
+        "image": pictures,
+        "prompt": ["a photo of a doctor"] * n,
+        "seed": range(n),
+    }
+    seen = {
+        "kind": ["portrait", "at work"] * (n // 2),
+        "gender": ["male", "female"] * (n // 2),
+        "age": ["20-29"] * n,
+    }
     return pd.DataFrame(columns | seen | {"race": (RACES * n)[:n], "gender_probability": [0.9] * n})
 
 
@@ -54,9 +74,20 @@ def exported(table: pd.DataFrame, work, folder) -> subprocess.CompletedProcess:
     table.to_parquet(work / "drawn.parquet", compression=None, index=False)
     (work / "drawn.json").write_text(json.dumps({"drawn": 200, "kept": len(table)}))
     (work / "perceive.json").write_text(json.dumps(CLASSIFIER))
-    command = ["-m", "training.export_gallery", "--work", str(work), "--gallery", str(work / "drawn.parquet"), "--folder", str(folder)]
+    command = [
+        "-m",
+        "training.export_gallery",
+        "--work",
+        str(work),
+        "--gallery",
+        str(work / "drawn.parquet"),
+        "--folder",
+        str(folder),
+    ]
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'mini'}:{ROOT / 'mini' / 'src'}"}
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, env=environment
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +100,13 @@ def bare(package, tmp_path_factory):
     """The encoder's files alone."""
     embedded_model()
     folder = tmp_path_factory.mktemp("bare")
-    for name in ("encoder.json", "image.onnx", "text.onnx", "tokenizer.json", "weights.safetensors"):
+    for name in (
+        "encoder.json",
+        "image.onnx",
+        "text.onnx",
+        "tokenizer.json",
+        "weights.safetensors",
+    ):
         (folder / name).symlink_to(package.FOLDER / name)
     return folder
 
@@ -115,13 +152,18 @@ def test_a_damaged_file_is_named(package, bare, monkeypatch, tmp_path, capsys, n
     monkeypatch.setattr(package, "FOLDER", folder)
     with pytest.raises(ValueError, match=f"{re.escape(name)} is damaged"):
         package.gallery()
-    assert audit("--out", tmp_path / "out") == 2 and f"{name} is damaged" in capsys.readouterr().err.replace("\n", "")
+    assert audit(
+        "--out", tmp_path / "out"
+    ) == 2 and f"{name} is damaged" in capsys.readouterr().err.replace("\n", "")
     (folder / "checksums.json").write_text("{")
     with pytest.raises(ValueError, match=r"checksums\.json cannot be read"):
         package.gallery()
 
 
-@pytest.mark.parametrize(("table", "told"), [(blots(side=32), "not 64 x 64"), (blots().drop(columns="seed"), "needs the columns")])
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [(blots(side=32), "not 64 x 64"), (blots().drop(columns="seed"), "needs the columns")],
+)
 def test_a_gallery_that_is_not_whole_is_not_exported(tmp_path, table, told):
     (tmp_path / "model").mkdir()
     made = exported(table, tmp_path, tmp_path / "model")
@@ -144,8 +186,14 @@ def audited(package, stand_in, tmp_path_factory):
 def test_an_audit_opens_with_the_gallery(audited):
     results, pictures = read(audited)
     images = results["subject"]["images"]
-    assert images["n"] == 140 and images["name"] == "the gallery of equipoise-mini" and images["generated"] == CLASSIFIER
-    assert results["subject"]["groups_from"] == "classifier" and results["subject"]["group_columns"] == ["gender"]
+    assert (
+        images["n"] == 140
+        and images["name"] == "the gallery of equipoise-mini"
+        and images["generated"] == CLASSIFIER
+    )
+    assert results["subject"]["groups_from"] == "classifier" and results["subject"][
+        "group_columns"
+    ] == ["gender"]
     assert {one["group"]: one["n"] for one in images["groups"]} == {"male": 70, "female": 70}
     assert results["gallery"]["prompts"] and pictures.small
     small = Image.open(io.BytesIO(next(iter(pictures.small.values()))))
@@ -156,8 +204,14 @@ def test_an_audit_opens_with_the_gallery(audited):
 def test_the_report_says_that_nobody_exists_and_how_far_the_classifier_errs(audited, file):
     text = re.sub(r"<[^>]+>", "", (audited / file).read_text())
     assert "people in these pictures do not exist" in text and "docs/gallery.md" in text
-    assert "as an independent classifier perceives them, which on real photographs agrees with annotators for" in text
-    assert "88.4 % of 5,000 (gender), 70.8 % of 154 (gender of close-ups) and 65.9 % of 458 (gender from afar)." in text
+    assert (
+        "as an independent classifier perceives them, which on real photographs agrees with annotators for"
+        in text
+    )
+    assert (
+        "88.4 % of 5,000 (gender), 70.8 % of 154 (gender of close-ups) and 65.9 % of 458 (gender from afar)."
+        in text
+    )
     assert "no sample of any people" in text
 
 
@@ -184,10 +238,22 @@ def test_groups_of_another_attribute(package, stand_in, monkeypatch, tmp_path):
     """Race has a column; age is asked of the model itself, because the classifier's ranges are not young and old."""
     monkeypatch.setattr(package, "FOLDER", stand_in)
     (tmp_path / "jobs.txt").write_text("a photo of a doctor\na photo of a nurse")
-    asked = ("-a", "race", "--prompts", tmp_path / "jobs.txt", "--book", "grammar", "--method", "none")
+    asked = (
+        "-a",
+        "race",
+        "--prompts",
+        tmp_path / "jobs.txt",
+        "--book",
+        "grammar",
+        "--method",
+        "none",
+    )
     assert audit("--out", tmp_path / "a", *QUICK, *asked) == 0
     results, _ = read(tmp_path / "a")
-    assert results["subject"]["groups_from"] == "classifier" and len(results["subject"]["images"]["groups"]) == 7
+    assert (
+        results["subject"]["groups_from"] == "classifier"
+        and len(results["subject"]["images"]["groups"]) == 7
+    )
     assert "62.9 %" in (tmp_path / "a" / "report.html").read_text()
     race, gender = eq.Attribute.load("race"), eq.Attribute.load("gender")
     assert judged(gender & race) == ("gender", "race") and judged(eq.Attribute.load("age")) == ()
@@ -209,15 +275,26 @@ def test_a_folder_of_that_name_is_a_folder(package, stand_in, monkeypatch, tmp_p
     monkeypatch.setattr(package, "FOLDER", stand_in)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gallery").mkdir()
-    assert audit("--images", "gallery", *QUICK) == 2 and "gallery holds no images" in capsys.readouterr().err
+    assert (
+        audit("--images", "gallery", *QUICK) == 2
+        and "gallery holds no images" in capsys.readouterr().err
+    )
 
 
-def test_where_no_gallery_is_shipped_texts_are_audited(package, bare, monkeypatch, tmp_path, capsys):
+def test_where_no_gallery_is_shipped_texts_are_audited(
+    package, bare, monkeypatch, tmp_path, capsys
+):
     monkeypatch.setattr(package, "FOLDER", bare)
     assert audit("--out", tmp_path / "a", *QUICK, "--method", "none") == 0
     assert read(tmp_path / "a")[0]["subject"]["groups_from"] == "text"
-    assert audit("--out", tmp_path / "b", "--images", "gallery") == 2 and "there is no gallery here" in capsys.readouterr().err
-    assert audit("--out", tmp_path / "b", "--group-columns", "gender") == 2 and "pass --images" in capsys.readouterr().err
+    assert (
+        audit("--out", tmp_path / "b", "--images", "gallery") == 2
+        and "there is no gallery here" in capsys.readouterr().err
+    )
+    assert (
+        audit("--out", tmp_path / "b", "--group-columns", "gender") == 2
+        and "pass --images" in capsys.readouterr().err
+    )
 
 
 # --- What is shipped -----------------------------------------------------------------------------------------------------------
@@ -235,11 +312,20 @@ def table(shipped):
 
 def test_its_columns(table):
     assert list(table.columns) == COLUMNS and not table.isna().any(axis=None)
-    assert table["name"].is_unique and table["seed"].is_unique  # no two pictures from the same noise
-    assert set(table["kind"]) == {"portrait", "at work"} and set(table["gender"]) == {"male", "female"}
-    assert set(table["race"]) <= set(RACES) and table["gender_probability"].between(0.9, 1).all()  # the rule of training/gallery.py
+    assert (
+        table["name"].is_unique and table["seed"].is_unique
+    )  # no two pictures from the same noise
+    assert set(table["kind"]) == {"portrait", "at work"} and set(table["gender"]) == {
+        "male",
+        "female",
+    }
+    assert (
+        set(table["race"]) <= set(RACES) and table["gender_probability"].between(0.9, 1).all()
+    )  # the rule of training/gallery.py
     assert 1800 <= len(table) <= 2600
-    neutral = table.loc[(table["kind"] == "at work") & ~table["prompt"].str.contains(r" (?:fe)?male "), "prompt"]
+    neutral = table.loc[
+        (table["kind"] == "at work") & ~table["prompt"].str.contains(r" (?:fe)?male "), "prompt"
+    ]
     assert neutral.nunique() == 30  # occupations
 
 
@@ -253,11 +339,17 @@ def test_every_picture_opens(table):
 def test_its_figures_say_how_it_was_sifted(table, shipped):
     figures = shipped.figures
     assert figures["kept"] == len(table) <= figures["drawn"]
-    for name in ("pixels", "embedding"):  # those nearer than the limit are left out, if there were any
+    for name in (
+        "pixels",
+        "embedding",
+    ):  # those nearer than the limit are left out, if there were any
         near = figures[f"nearest by {name}"]
         assert near["limit"] > 0 and (near["near-copies"] > 0) == (near["least"] < near["limit"])
     for column in ("gender", "age", "race"):
-        assert 0 < figures["classifier"][column]["accuracy"] < 1 and figures["classifier"][column]["n"] >= 1000
+        assert (
+            0 < figures["classifier"][column]["accuracy"] < 1
+            and figures["classifier"][column]["n"] >= 1000
+        )
 
 
 def test_the_pages_quote_its_figures(shipped):
@@ -266,24 +358,39 @@ def test_the_pages_quote_its_figures(shipped):
         assert "TODO-LEAD" not in text, page.name
         for figure in (shipped.figures["kept"], shipped.figures["drawn"]):
             assert f"{figure:,}" in text, page.name
-        assert f"{100 * shipped.figures['classifier']['gender']['accuracy']:.1f} %" in text, page.name
+        assert f"{100 * shipped.figures['classifier']['gender']['accuracy']:.1f} %" in text, (
+            page.name
+        )
 
 
 def test_the_pages_quote_what_was_measured_of_the_generator():
     found = json.loads((ROOT / "mini" / "generator.json").read_text())
-    page, card = (ROOT / "docs" / "gallery.md").read_text(), (ROOT / "mini" / "README.md").read_text()
+    page, card = (
+        (ROOT / "docs" / "gallery.md").read_text(),
+        (ROOT / "mini" / "README.md").read_text(),
+    )
     asked = found["asked"]
     for figure in (asked["gender"], asked["occupation"]):
-        quoted = f"{100 * figure['value']:.1f} % [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
+        quoted = (
+            f"{100 * figure['value']:.1f} % [{100 * figure['low']:.1f}, {100 * figure['high']:.1f}]"
+        )
         assert quoted in page and quoted in card
     for prompts in ("at work", "by text alone"):
         for method in found[prompts]["methods"].values():
             sp = method["sp"]
-            assert f"| {100 * sp['value']:.1f} [{100 * sp['low']:.1f}, {100 * sp['high']:.1f}] |" in page
+            assert (
+                f"| {100 * sp['value']:.1f} [{100 * sp['low']:.1f}, {100 * sp['high']:.1f}] |"
+                in page
+            )
             if "change" in sp:
-                assert f"{100 * sp['change']['value']:+.1f} [{100 * sp['change']['low']:+.1f}, {100 * sp['change']['high']:+.1f}]" in page
+                assert (
+                    f"{100 * sp['change']['value']:+.1f} [{100 * sp['change']['low']:+.1f}, {100 * sp['change']['high']:+.1f}]"
+                    in page
+                )
     for name, figure in found["classifier"].items():
-        assert re.search(rf"\| {name} \(\d+\) \| {100 * figure['accuracy']:.1f} % \| {figure['n']:,},", page), name
+        assert re.search(
+            rf"\| {name} \(\d+\) \| {100 * figure['accuracy']:.1f} % \| {figure['n']:,},", page
+        ), name
     distance = f"{found['kernel distance']['drawn']:.4f}"
     assert distance in page and distance in card
 
@@ -294,7 +401,9 @@ def test_a_prompt_and_its_seed_redraw_the_picture(package, table):
     some = table.iloc[[0, len(table) // 2, len(table) - 1]]
     again = generator.sample(encoder.encode_text(some["prompt"].tolist()), some["seed"].tolist())
     for picture, data, name in zip(again, some["image"], some["name"], strict=True):
-        shipped, compressed = (np.asarray(Image.open(io.BytesIO(file)), float) for file in (data, jpeg(picture)))
+        shipped, compressed = (
+            np.asarray(Image.open(io.BytesIO(file)), float) for file in (data, jpeg(picture))
+        )
         lost = np.sqrt(((compressed - picture) ** 2).mean())
         assert np.sqrt(((shipped - picture) ** 2).mean()) < 3 * lost, name
 
@@ -310,13 +419,17 @@ def test_the_picture_of_the_docs(browser, shipped, tmp_path):
     assert "do not exist" in tab.inner_text(".flag")
     first.screenshot(path=folder / "gallery-report.png")
     tab.close()
-    Image.open(folder / "gallery-report.png").convert("RGB").quantize(128).save(folder / "gallery-report.png", optimize=True)
+    Image.open(folder / "gallery-report.png").convert("RGB").quantize(128).save(
+        folder / "gallery-report.png", optimize=True
+    )
     assert 10_000 < (folder / "gallery-report.png").stat().st_size < 200_000
 
 
 def test_everything_binary_is_small():
     listed = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"], capture_output=True, check=False
+        ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        capture_output=True,
+        check=False,
     )
     if listed.returncode:
         pytest.skip("not a git checkout")

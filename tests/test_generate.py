@@ -37,7 +37,12 @@ component("torch")
 from tests import pipelines  # noqa: E402
 
 GENDER = eq.Attribute.load("gender")
-PROMPTS = ["a photo of a doctor", "a photo of a nurse", "a photo of a male doctor", "a photo of a female nurse"]
+PROMPTS = [
+    "a photo of a doctor",
+    "a photo of a nurse",
+    "a photo of a male doctor",
+    "a photo of a female nurse",
+]
 BOOK = "occupations-gender"
 ROUNDING = 1e-12
 
@@ -51,13 +56,32 @@ def places(tmp_path_factory) -> dict[str, Path]:
     (folder / "prompts.txt").write_text("\n".join(PROMPTS) + "\n")
     book = eq.PromptBook.load(BOOK).subset(PROMPTS[:2])
     book.save(folder / "book.json")
-    return {"sd1": folder / "sd1", "clip": folder / "clip", "prompts": folder / "prompts.txt", "book": folder / "book.json"}
+    return {
+        "sd1": folder / "sd1",
+        "clip": folder / "clip",
+        "prompts": folder / "prompts.txt",
+        "book": folder / "book.json",
+    }
 
 
 def request(places, out: Path, **options) -> Request:
-    given = {"prompts": str(places["prompts"]), "book": str(places["book"]), "images": 3, "steps": 1, "methods": ("closed-form",)}
+    given = {
+        "prompts": str(places["prompts"]),
+        "book": str(places["book"]),
+        "images": 3,
+        "steps": 1,
+        "methods": ("closed-form",),
+    }
     return Request(
-        out, str(places["sd1"]), **{**given, "gate": False, "resamples": 50, "loading": {"device": "cpu", "offline": True}, **options}
+        out,
+        str(places["sd1"]),
+        **{
+            **given,
+            "gate": False,
+            "resamples": 50,
+            "loading": {"device": "cpu", "offline": True},
+            **options,
+        },
     )
 
 
@@ -65,7 +89,11 @@ def request(places, out: Path, **options) -> Request:
 def run(places, tmp_path_factory) -> tuple[Path, dict]:
     """A whole run: drawn, labelled by an encoder, scored by another, reported."""
     out = tmp_path_factory.mktemp("run") / "run"
-    manifest, results = perform(request(places, out, annotator=f"encoder:hf:{places['clip']}", clip_score=f"hf:{places['clip']}"))
+    manifest, results = perform(
+        request(
+            places, out, annotator=f"encoder:hf:{places['clip']}", clip_score=f"hf:{places['clip']}"
+        )
+    )
     assert len(manifest.pictures) == 2 * 4 * 3
     return out, results
 
@@ -76,7 +104,10 @@ def pixels(path: Path) -> np.ndarray:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted((folder / "images").rglob("*.png"))}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted((folder / "images").rglob("*.png"))
+    }
 
 
 # --- Drawing -------------------------------------------------------------------------------------------------------------
@@ -86,11 +117,16 @@ def test_pictures_say_where_they_are_from(run):
     out, _ = run
     for picture in Manifest(out).pictures.values():
         said = read_provenance(out / picture.image)
-        assert {key: said[key] for key in ("prompt", "method", "seed", "attempt", "explicit_group")} == {
-            key: getattr(picture, key) for key in ("prompt", "method", "seed", "attempt", "explicit_group")
+        assert {
+            key: said[key] for key in ("prompt", "method", "seed", "attempt", "explicit_group")
+        } == {
+            key: getattr(picture, key)
+            for key in ("prompt", "method", "seed", "attempt", "explicit_group")
         }
         assert said["equipoise"] == eq.__version__ and said["steps"] == 1 and "sd1" in said["model"]
-        assert re.fullmatch("[0-9a-f]{12}", said["revision"]) and said["precision"] == "float32 on cpu"
+        assert (
+            re.fullmatch("[0-9a-f]{12}", said["revision"]) and said["precision"] == "float32 on cpu"
+        )
         assert bool(said["spaces"]) == (picture.method == "closed-form")
     groups = {picture.prompt: picture.explicit_group for picture in Manifest(out).pictures.values()}
     assert list(groups.values()) == ["", "", "male", "female"]
@@ -123,19 +159,29 @@ def test_the_same_noise_for_every_method(places, tmp_path):
     request(places, tmp_path, methods=("closed-form:kappa=0", "closed-form")).perform()
     manifest = Manifest(tmp_path)
     by = {
-        method: [pixels(tmp_path / p.image) for p in manifest.pictures.values() if p.method == method]
+        method: [
+            pixels(tmp_path / p.image) for p in manifest.pictures.values() if p.method == method
+        ]
         for method in ("none", "closed-form", "closed-form (kappa=0)")
     }
     assert len(by["none"]) == 12
-    assert all(np.array_equal(a, b) for a, b in zip(by["none"], by["closed-form (kappa=0)"], strict=True))
+    assert all(
+        np.array_equal(a, b) for a, b in zip(by["none"], by["closed-form (kappa=0)"], strict=True)
+    )
     assert not all(np.array_equal(a, b) for a, b in zip(by["none"], by["closed-form"], strict=True))
     assert not np.array_equal(by["none"][0], by["none"][1])
 
 
 def test_the_gate_gives_the_original_pictures_of_explicit_prompts(places, tmp_path):
     request(places, tmp_path, gate=True).perform()
-    shown = {picture.slot: pixels(tmp_path / picture.image) for picture in Manifest(tmp_path).pictures.values()}
-    same = {prompt: np.array_equal(shown["none", prompt, 0], shown["closed-form", prompt, 0]) for prompt in PROMPTS}
+    shown = {
+        picture.slot: pixels(tmp_path / picture.image)
+        for picture in Manifest(tmp_path).pictures.values()
+    }
+    same = {
+        prompt: np.array_equal(shown["none", prompt, 0], shown["closed-form", prompt, 0])
+        for prompt in PROMPTS
+    }
     assert list(same.values()) == [False, False, True, True]
 
 
@@ -184,10 +230,18 @@ def test_methods_may_be_added_and_one_that_could_not_be_drawn_replaced(places, r
     before = files(out)
     with pytest.raises(InputError, match="sfid needs 20 anchors"):
         request(places, out, methods=("closed-form", "orth-proj", "sfid:on=unet")).perform()
-    manifest, results = request(places, out, methods=("closed-form", "orth-proj"), annotator=f"encoder:hf:{places['clip']}").perform()
+    manifest, results = request(
+        places, out, methods=("closed-form", "orth-proj"), annotator=f"encoder:hf:{places['clip']}"
+    ).perform()
     after = files(out)
-    assert len(after) == len(manifest.pictures) == 36 and all(after[name] == data for name, data in before.items())
-    assert [method["label"] for method in results["methods"]] == ["none", "closed-form", "orth-proj"]
+    assert len(after) == len(manifest.pictures) == 36 and all(
+        after[name] == data for name, data in before.items()
+    )
+    assert [method["label"] for method in results["methods"]] == [
+        "none",
+        "closed-form",
+        "orth-proj",
+    ]
     with pytest.raises(InputError, match="its methods differ"):
         request(places, out, methods=("closed-form",)).perform()
 
@@ -209,7 +263,18 @@ def test_a_device_without_room_gets_smaller_batches(tmp_path):
 
 
 def command(places, out: Path, *more: str) -> list[str]:
-    given = [str(out), "--model", str(places["sd1"]), "--book", str(places["book"]), "--device", "cpu", "--offline", "--steps", "1"]
+    given = [
+        str(out),
+        "--model",
+        str(places["sd1"]),
+        "--book",
+        str(places["book"]),
+        "--device",
+        "cpu",
+        "--offline",
+        "--steps",
+        "1",
+    ]
     return [sys.executable, "-m", "equipoise", "generate", *given, *more]
 
 
@@ -220,8 +285,26 @@ def environment() -> dict[str, str]:
 @pytest.mark.slow
 def test_the_papers_preset_killed_and_gone_on_fills_table_4(places, tmp_path):
     """All 68 prompts and five methods, killed, gone on to the same pictures, labelled, scored, reported."""
-    typed = command(places, tmp_path / "run", "--preset", "paper", "--images", "2", "--method", "orth-proj", "--method", "orth-cali")
-    typed += ["--method", "sfid:on=unet,steps=1,k=4,tau=0.5", "--method", "closed-form", "--book", BOOK]
+    typed = command(
+        places,
+        tmp_path / "run",
+        "--preset",
+        "paper",
+        "--images",
+        "2",
+        "--method",
+        "orth-proj",
+        "--method",
+        "orth-cali",
+    )
+    typed += [
+        "--method",
+        "sfid:on=unet,steps=1,k=4,tau=0.5",
+        "--method",
+        "closed-form",
+        "--book",
+        BOOK,
+    ]
     process = subprocess.Popen(typed, env=environment())
     manifest = tmp_path / "run" / MANIFEST
     while not manifest.is_file() or manifest.read_bytes().count(b"\n") < 150:
@@ -229,19 +312,38 @@ def test_the_papers_preset_killed_and_gone_on_fills_table_4(places, tmp_path):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    judged = ["--annotator", f"encoder:hf:{places['clip']}", "--clip-score", f"hf:{places['clip']}", "--json"]
-    done = subprocess.run([*typed, *judged], env=environment(), capture_output=True, text=True, check=False)
+    judged = [
+        "--annotator",
+        f"encoder:hf:{places['clip']}",
+        "--clip-score",
+        f"hf:{places['clip']}",
+        "--json",
+    ]
+    done = subprocess.run(
+        [*typed, *judged], env=environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     assert results["methods"][0]["label"] == "none" and len(results["methods"]) == 5
-    assert [column["key"] for column in results["columns"]] == ["sp", "sp_5", "clip", "accuracy", "clip_gated", "accuracy_gated"]
+    assert [column["key"] for column in results["columns"]] == [
+        "sp",
+        "sp_5",
+        "clip",
+        "accuracy",
+        "clip_gated",
+        "accuracy_gated",
+    ]
     assert [column["prompts"] for column in results["columns"]] == [34, 5, 34, 5, 34, 5]
     for method in results["methods"]:
         assert method["pictures"] == 136
         for entry in method["cells"].values():
             assert entry["low"] - ROUNDING <= entry["value"] <= entry["high"] + ROUNDING
     again = subprocess.run(
-        [*typed[:4], str(tmp_path / "whole"), *typed[5:]], env=environment(), capture_output=True, text=True, check=False
+        [*typed[:4], str(tmp_path / "whole"), *typed[5:]],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert again.returncode == 0, again.stderr
     assert files(tmp_path / "run") == files(tmp_path / "whole")
@@ -254,13 +356,24 @@ def test_the_papers_prompts_and_methods():
     explicit = [asked for asked in plan.prompts if asked.explicit_group]
     assert len(plan.prompts) == 68 and len(explicit) == 34
     assert sum(asked.explicit_group == "male" for asked in explicit) == 20
-    assert {"a photo of a male CEO", "a photo of a female nurse"} <= {asked.prompt for asked in explicit}
+    assert {"a photo of a male CEO", "a photo of a female nurse"} <= {
+        asked.prompt for asked in explicit
+    }
     assert all(asked.neutral in {one.prompt for one in plan.prompts} for asked in explicit)
     assert (
-        plan.images == 100 and not plan.gate and list(plan.specs()) == ["none", "orth-proj", "orth-cali", "sfid (on=unet)", "closed-form"]
+        plan.images == 100
+        and not plan.gate
+        and list(plan.specs())
+        == ["none", "orth-proj", "orth-cali", "sfid (on=unet)", "closed-form"]
     )
     embedded = Request(Path("x"), "mini", preset="paper").plan(GENDER)
-    assert list(embedded.specs()) == ["none", "orth-proj", "orth-cali", "sfid (tau=0.9)", "closed-form"]
+    assert list(embedded.specs()) == [
+        "none",
+        "orth-proj",
+        "orth-cali",
+        "sfid (tau=0.9)",
+        "closed-form",
+    ]
     with pytest.raises(InputError, match="its own prompts"):
         Request(Path("x"), "sd", preset="paper", prompts="a photo of a doctor").plan(GENDER)
 
@@ -270,7 +383,10 @@ def test_the_papers_prompts_and_methods():
 
 def test_table_4_has_the_metrics_of_the_pictures(run):
     out, results = run
-    answers = {label.image: label.answer for label in read_labels(next((out / "labels").glob("*.csv")), GENDER.groups)}
+    answers = {
+        label.image: label.answer
+        for label in read_labels(next((out / "labels").glob("*.csv")), GENDER.groups)
+    }
     pictures = Manifest(out).pictures.values()
     keys = [column["key"] for column in results["columns"]]
     assert keys == ["sp", "sp_2", "clip", "accuracy", "clip_gated", "accuracy_gated"] or keys == [
@@ -284,7 +400,9 @@ def test_table_4_has_the_metrics_of_the_pictures(run):
     for method in results["methods"]:
         mine = [picture for picture in pictures if picture.method == method["label"]]
         sp = [
-            eq.metrics.statistical_parity([answers[p.image] for p in mine if p.prompt == prompt], groups=GENDER.groups)
+            eq.metrics.statistical_parity(
+                [answers[p.image] for p in mine if p.prompt == prompt], groups=GENDER.groups
+            )
             for prompt in PROMPTS[:2]
         ]
         assert method["cells"]["sp"]["value"] == pytest.approx(np.mean(sp))
@@ -292,7 +410,9 @@ def test_table_4_has_the_metrics_of_the_pictures(run):
         assert method["cells"]["accuracy"]["value"] == pytest.approx(np.mean(stated))
         assert method["cells"]["accuracy"]["n"] == 6
     first, second = results["methods"]
-    assert second["cells"]["clip_gated"]["value"] == first["cells"]["clip"]["value"]  # the gate gives the original's pictures
+    assert (
+        second["cells"]["clip_gated"]["value"] == first["cells"]["clip"]["value"]
+    )  # the gate gives the original's pictures
     assert second["cells"]["accuracy_gated"]["value"] == first["cells"]["accuracy"]["value"]
     assert second["cells"]["clip"]["value"] != first["cells"]["clip"]["value"]
     assert "change" in second["cells"]["sp"] and "change" not in first["cells"]["sp"]
@@ -301,10 +421,14 @@ def test_table_4_has_the_metrics_of_the_pictures(run):
 def test_clip_score_is_the_cosine_with_the_prompt(run, places):
     out, results = run
     encoder = eq.load_encoder(f"hf:{places['clip']}", device="cpu")
-    pictures = [p for p in Manifest(out).pictures.values() if p.method == "none" and p.explicit_group]
+    pictures = [
+        p for p in Manifest(out).pictures.values() if p.method == "none" and p.explicit_group
+    ]
     rows = encoder.encode_images([out / p.image for p in pictures])
     cosines = np.einsum("nd,nd->n", rows, encoder.encode_text([p.prompt for p in pictures])).clip(0)
-    assert results["methods"][0]["cells"]["clip"]["value"] == pytest.approx(cosines.mean(), abs=1e-5)
+    assert results["methods"][0]["cells"]["clip"]["value"] == pytest.approx(
+        cosines.mean(), abs=1e-5
+    )
 
 
 def test_the_encoder_that_conditioned_the_pictures_is_no_judge(places, tmp_path):
@@ -340,8 +464,12 @@ def test_the_floor_of_parity_is_what_a_fair_generator_gives():
 def test_the_floor_is_of_the_pictures_that_somebody_was_sure_of():
     from equipoise.generation.measures import mean_parity_floor, parity_floor
 
-    codes = np.array([[0, 1] * 4, [0, 1, 1, 0, -1, -1, -1, -1], [-1] * 8])  # eight pictures, four, none
-    assert mean_parity_floor(codes, 2) == pytest.approx((parity_floor(8, 2) + parity_floor(4, 2)) / 2)
+    codes = np.array(
+        [[0, 1] * 4, [0, 1, 1, 0, -1, -1, -1, -1], [-1] * 8]
+    )  # eight pictures, four, none
+    assert mean_parity_floor(codes, 2) == pytest.approx(
+        (parity_floor(8, 2) + parity_floor(4, 2)) / 2
+    )
     assert mean_parity_floor(codes[2:], 2) is None
 
 
@@ -349,9 +477,14 @@ def test_a_run_says_the_floor_of_what_was_labelled(places, run, tmp_path):
     from equipoise.generation.measures import parity_floor
 
     out = shutil.copytree(run[0], tmp_path / "run")
-    answers = {picture.image: ("unsure",) if picture.number else ("male",) for picture in Manifest(out).pictures.values()}
+    answers = {
+        picture.image: ("unsure",) if picture.number else ("male",)
+        for picture in Manifest(out).pictures.values()
+    }
     _, results = request(places, out, labels=say(tmp_path / "labels.csv", answers)).perform()
-    assert results["floors"]["sp_5"] == pytest.approx(parity_floor(1, 2))  # of three pictures each, two are left out
+    assert results["floors"]["sp_5"] == pytest.approx(
+        parity_floor(1, 2)
+    )  # of three pictures each, two are left out
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
@@ -369,9 +502,14 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 def test_what_nobody_is_sure_of_is_left_out_and_counted():
     from equipoise.generation.measures import Resamples
 
-    codes = np.array([[[0, 0, 1, 0], [-1, -1, -1, -1]], [[0, 1, 1, -1], [1, 1, 1, 1]], [[-1] * 4, [-1] * 4]])
+    codes = np.array(
+        [[[0, 0, 1, 0], [-1, -1, -1, -1]], [[0, 1, 1, -1], [1, 1, 1, 1]], [[-1] * 4, [-1] * 4]]
+    )
     first, second, third = Resamples(50).parity(codes, 2)
-    assert first["value"] == pytest.approx(np.sqrt(2) / 4) and (first["n"], first["left_out"]) == (4, 4)
+    assert first["value"] == pytest.approx(np.sqrt(2) / 4) and (first["n"], first["left_out"]) == (
+        4,
+        4,
+    )
     assert second["value"] == pytest.approx((np.sqrt(2) * (2 / 3 - 1 / 2) + np.sqrt(2) / 2) / 2)
     assert third["value"] is None and third["change"]["value"] is None and third["n"] == 0
     right = Resamples(50).accuracy(codes, np.array([0, 1]))
@@ -384,7 +522,9 @@ def test_subsets_are_chosen_once(places, run, tmp_path):
     out = tmp_path / "run"
     shutil.copytree(run[0], out)
     chosen = json.loads((out / "subsets.json").read_text())
-    assert set(chosen["neutral"]) == set(PROMPTS[:2]) and set(chosen["explicit"]) == set(PROMPTS[2:])
+    assert set(chosen["neutral"]) == set(PROMPTS[:2]) and set(chosen["explicit"]) == set(
+        PROMPTS[2:]
+    )
     (out / "subsets.json").write_text(json.dumps({"neutral": PROMPTS[:1], "explicit": PROMPTS[3:]}))
     _, results = request(places, out, annotator=f"encoder:hf:{places['clip']}").perform()
     assert results["subsets"] == {"neutral": PROMPTS[:1], "explicit": PROMPTS[3:]}
@@ -400,11 +540,18 @@ def test_tables_and_page_say_what_the_results_say(run):
     shown = re.findall(r'data-path="([^"]+)" data-form="([^"]+)">([^<]*)<', page)
     assert len(shown) > 40
     for path, form, text in shown:
-        assert numbers.text(numbers.at(results, path), form) == text.replace("&#39;", "'").replace("&amp;", "&")
+        assert numbers.text(numbers.at(results, path), form) == text.replace("&#39;", "'").replace(
+            "&amp;", "&"
+        )
     assert page.count('<img src="data:image/jpeg') == sum(
-        len(row[s]) for f in results["gallery"] for row in f["rows"] for s in ("neutral", "explicit")
+        len(row[s])
+        for f in results["gallery"]
+        for row in f["rows"]
+        for s in ("neutral", "explicit")
     )
-    assert "http" not in re.sub(r"data:image/jpeg;base64,[^\"]+", "", page).replace("http-equiv", "")
+    assert "http" not in re.sub(r"data:image/jpeg;base64,[^\"]+", "", page).replace(
+        "http-equiv", ""
+    )
     markdown = (out / "table.md").read_text()
     assert "| none |" in markdown and "SP_all ↓" in markdown and "Regenerated" in markdown
     change = results["methods"][1]["cells"]["sp"]["change"]
@@ -419,19 +566,44 @@ def test_the_page_in_a_browser(places, run, browser, tmp_path):
     if os.environ.get("EQUIPOISE_PICTURES"):
         out, folder = tmp_path / "run", ROOT / "docs" / "pictures"
         judges = {"annotator": "encoder:mini", "clip_score": "mini", "same_encoder": True}
-        perform(Request(out, "mini", prompts=str(places["prompts"]), images=10, methods=("orth-proj", "closed-form"), **judges))
+        perform(
+            Request(
+                out,
+                "mini",
+                prompts=str(places["prompts"]),
+                images=10,
+                methods=("orth-proj", "closed-form"),
+                **judges,
+            )
+        )
     tab = browser.new_page(viewport={"width": 1000, "height": 1250})
     complaints: list[str] = []
-    tab.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
-    tab.on("request", lambda asked: None if asked.url.startswith(("file:", "data:")) else complaints.append(asked.url))
+    tab.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
+    tab.on(
+        "request",
+        lambda asked: (
+            None if asked.url.startswith(("file:", "data:")) else complaints.append(asked.url)
+        ),
+    )
     tab.goto((out / "report.html").as_uri())
     for scheme in ("dark", "light"):
         tab.emulate_media(color_scheme=scheme)
         found = axe.Axe().run(tab).response["violations"]
-        assert [(one["id"], one["nodes"][0]["html"][:100]) for one in found if one["impact"] in ("serious", "critical")] == []
+        assert [
+            (one["id"], one["nodes"][0]["html"][:100])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ] == []
     assert complaints == []
     tab.screenshot(path=folder / "generation.png")
-    Image.open(folder / "generation.png").convert("RGB").quantize(64).save(folder / "generation.png", optimize=True)
+    Image.open(folder / "generation.png").convert("RGB").quantize(64).save(
+        folder / "generation.png", optimize=True
+    )
     assert 10_000 < (folder / "generation.png").stat().st_size < 100_000
     tab.set_viewport_size({"width": 360, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
@@ -445,22 +617,41 @@ def test_the_figure_numbers_the_minority_left_and_the_mismatches_right(run):
                 range(1, sum(p["group"] == figure["minority"] for p in row["neutral"]) + 1)
             )
             stated = "male" if " male " in figure["explicit"] else "female"
-            assert all((p["group"] not in ("", stated)) == (p["mark"] is not None) for p in row["explicit"])
+            assert all(
+                (p["group"] not in ("", stated)) == (p["mark"] is not None) for p in row["explicit"]
+            )
 
 
 # --- People --------------------------------------------------------------------------------------------------------------
 
 
 def say(path: Path, answers: dict[str, tuple[str, ...]]) -> Path:
-    rows = [f"{image},p{i},{answer},2026-01-0{i + 1}T00:00:00" for image, given in answers.items() for i, answer in enumerate(given)]
+    rows = [
+        f"{image},p{i},{answer},2026-01-0{i + 1}T00:00:00"
+        for image, given in answers.items()
+        for i, answer in enumerate(given)
+    ]
     path.write_text("image,annotator,answer,at\n" + "\n".join(rows) + "\n")
     return path
 
 
 def test_unanimity(tmp_path):
-    path = say(tmp_path / "labels.csv", {"a": ("male",) * 3, "b": ("male", "female", "male"), "c": ("female", "unsure"), "d": ("female",)})
+    path = say(
+        tmp_path / "labels.csv",
+        {
+            "a": ("male",) * 3,
+            "b": ("male", "female", "male"),
+            "c": ("female", "unsure"),
+            "d": ("female",),
+        },
+    )
     verdicts = unanimous(read_labels(path, GENDER.groups), least=3)
-    assert verdicts["a"] == ("male", True) and verdicts["b"] == ("", False) and verdicts["c"] == ("", False) and "d" not in verdicts
+    assert (
+        verdicts["a"] == ("male", True)
+        and verdicts["b"] == ("", False)
+        and verdicts["c"] == ("", False)
+        and "d" not in verdicts
+    )
     with path.open("a") as file:
         file.write("b,p1,male,2027-01-01T00:00:00\n")  # thought again
     assert unanimous(read_labels(path, GENDER.groups))["b"] == ("male", True)
@@ -482,13 +673,30 @@ def test_what_people_disagree_on_is_drawn_again_until_they_agree(places, run, tm
         picture.seed == old.seed + STRIDE and picture.image != old.image
         for picture, old in zip(new, (pictures[0], pictures[13]), strict=True)
     )
-    assert not any(name in bad for name in (json.loads(line)["image"] for line in (out / MANIFEST).read_text().splitlines()))
+    assert not any(
+        name in bad
+        for name in (
+            json.loads(line)["image"] for line in (out / MANIFEST).read_text().splitlines()
+        )
+    )
     assert [method["regenerated"] for method in results["methods"]] == [1, 1]
-    assert results["people"] == {"annotators": 3, "least": 3, "settled": 22, "unsettled": 0, "unseen": 2, "of_replaced": 2}
+    assert results["people"] == {
+        "annotators": 3,
+        "least": 3,
+        "settled": 22,
+        "unsettled": 0,
+        "unseen": 2,
+        "of_replaced": 2,
+    }
     say(labels, answers | {picture.image: ("male",) * 3 for picture in new})
     manifest, results = request(places, out, **options).perform()
-    assert results["people"]["settled"] == 24 and max(picture.attempt for picture in manifest.pictures.values()) == 1
-    assert next(column for column in results["columns"] if column["key"] == "sp_5")["by"] == "people"
+    assert (
+        results["people"]["settled"] == 24
+        and max(picture.attempt for picture in manifest.pictures.values()) == 1
+    )
+    assert (
+        next(column for column in results["columns"] if column["key"] == "sp_5")["by"] == "people"
+    )
 
 
 def test_with_equipoise_annotate_until_unanimous(places, run, tmp_path):
@@ -507,9 +715,17 @@ def test_with_equipoise_annotate_until_unanimous(places, run, tmp_path):
             for name in names:
                 while (turn := labels.turn(project.database, name)).picture is not None:
                     contrary = answer == "female" and name == "ben" and turn.left == 1
-                    labels.keep(project.database, name, turn.picture, "male" if contrary else answer, f"{name} {turn.picture}")
+                    labels.keep(
+                        project.database,
+                        name,
+                        turn.picture,
+                        "male" if contrary else answer,
+                        f"{name} {turn.picture}",
+                    )
             (tmp_path / "labels.csv").write_text(to_csv(labels.said(project.database)))
-            manifest, results = request(places, out, labels=tmp_path / "labels.csv", people=3, replace=True).perform()
+            manifest, results = request(
+                places, out, labels=tmp_path / "labels.csv", people=3, replace=True
+            ).perform()
             project.scan()
     assert sum(picture.attempt for picture in manifest.pictures.values()) == 1
     assert results["people"] | {"of_replaced": 0} == {
@@ -527,7 +743,10 @@ def test_labels_that_cannot_be_read(places, run, tmp_path):
         request(places, tmp_path / "x", replace=True).perform()
     for text, message in (
         ("image,who\na,b\n", "has no column annotator"),
-        ("image,annotator,answer,at\na,b,man,\n", "line 2 of .* answers 'man'; answers are male, female or unsure"),
+        (
+            "image,annotator,answer,at\na,b,man,\n",
+            "line 2 of .* answers 'man'; answers are male, female or unsure",
+        ),
     ):
         (tmp_path / "labels.csv").write_text(text)
         with pytest.raises(InputError, match=message):
@@ -547,7 +766,11 @@ def test_a_models_labels_survive_a_kill(tmp_path):
     again = LabelFile(path, "m", GENDER.groups)
     assert again.answers == {"a": "male", "b": "unsure"}
     again.add({"c": "female"})
-    assert [label[:3] for label in read_labels(path, GENDER.groups)] == [("a", "m", "male"), ("b", "m", "unsure"), ("c", "m", "female")]
+    assert [label[:3] for label in read_labels(path, GENDER.groups)] == [
+        ("a", "m", "male"),
+        ("b", "m", "unsure"),
+        ("c", "m", "female"),
+    ]
     assert isinstance(read_labels(path, GENDER.groups)[0], Label)
 
 
@@ -558,7 +781,10 @@ def test_bad_input(places, tmp_path):
     for options, message in (
         ({"prompts": None}, "pass prompts with --prompts"),
         ({"prompts": str(tmp_path / "none.txt")}, "none.txt"),
-        ({"prompts": str(tmp_path / "none.csv")}, "none.csv is not a text file with a prompt a line"),
+        (
+            {"prompts": str(tmp_path / "none.csv")},
+            "none.csv is not a text file with a prompt a line",
+        ),
         ({"prompts": str(tmp_path)}, "is not a text file with a prompt a line"),
         ({"methods": ("leace",)}, "none of generation's"),
         ({"methods": ("closed-form:kapa=2",)}, "no parameter 'kapa'"),
@@ -574,7 +800,9 @@ def test_bad_input(places, tmp_path):
     with pytest.raises(InputError, match="cannot be loaded as a diffusers pipeline"):
         request({**places, "sd1": tmp_path}, tmp_path / "run").perform()
     with pytest.raises(InputError, match=r"has \d+ tokens"):
-        request(places, tmp_path / "long", prompts="a photo of a doctor" + " and a nurse" * 40).perform()
+        request(
+            places, tmp_path / "long", prompts="a photo of a doctor" + " and a nurse" * 40
+        ).perform()
 
 
 def test_what_a_kill_left_is_cleared_and_what_others_left_is_not(places, run, tmp_path):
@@ -596,7 +824,9 @@ def test_results_of_something_else_are_not_overwritten(places, tmp_path):
     (tmp_path / "results.json").write_text("an audit's")
     with pytest.raises(InputError, match="not of a run of equipoise generate"):
         perform(request(places, tmp_path, annotator=f"encoder:hf:{places['clip']}"))
-    assert (tmp_path / "results.json").read_text() == "an audit's" and not (tmp_path / "images").exists()
+    assert (tmp_path / "results.json").read_text() == "an audit's" and not (
+        tmp_path / "images"
+    ).exists()
 
 
 def test_the_command_line(places, tmp_path):
@@ -604,7 +834,17 @@ def test_the_command_line(places, tmp_path):
 
     from equipoise.cli import app
 
-    typed = [str(tmp_path / "run"), "--model", str(places["sd1"]), "--prompts", "a photo of a doctor", "--book", str(places["book"])]
-    done = CliRunner().invoke(app, ["generate", *typed, "-n", "2", "--steps", "1", "--device", "cpu", "--offline"])
+    typed = [
+        str(tmp_path / "run"),
+        "--model",
+        str(places["sd1"]),
+        "--prompts",
+        "a photo of a doctor",
+        "--book",
+        str(places["book"]),
+    ]
+    done = CliRunner().invoke(
+        app, ["generate", *typed, "-n", "2", "--steps", "1", "--device", "cpu", "--offline"]
+    )
     assert done.exit_code == 0, done.output
     assert "4 pictures in" in done.output and len(files(tmp_path / "run")) == 4

@@ -26,14 +26,26 @@ def shrink(p, kappa=1.0):
 
 @pytest.mark.parametrize(
     ("p", "alpha"),
-    [(0.01, 0.00381969896848706), (0.1, 0.0382356168221721), (0.3, 0.115679981125832), (0.6, 0.23915981312599), (0.9, 0.392369266428568)],
+    [
+        (0.01, 0.00381969896848706),
+        (0.1, 0.0382356168221721),
+        (0.3, 0.115679981125832),
+        (0.6, 0.23915981312599),
+        (0.9, 0.392369266428568),
+    ],
 )
 def test_check_values_of_the_paper_point(p, alpha):
     assert abs(p * shrink(p) - alpha) < 1e-14
 
 
 @pytest.mark.parametrize(
-    ("kappa", "alpha"), [(0.1, 0.273096498975167), (0.5, 0.187805719715838), (2, 0.100399759205417), (10, 0.0312146258132104)]
+    ("kappa", "alpha"),
+    [
+        (0.1, 0.273096498975167),
+        (0.5, 0.187805719715838),
+        (2, 0.100399759205417),
+        (10, 0.0312146258132104),
+    ],
 )
 def test_check_values_over_kappa(kappa, alpha):
     assert abs(0.37 * shrink(0.37, kappa) - alpha) < 1e-14
@@ -50,7 +62,9 @@ def test_equals_the_papers_expression_in_forty_digits(p):
 
 
 def test_float32_shrink_within_four_in_ten_million():
-    p = np.concatenate([np.geomspace(1e-7, 0.9999, 40001), 1 - np.geomspace(1e-4, 0.5, 4001)]).astype(np.float32)
+    p = np.concatenate(
+        [np.geomspace(1e-7, 0.9999, 40001), 1 - np.geomspace(1e-4, 0.5, 4001)]
+    ).astype(np.float32)
     wide = p.astype(np.float64)
     o = np.sqrt((1 - wide) * (1 + wide)).astype(np.float32)
     narrow = geometry.half_angle(p * p, o, np.float32(1), np.sqrt)[0]
@@ -92,20 +106,26 @@ def test_the_two_limits(p):
 def test_self_loss_is_the_cosine_distance(p, kappa):
     p2, o = parts(p)
     factor, beta = geometry.half_angle(p2, o, kappa, np.sqrt)
-    assert abs(geometry.self_loss(p2, o, kappa, np.sqrt) - (1 - (p2 * factor + o * beta))) < 1e-15  # eight roundings of numbers up to 1
+    assert (
+        abs(geometry.self_loss(p2, o, kappa, np.sqrt) - (1 - (p2 * factor + o * beta))) < 1e-15
+    )  # eight roundings of numbers up to 1
 
 
 @given(ps)
 def test_printed_problem_equalises_the_raw_losses(p):
     p2, o = parts(p)
-    leakage, loss = geometry.leakage_and_loss(np.float64(p), o, geometry.printed_kappa(p2, o, np.sqrt))
+    leakage, loss = geometry.leakage_and_loss(
+        np.float64(p), o, geometry.printed_kappa(p2, o, np.sqrt)
+    )
     assert np.isclose(leakage, loss, rtol=1e-12)
 
 
 @given(st.floats(1e-3, 0.999), st.floats(1e-3, 1.5))
 def test_weighted_problem_has_no_better_point(p, ratio):
     p2, o = parts(p)
-    leakage, loss = geometry.leakage_and_loss(np.float64(p), o, geometry.weighted_kappa(p2, o, ratio, np.sqrt))
+    leakage, loss = geometry.leakage_and_loss(
+        np.float64(p), o, geometry.weighted_kappa(p2, o, ratio, np.sqrt)
+    )
     front_leakage, front_loss = geometry.pareto_front(p, 2001)
     assert ratio * leakage + loss <= (ratio * front_leakage + front_loss).min() + 1e-12
     assert np.isclose(leakage, np.sin(np.arctan2(max(0.0, p - ratio), o)), rtol=1e-9, atol=1e-15)

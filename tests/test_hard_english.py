@@ -11,8 +11,14 @@ from equipoise.prompts.english import fix_articles, wrong_article
 from equipoise.prompts.grammar import CannotWrite, write_entry
 from equipoise.prompts.validation import check
 
-GENDER, AGE, SKIN, RACE = (eq.Attribute.load(name) for name in ("gender", "age", "skin tone", "race"))
-HAIR = eq.Attribute("hair", ("blond", "dark-haired"), wordings={"blond": {"adjectives": ["blond"], "phrases": ["with blond hair"]}})
+GENDER, AGE, SKIN, RACE = (
+    eq.Attribute.load(name) for name in ("gender", "age", "skin tone", "race")
+)
+HAIR = eq.Attribute(
+    "hair",
+    ("blond", "dark-haired"),
+    wordings={"blond": {"adjectives": ["blond"], "phrases": ["with blond hair"]}},
+)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +90,17 @@ def test_no_group_is_named(attribute, text):
 @pytest.mark.parametrize(
     ("attribute", "text", "group"),
     [
-        *((GENDER, f"a {noun}", "male") for noun in ("cowboy", "fisherman", "busboy", "stepfather", "father-in-law", "anchorman")),
+        *(
+            (GENDER, f"a {noun}", "male")
+            for noun in (
+                "cowboy",
+                "fisherman",
+                "busboy",
+                "stepfather",
+                "father-in-law",
+                "anchorman",
+            )
+        ),
         *(
             (GENDER, f"a {noun}", "female")
             for noun in (
@@ -205,11 +221,13 @@ def test_articles(text):
 def test_grammar_writes_no_nonsense(prompt, attribute, group, anchor):
     entry = write_entry(prompt, attribute, group, most=40)
     assert entry.anchor == anchor
-    nonsense = (
-        r"who is a man\b.*baby|baby who is a|who is a doctor's|doctor and a nurse who|he is a man who|and beautiful old|(?i:lounge who)"
-    )
+    nonsense = r"who is a man\b.*baby|baby who is a|who is a doctor's|doctor and a nurse who|he is a man who|and beautiful old|(?i:lounge who)"
     assert not [text for text in entry.texts if re.search(nonsense, text)]
-    assert not [text for text in entry.variants if prompt in ("a doctor and a nurse", "she is a doctor") and "who" in text]
+    assert not [
+        text
+        for text in entry.variants
+        if prompt in ("a doctor and a nurse", "she is a doctor") and "who" in text
+    ]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +236,17 @@ def test_grammar_writes_no_nonsense(prompt, attribute, group, anchor):
         ("a baby in a crib", AGE),
         ("a retiree", AGE),
         ("an old zither player", AGE),
-        *((f"a {thing}", GENDER) for thing in ("coach bus", "guard rail", "twin bed", "pilot light", "nurse shark", "guide dog")),
+        *(
+            (f"a {thing}", GENDER)
+            for thing in (
+                "coach bus",
+                "guard rail",
+                "twin bed",
+                "pilot light",
+                "nurse shark",
+                "guide dog",
+            )
+        ),
     ],
     ids=str,
 )

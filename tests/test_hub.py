@@ -43,13 +43,26 @@ class Hub(BaseHTTPRequestHandler):
             self.created.append(json.loads(body))
             self.json({"url": f"http://{self.headers['Host']}/me/space", "id": "me/space"})
         elif "/preupload/" in self.path:
-            self.json({"files": [{"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in json.loads(body)["files"]]})
+            self.json(
+                {
+                    "files": [
+                        {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False}
+                        for f in json.loads(body)["files"]
+                    ]
+                }
+            )
         elif "/commit/" in self.path:
             for line in body.splitlines():
                 item = json.loads(line)
                 if item["key"] == "file":
                     self.files[item["value"]["path"]] = base64.b64decode(item["value"]["content"])
-            self.json({"commitUrl": f"http://{self.headers['Host']}/me/space/commit/{COMMIT}", "commitOid": COMMIT, "success": True})
+            self.json(
+                {
+                    "commitUrl": f"http://{self.headers['Host']}/me/space/commit/{COMMIT}",
+                    "commitOid": COMMIT,
+                    "success": True,
+                }
+            )
         elif self.path.startswith("/api/validate-yaml"):
             self.json({"errors": [], "warnings": []})
         else:
@@ -58,11 +71,17 @@ class Hub(BaseHTTPRequestHandler):
     def do_GET(self):
         name = self.path.split("?")[0].rsplit("/", 1)[-1]
         if self.path.startswith("/api/"):
-            self.json({"id": "me/space", "modelId": "me/space", "sha": COMMIT, "siblings": [], "tags": []})
+            self.json(
+                {"id": "me/space", "modelId": "me/space", "sha": COMMIT, "siblings": [], "tags": []}
+            )
         elif "/me/space/resolve/" in self.path and name in self.files:
             data = self.files[name]
             self.answer(
-                200, data, ETag=f'"{hashlib.sha256(data).hexdigest()}"', X_Repo_Commit=COMMIT, Content_Type="application/octet-stream"
+                200,
+                data,
+                ETag=f'"{hashlib.sha256(data).hexdigest()}"',
+                X_Repo_Commit=COMMIT,
+                Content_Type="application/octet-stream",
             )
         else:
             self.answer(404, b"{}", X_Error_Code="RepoNotFound")
@@ -85,7 +104,11 @@ def loopback_hub(monkeypatch, tmp_path):
         for name in ("ENDPOINT", "HF_ENDPOINT"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, endpoint)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", endpoint + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(
+        constants,
+        "HUGGINGFACE_CO_URL_TEMPLATE",
+        endpoint + "/{repo_id}/resolve/{revision}/{filename}",
+    )
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     Hub.files, Hub.created = {}, []
@@ -113,7 +136,9 @@ def test_from_a_folder(rng, tmp_path):
     space = make_space(rng)
     space.save(tmp_path / "space.safetensors")
     assert np.array_equal(eq.AttributeSpace.from_pretrained(tmp_path).basis, space.basis)
-    assert np.array_equal(eq.AttributeSpace.from_pretrained(tmp_path / "space.safetensors").basis, space.basis)
+    assert np.array_equal(
+        eq.AttributeSpace.from_pretrained(tmp_path / "space.safetensors").basis, space.basis
+    )
     with pytest.raises(ArtefactError, match="no file"):
         eq.AttributeSpace.from_pretrained(tmp_path.parent)
 

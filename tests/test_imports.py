@@ -82,7 +82,9 @@ FLOORS = {
 
 def test_import_loads_no_framework():
     code = "import equipoise, sys; print(' '.join(sorted({m.split('.')[0] for m in sys.modules})))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert not HEAVY & set(loaded)
 
 
@@ -96,7 +98,9 @@ def test_debias_of_numpy_loads_no_framework_but_numba():
         "import equipoise as eq, numpy as np, sys; s = eq.AttributeSpace.from_prototypes({'a': np.eye(4)[0], 'b': np.eye(4)[1]});"
         "eq.debias(np.ones((2, 4)), s); print(' '.join(sorted({m.split('.')[0] for m in sys.modules})))"
     )
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert not {"torch", "jax", "triton"} & set(loaded)
 
 
@@ -111,8 +115,15 @@ def test_works_without_a_place_to_keep_compiled_code(tmp_path):
         "import equipoise as eq, numpy as np; s = eq.AttributeSpace.from_prototypes({'a': np.eye(4)[0], 'b': np.eye(4)[1]});"
         "print(eq.__file__, eq.kernels.which(np.ones(4)), eq.debias(np.ones((2, 4)), s).shape)"
     )
-    environment = {"PYTHONPATH": str(tmp_path), "HOME": "/dev/null", "XDG_CACHE_HOME": "/dev/null", "PATH": "/usr/bin:/bin"}
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    environment = {
+        "PYTHONPATH": str(tmp_path),
+        "HOME": "/dev/null",
+        "XDG_CACHE_HOME": "/dev/null",
+        "PATH": "/usr/bin:/bin",
+    }
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
     assert result.returncode == 0, result.stderr
     assert str(tmp_path) in result.stdout and "numba (2, 4)" in result.stdout
 
@@ -125,13 +136,24 @@ def runtime_imports(path):
     """Modules of this package that a file imports, those under TYPE_CHECKING left out."""
     tree = ast.parse(path.read_text())
     hidden = {
-        n for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) for n in ast.walk(node)
+        n
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for n in ast.walk(node)
     }
     for node in ast.walk(tree):
         if node in hidden:
             continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "equipoise":
-            yield from ([f"equipoise.{alias.name}" for alias in node.names] if node.module == "equipoise" else [node.module])
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] == "equipoise"
+        ):
+            yield from (
+                [f"equipoise.{alias.name}" for alias in node.names]
+                if node.module == "equipoise"
+                else [node.module]
+            )
 
 
 def test_imports_point_one_way():
@@ -141,7 +163,9 @@ def test_imports_point_one_way():
         assert here in FLOORS, f"{here} has no floor: add it to FLOORS and to ARCHITECTURE.md"
         for module in runtime_imports(path):
             there = room(module)
-            assert there == here or FLOORS[there] < FLOORS[here] or here == "__init__", f"{path.name} imports {module}, which is above it"
+            assert there == here or FLOORS[there] < FLOORS[here] or here == "__init__", (
+                f"{path.name} imports {module}, which is above it"
+            )
 
 
 def test_every_file_says_what_it_is():

@@ -39,7 +39,9 @@ def test_gradients_agree_with_differences(rng, space, kappa):
 
     with jax.enable_x64(True):
         e = jnp.asarray(rng.standard_normal((3, 24)))
-        check_grads(lambda x: eq.debias(x, space, kappa=kappa, on_invalid="unchecked"), (e,), order=1)
+        check_grads(
+            lambda x: eq.debias(x, space, kappa=kappa, on_invalid="unchecked"), (e,), order=1
+        )
 
 
 def test_vmap_and_traced_kappa(rng, space):
@@ -56,7 +58,9 @@ def test_one_kappa_for_all_rows_may_be_traced(rng, space):
     run = lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked")  # noqa: E731
     assert np.allclose(jax.jit(run)(2.0), run(2.0), atol=1e-6)
     for kappa in (2.0, jnp.full(3, 2.0)):
-        kept = jax.jit(lambda k: eq.debias(e, space, kappa=k, on_invalid="keep"))(kappa)  # cannot look at kappa's sign either
+        kept = jax.jit(lambda k: eq.debias(e, space, kappa=k, on_invalid="keep"))(
+            kappa
+        )  # cannot look at kappa's sign either
         assert np.allclose(kept, run(2.0), atol=1e-6)
     slope = jax.grad(lambda k: run(k)[0, 0])(0.8)
     assert np.isclose(slope, (run(0.81)[0, 0] - run(0.79)[0, 0]) / 0.02, rtol=1e-2)
@@ -78,17 +82,28 @@ def test_invalid_rows(rng, space):
         eq.debias(jnp.asarray(e), space)
     for run in (
         eq.debias,
-        jax.jit(lambda x, _, on_invalid: eq.debias(x, space, on_invalid=on_invalid), static_argnames=("on_invalid", "_")),
+        jax.jit(
+            lambda x, _, on_invalid: eq.debias(x, space, on_invalid=on_invalid),
+            static_argnames=("on_invalid", "_"),
+        ),
     ):
         kept = run(jnp.asarray(e), space, on_invalid="keep")
-        assert np.array_equal(kept[2], e[2]) and np.isnan(kept[4, 0]) and np.isfinite(np.delete(kept, 4, 0)).all()
+        assert (
+            np.array_equal(kept[2], e[2])
+            and np.isnan(kept[4, 0])
+            and np.isfinite(np.delete(kept, 4, 0)).all()
+        )
 
 
 def test_gradients_with_weights_and_around_bad_rows(rng, space):
     e = rng.standard_normal((6, 24)).astype(np.float32)
     e[2], e[4, 0] = 0, np.nan
     for options in ({"weights": (1, 1)}, {"weights": (0.2, 0.8)}, {}):
-        gradient = jax.grad(lambda x, o=options: eq.debias(x, space, on_invalid="keep", **o)[jnp.array([0, 1, 3, 5])].sum())(jnp.asarray(e))
+        gradient = jax.grad(
+            lambda x, o=options: eq.debias(x, space, on_invalid="keep", **o)[
+                jnp.array([0, 1, 3, 5])
+            ].sum()
+        )(jnp.asarray(e))
         assert jnp.isfinite(gradient).all()
 
 

@@ -55,13 +55,17 @@ def with_jax(e, space, **options):
 @pytest.mark.parametrize("kernel", [with_numpy, with_torch, with_jax])
 def test_agrees_with_numba(rng, kernel, dtype, options):
     space = make_space(rng, 192, 5)
-    rows = rows_at(rng, space, np.concatenate([rng.uniform(1e-4, 0.95, 300), [0, 0]])) * rng.uniform(0.5, 2, (302, 1))
+    rows = rows_at(
+        rng, space, np.concatenate([rng.uniform(1e-4, 0.95, 300), [0, 0]])
+    ) * rng.uniform(0.5, 2, (302, 1))
     rows[-1] = space.basis[:, 1]  # pure attribute
     e = rows.astype(dtype)
     ours, theirs = (k(e, space, **options) for k in (with_numba, kernel))
     assert theirs.dtype == e.dtype and theirs.shape == e.shape
     size = np.linalg.norm(ours.astype(np.float64), axis=1, keepdims=True)
-    assert (np.abs(ours.astype(np.float64) - theirs.astype(np.float64)) <= 8 * EPS[dtype] * size).all()
+    assert (
+        np.abs(ours.astype(np.float64) - theirs.astype(np.float64)) <= 8 * EPS[dtype] * size
+    ).all()
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 5, 8, 15])
@@ -82,7 +86,11 @@ def affine(e, m: LowRank):
 @pytest.mark.parametrize("framework", ["numba", "numpy", "torch", "jax"])
 def test_any_low_rank_affine_map(rng, monkeypatch, dtype, bias, framework):
     """An oblique map, as LEACE's: right and left differ, and a constant is added."""
-    low_rank = LowRank(rng.standard_normal((64, 3)) / 8, rng.standard_normal((64, 3)) / 8, rng.standard_normal(64) / 9 if bias else None)
+    low_rank = LowRank(
+        rng.standard_normal((64, 3)) / 8,
+        rng.standard_normal((64, 3)) / 8,
+        rng.standard_normal(64) / 9 if bias else None,
+    )
     x = (rng.standard_normal((50, 64)) * rng.uniform(0.1, 10, (50, 1))).astype(dtype)
     rest = affine(x.astype(np.float64), low_rank)
     monkeypatch.setenv("EQUIPOISE_NO_NUMBA", "" if framework == "numba" else "1")
@@ -93,7 +101,9 @@ def test_any_low_rank_affine_map(rng, monkeypatch, dtype, bias, framework):
         ("keep", unit(rest) * np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True)),
     ):
         with jax.enable_x64(dtype == "float64"):
-            array = {"torch": component("torch").tensor, "jax": jax.numpy.asarray}.get(framework, np.asarray)(x)
+            array = {"torch": component("torch").tensor, "jax": jax.numpy.asarray}.get(
+                framework, np.asarray
+            )(x)
             u, bad = eq.kernels.debias(array, low_rank, PROJECT, norm)
         assert not np.asarray(bad).any()
         assert np.abs(np.asarray(u) - want).max() < 16 * EPS[dtype] * np.abs(want).max()
@@ -128,7 +138,9 @@ def test_debiased_and_measured_in_one_pass(rng, dtype, groups):
     e[3], e[70, 7] = 0, np.nan
     u, apart = np.empty_like(e), np.empty_like(e)
     bad, columns = host.debias_and_measure(e, u, space.low_rank, wanted, "unit", dtype)
-    assert np.array_equal(bad, host.debias(e, apart, space.low_rank, wanted, "unit")) and np.flatnonzero(bad).tolist() == [3, 70]
+    assert np.array_equal(
+        bad, host.debias(e, apart, space.low_rank, wanted, "unit")
+    ) and np.flatnonzero(bad).tolist() == [3, 70]
     assert u.tobytes() == apart.tobytes()
     assert np.array_equal(columns, host.measure(e, u, space.low_rank), equal_nan=True)
 

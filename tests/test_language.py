@@ -20,7 +20,9 @@ from equipoise.prompts.validation import check, check_answer
 from equipoise.prompts.writing import GrammarWriter
 from tests.conftest import shared_data
 
-GENDER, AGE, SKIN, RACE = (eq.Attribute.load(name) for name in ("gender", "age", "skin tone", "race"))
+GENDER, AGE, SKIN, RACE = (
+    eq.Attribute.load(name) for name in ("gender", "age", "skin tone", "race")
+)
 
 
 # --- Articles and plurals ------------------------------------------------------------------------------------------------
@@ -109,7 +111,10 @@ def test_every_noun_that_is_written_is_known_to_name_a_person():
         ("a doctor who is a woman", "a doctor"),
         ("A MAN IN BLACK", "A PERSON IN BLACK"),
         ("an old gentleman", "an old person"),
-        ("a king size bed and a female dog, man-made", "a king size bed and a female dog, man-made"),
+        (
+            "a king size bed and a female dog, man-made",
+            "a king size bed and a female dog, man-made",
+        ),
         ("a man cooks, women model", "a person cooks, people model"),
         ("  two  spaces,a person ", "  two  spaces,a person "),
         ("", ""),
@@ -123,8 +128,14 @@ def test_neutralize_in_full(text, neutral):
 def test_neutralize_by_the_paper_and_as_released():
     nine = "man woman boy girl gentleman guy lady female male"
     assert eq.neutralize(nine, protocol="paper") == " ".join(["person"] * 9)
-    assert eq.neutralize("Men, women, his LADY and a human snowman", protocol="paper") == "Men, women, his person and a human snowman"
-    released = eq.neutralize("a dark-skinned man , fair complexioned, medium complexion, medium complexioned girl", protocol="released")
+    assert (
+        eq.neutralize("Men, women, his LADY and a human snowman", protocol="paper")
+        == "Men, women, his person and a human snowman"
+    )
+    released = eq.neutralize(
+        "a dark-skinned man , fair complexioned, medium complexion, medium complexioned girl",
+        protocol="released",
+    )
     assert released == "a person,, medium complexion, person"
 
 
@@ -188,21 +199,87 @@ def test_gate_refuses_what_is_no_text():
 @pytest.mark.parametrize(
     ("prompt", "attribute", "group", "anchor", "among"),
     [
-        ("a photo of a doctor", GENDER, "male", "a photo of a male doctor", "a photo of a man who is a doctor"),
-        ("A photo of an engineer", GENDER, "female", "A photo of a female engineer", "A photo of an engineer who is a woman"),
-        ("a photo of a doctor", AGE, "old", "a photo of an old doctor", "a photo of an elderly doctor"),
-        ("a photo of an elderly doctor", AGE, "young", "a photo of a young doctor", "a photo of a doctor who is young"),
-        ("a photo of a person", GENDER, "female", "a photo of a female person", "a photo of a woman"),
-        ("a photo of a female doctor", GENDER, "male", "a photo of a male doctor", "a photo of a man working as a doctor"),
-        ("a photo of a female doctor", GENDER, "female", "a photo of a female doctor", "a photo of a woman doctor"),
+        (
+            "a photo of a doctor",
+            GENDER,
+            "male",
+            "a photo of a male doctor",
+            "a photo of a man who is a doctor",
+        ),
+        (
+            "A photo of an engineer",
+            GENDER,
+            "female",
+            "A photo of a female engineer",
+            "A photo of an engineer who is a woman",
+        ),
+        (
+            "a photo of a doctor",
+            AGE,
+            "old",
+            "a photo of an old doctor",
+            "a photo of an elderly doctor",
+        ),
+        (
+            "a photo of an elderly doctor",
+            AGE,
+            "young",
+            "a photo of a young doctor",
+            "a photo of a doctor who is young",
+        ),
+        (
+            "a photo of a person",
+            GENDER,
+            "female",
+            "a photo of a female person",
+            "a photo of a woman",
+        ),
+        (
+            "a photo of a female doctor",
+            GENDER,
+            "male",
+            "a photo of a male doctor",
+            "a photo of a man working as a doctor",
+        ),
+        (
+            "a photo of a female doctor",
+            GENDER,
+            "female",
+            "a photo of a female doctor",
+            "a photo of a woman doctor",
+        ),
         ("a woman and her dog", GENDER, "male", "a man and his dog", "a gentleman and his dog"),
         ("a man watches, and she helps him", GENDER, None, None, None),
-        ("a mother holding her child", GENDER, "male", "a father holding his child", "a dad holding his child"),
-        ("a nurse brushing his teeth", GENDER, "female", "a female nurse brushing her teeth", "a woman nurse brushing her teeth"),
-        ("two people riding bikes", GENDER, "female", "two female people riding bikes", "two ladies riding bikes"),
+        (
+            "a mother holding her child",
+            GENDER,
+            "male",
+            "a father holding his child",
+            "a dad holding his child",
+        ),
+        (
+            "a nurse brushing his teeth",
+            GENDER,
+            "female",
+            "a female nurse brushing her teeth",
+            "a woman nurse brushing her teeth",
+        ),
+        (
+            "two people riding bikes",
+            GENDER,
+            "female",
+            "two female people riding bikes",
+            "two ladies riding bikes",
+        ),
         ("women doctors", GENDER, "male", "male doctors", "men who work as doctors"),
         ("three nurses", GENDER, "female", "three female nurses", "three women nurses"),
-        ("Doctors in a hospital", AGE, "old", "Old doctors in a hospital", "Elderly doctors in a hospital"),
+        (
+            "Doctors in a hospital",
+            AGE,
+            "old",
+            "Old doctors in a hospital",
+            "Elderly doctors in a hospital",
+        ),
         ("a smiling person", GENDER, "male", "a smiling male person", "a smiling man"),
         (
             "a photo of a marine biologist",
@@ -211,11 +288,29 @@ def test_gate_refuses_what_is_no_text():
             "a photo of a female marine biologist",
             "a photo of a woman who is a marine biologist",
         ),
-        ("a photo of a CEO", RACE, "East Asian", "a photo of an East Asian CEO", "a photo of a CEO of East Asian descent"),
-        ("someone riding a horse", GENDER, "male", "a male person riding a horse", "a man riding a horse"),
+        (
+            "a photo of a CEO",
+            RACE,
+            "East Asian",
+            "a photo of an East Asian CEO",
+            "a photo of a CEO of East Asian descent",
+        ),
+        (
+            "someone riding a horse",
+            GENDER,
+            "male",
+            "a male person riding a horse",
+            "a man riding a horse",
+        ),
         ("a child's toy", GENDER, "male", "a male child's toy", "a boy's toy"),
         ("a police officer", GENDER, "female", "a female police officer", "a policewoman"),
-        ("a photo of a person", GENDER & AGE, "old female", "a photo of an old female person", "a photo of an elderly woman"),
+        (
+            "a photo of a person",
+            GENDER & AGE,
+            "old female",
+            "a photo of an old female person",
+            "a photo of an elderly woman",
+        ),
         (
             "a photo of a nurse",
             GENDER & SKIN,
@@ -223,7 +318,13 @@ def test_gate_refuses_what_is_no_text():
             "a photo of a dark-skinned male nurse",
             "a photo of a male nurse with dark skin",
         ),
-        ("a photo of a young man", GENDER & AGE, "old female", "a photo of an old woman", "a photo of an old lady"),
+        (
+            "a photo of a young man",
+            GENDER & AGE,
+            "old female",
+            "a photo of an old woman",
+            "a photo of an old lady",
+        ),
         ("a photo of a car", GENDER, None, None, None),
         ("a man and a woman", GENDER, None, None, None),
         ("a doctor with a woman", GENDER, None, None, None),
@@ -243,8 +344,13 @@ def test_grammar(prompt, attribute, group, anchor, among):
 def test_own_attribute_and_own_nouns(tmp_path):
     """From nothing to a book for one's own attribute, offline."""
     hair = eq.Attribute("hair", ("blond", "dark-haired"))
-    outcome = GrammarWriter(person_nouns=["Zorbler"]).write(["a photo of a zorbler", "a photo of a person"], hair)
-    assert not outcome.failures and outcome.book["a photo of a zorbler"]["blond"].anchor == "a photo of a blond zorbler"
+    outcome = GrammarWriter(person_nouns=["Zorbler"]).write(
+        ["a photo of a zorbler", "a photo of a person"], hair
+    )
+    assert (
+        not outcome.failures
+        and outcome.book["a photo of a zorbler"]["blond"].anchor == "a photo of a blond zorbler"
+    )
     outcome.book.save(tmp_path / "b.json")
     assert eq.PromptBook.load(tmp_path / "b.json") == outcome.book
     assert GrammarWriter().write(["a photo of a zorbler"], hair).failures
@@ -267,7 +373,9 @@ def test_grammar_and_validator_agree_on_real_captions(attribute):
             except CannotWrite:
                 continue
             written += 1
-            assert check_answer(caption, entry.anchor, entry.variants, attribute, group).rejected == ()
+            assert (
+                check_answer(caption, entry.anchor, entry.variants, attribute, group).rejected == ()
+            )
     assert written > 150
 
 
@@ -277,7 +385,11 @@ def test_neutralized_real_captions_are_neutral_and_stable():
         assert eq.explicit_groups(neutral, GENDER) == () and eq.neutralize(neutral) == neutral
         kept = {"a", "an", "A", "An"}
         if not eq.explicit_groups(caption, GENDER):
-            assert neutral == caption or set(neutral.split()) - set(caption.split()) <= kept | {"they", "their", "them"}
+            assert neutral == caption or set(neutral.split()) - set(caption.split()) <= kept | {
+                "they",
+                "their",
+                "them",
+            }
 
 
 # --- The validator -------------------------------------------------------------------------------------------------------
@@ -327,18 +439,36 @@ def test_validator_of_explicit_and_intersection_prompts():
     assert check("a woman and her dog", "a man and his dog", GENDER, "male") == ""
     assert check("a woman and her dog", "a man and her dog", GENDER, "male")
     assert check("a person washing their hands", "a man washing his hands", GENDER, "male") == ""
-    assert check("a photo of a nurse", "a photo of an old nurse", GENDER & AGE, "old female") == "it does not say 'female'"
-    assert check("a photo of a nurse", "a photo of an old female nurse", GENDER & AGE, "old female") == ""
-    assert "young" in check("a photo of a nurse", "a photo of a young female nurse", GENDER & AGE, "old female")
+    assert (
+        check("a photo of a nurse", "a photo of an old nurse", GENDER & AGE, "old female")
+        == "it does not say 'female'"
+    )
+    assert (
+        check("a photo of a nurse", "a photo of an old female nurse", GENDER & AGE, "old female")
+        == ""
+    )
+    assert "young" in check(
+        "a photo of a nurse", "a photo of a young female nurse", GENDER & AGE, "old female"
+    )
 
 
 def test_a_name_is_not_cut_in_two():
-    assert check("a photo of a tennis player", "a photo of a male tennis player", GENDER, "male") == ""
-    assert "cut off" in check("a photo of a tennis player", "a photo of a tennis male player", GENDER, "male")
+    assert (
+        check("a photo of a tennis player", "a photo of a male tennis player", GENDER, "male") == ""
+    )
+    assert "cut off" in check(
+        "a photo of a tennis player", "a photo of a tennis male player", GENDER, "male"
+    )
 
 
 def test_duplicates_are_dropped_and_derived_words_pass():
-    checked = check_answer("a doctor", "a male doctor", ["A male doctor", "a man doctor", "a man doctor"], GENDER, "male")
+    checked = check_answer(
+        "a doctor",
+        "a male doctor",
+        ["A male doctor", "a man doctor", "a man doctor"],
+        GENDER,
+        "male",
+    )
     assert checked.anchor and checked.variants == ("a man doctor",) and len(checked.rejected) == 2
     hair = eq.Attribute("hair", ("blond", "dark-haired"))
     assert check("a doctor", "a blondish doctor", hair, "blond") == ""

@@ -42,9 +42,16 @@ def test_two_steps_in_one_conversation():
     with ChatServer(GENDER) as server:
         outcome = LLMWriter("some-model", base_url=server.url, api_key="k").write(PROMPTS, GENDER)
     assert not outcome.failures and (outcome.asked, outcome.cached, outcome.rejected) == (12, 0, 0)
-    assert outcome.book.missing(PROMPTS, GENDER) == [] and check_book(outcome.book, GENDER, min_variants=5) == []
+    assert (
+        outcome.book.missing(PROMPTS, GENDER) == []
+        and check_book(outcome.book, GENDER, min_variants=5) == []
+    )
     (source,) = outcome.book.sources
-    assert (source.writer, source.model) == ("llm", "some-model") and source.date and source.instructions
+    assert (
+        (source.writer, source.model) == ("llm", "some-model")
+        and source.date
+        and source.instructions
+    )
     steps = Counter(len(record["body"]["messages"]) for record in server.requests)
     assert steps == {2: 6, 4: 6}  # the second request carries the first and its answer
     for record in server.requests:
@@ -65,9 +72,20 @@ def test_answers_that_will_not_do_are_asked_again_with_the_reason(fault):
     with ChatServer(GENDER, lambda body, nth: None if corrected(body) else fault) as server:
         outcome = LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
     assert not outcome.failures and outcome.rejected >= 4
-    reasons = [record["body"]["messages"][-1]["content"] for record in server.requests if corrected(record["body"])]
-    expected = {"truncated": "not whole JSON", "chatter": "no", "refusal": "refused", "wrong group": "should say"}[fault]
-    assert len(reasons) == 4 and all(re.search(rf"- .*: .*{expected}", reason) for reason in reasons), reasons
+    reasons = [
+        record["body"]["messages"][-1]["content"]
+        for record in server.requests
+        if corrected(record["body"])
+    ]
+    expected = {
+        "truncated": "not whole JSON",
+        "chatter": "no",
+        "refusal": "refused",
+        "wrong group": "should say",
+    }[fault]
+    assert len(reasons) == 4 and all(
+        re.search(rf"- .*: .*{expected}", reason) for reason in reasons
+    ), reasons
     assert check_book(outcome.book, GENDER, min_variants=5) == []
 
 
@@ -78,7 +96,9 @@ def test_what_never_comes_right_is_reported_and_the_rest_is_kept():
     with ChatServer(GENDER, fault) as server:
         writer = LLMWriter("m", base_url=server.url, tries=2)
         outcome = writer.write(PROMPTS, GENDER)
-        assert {failure.prompt for failure in outcome.failures} == {"a photo of a nurse"} and len(outcome.failures) == 2
+        assert {failure.prompt for failure in outcome.failures} == {"a photo of a nurse"} and len(
+            outcome.failures
+        ) == 2
         assert all("should say" in failure.reason for failure in outcome.failures)
         assert set(outcome.book.prompts) == {PROMPTS[0], PROMPTS[2]}
         again = writer.write(PROMPTS, GENDER)  # failures are asked anew, nothing else is
@@ -88,15 +108,23 @@ def test_what_never_comes_right_is_reported_and_the_rest_is_kept():
 def test_too_few_variants_are_kept_only_as_partial():
     for allow in (False, True):
         with ChatServer(GENDER) as server:
-            outcome = LLMWriter("m", base_url=server.url, tries=1, min_variants=50, allow_partial=allow).write(PROMPTS[:1], GENDER)
-        assert len(outcome.failures) == 2 and "variants of 50" in outcome.failures[0].reason and len(outcome.book) == int(allow)
+            outcome = LLMWriter(
+                "m", base_url=server.url, tries=1, min_variants=50, allow_partial=allow
+            ).write(PROMPTS[:1], GENDER)
+        assert (
+            len(outcome.failures) == 2
+            and "variants of 50" in outcome.failures[0].reason
+            and len(outcome.book) == int(allow)
+        )
 
 
 def test_a_server_without_structured_output():
     with ChatServer(GENDER, lambda body, nth: "no structured") as server:
         writer = LLMWriter("m", base_url=server.url, concurrency=1)
         outcome = writer.write(PROMPTS, GENDER)
-    assert not outcome.failures and outcome.asked == 13  # one request was refused, and no other asked that way
+    assert (
+        not outcome.failures and outcome.asked == 13
+    )  # one request was refused, and no other asked that way
     assert check_book(outcome.book, GENDER, min_variants=5) == []
 
 
@@ -104,7 +132,9 @@ def test_a_server_without_structured_output():
 def test_a_server_that_refuses_structured_output_in_other_ways(status):
     with ChatServer(GENDER, lambda body, nth: f"unstructured {status}") as server:
         outcome = LLMWriter("m", base_url=server.url, concurrency=1).write(PROMPTS, GENDER)
-    assert not outcome.failures and outcome.asked <= 16  # the four conversations in flight were refused once, and no other
+    assert (
+        not outcome.failures and outcome.asked <= 16
+    )  # the four conversations in flight were refused once, and no other
 
 
 def test_a_prompt_that_a_filter_refuses_fails_alone():
@@ -113,11 +143,22 @@ def test_a_prompt_that_a_filter_refuses_fails_alone():
 
     with ChatServer(GENDER, fault) as server:
         outcome = LLMWriter("m", base_url=server.url).write(PROMPTS, GENDER)
-    assert {failure.prompt for failure in outcome.failures} == {PROMPTS[0]} and "filtered" in outcome.failures[0].reason
+    assert {failure.prompt for failure in outcome.failures} == {
+        PROMPTS[0]
+    } and "filtered" in outcome.failures[0].reason
     assert set(outcome.book.prompts) == set(PROMPTS[1:])
-    others = [record for record in server.requests if "a doctor" not in record["body"]["messages"][1]["content"]]
-    assert all("response_format" in record["body"] for record in others)  # the others are asked as before
-    with ChatServer(GENDER, lambda body, nth: "filter") as server, pytest.raises(ServiceError, match="filtered"):
+    others = [
+        record
+        for record in server.requests
+        if "a doctor" not in record["body"]["messages"][1]["content"]
+    ]
+    assert all(
+        "response_format" in record["body"] for record in others
+    )  # the others are asked as before
+    with (
+        ChatServer(GENDER, lambda body, nth: "filter") as server,
+        pytest.raises(ServiceError, match="filtered"),
+    ):
         LLMWriter("m", base_url=server.url).write(PROMPTS, GENDER)
 
 
@@ -142,7 +183,9 @@ def test_a_cache_that_breaks_midway_is_a_message(tmp_path):
 
 def test_retry_after_is_respected():
     """The second try of each request comes no sooner than the server asked for."""
-    with ChatServer(GENDER, lambda body, nth: "429" if nth == 1 else None, retry_after="0.7") as server:
+    with ChatServer(
+        GENDER, lambda body, nth: "429" if nth == 1 else None, retry_after="0.7"
+    ) as server:
         LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
     first: dict = {}
     gaps = []
@@ -154,7 +197,13 @@ def test_retry_after_is_respected():
 
 
 @pytest.mark.parametrize(
-    ("given", "low", "high"), [("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0), ("nonsense", 0.25, 0.5), ("nan", 0.25, 0.5), ("7", 7, 7)]
+    ("given", "low", "high"),
+    [
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
+        ("nonsense", 0.25, 0.5),
+        ("nan", 0.25, 0.5),
+        ("7", 7, 7),
+    ],
 )
 def test_retry_after_forms(given, low, high):
     from types import SimpleNamespace
@@ -167,7 +216,10 @@ def test_retry_after_forms(given, low, high):
 
 
 def test_a_wait_that_is_too_long_is_a_failure_not_a_hang():
-    with ChatServer(GENDER, lambda body, nth: "429", retry_after="3600") as server, pytest.raises(ServiceError, match="wait 3600 s"):
+    with (
+        ChatServer(GENDER, lambda body, nth: "429", retry_after="3600") as server,
+        pytest.raises(ServiceError, match="wait 3600 s"),
+    ):
         LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
 
 
@@ -181,26 +233,64 @@ def test_nothing_is_asked_twice(tmp_path):
     cache = tmp_path / "deep" / "answers.sqlite"
     with ChatServer(GENDER) as server:
         first = LLMWriter("m", base_url=server.url, cache=cache).write(PROMPTS, GENDER)
-        second = LLMWriter("m", base_url=server.url, cache=cache).write([*PROMPTS, PROMPTS[0]], GENDER)
+        second = LLMWriter("m", base_url=server.url, cache=cache).write(
+            [*PROMPTS, PROMPTS[0]], GENDER
+        )
         assert (second.asked, second.cached) == (0, 12) and second.book == first.book
-        assert LLMWriter("m", base_url=server.url, cache=cache).plan(PROMPTS, GENDER)[:3] == (6, 6, 0)
-        assert LLMWriter("m", base_url=server.url, cache=cache, temperature=0.5).plan(PROMPTS, GENDER).calls == 12
-        assert LLMWriter("other", base_url=server.url, cache=cache).plan(PROMPTS, GENDER).calls == 12
-        assert LLMWriter("m", base_url="http://127.0.0.1:9/v1", cache=cache).plan(PROMPTS, GENDER).calls == 12
-    rows = sqlite3.connect(cache).execute('SELECT prompt, "group", step, count(*) FROM answers GROUP BY 1, 2, 3').fetchall()
+        assert LLMWriter("m", base_url=server.url, cache=cache).plan(PROMPTS, GENDER)[:3] == (
+            6,
+            6,
+            0,
+        )
+        assert (
+            LLMWriter("m", base_url=server.url, cache=cache, temperature=0.5)
+            .plan(PROMPTS, GENDER)
+            .calls
+            == 12
+        )
+        assert (
+            LLMWriter("other", base_url=server.url, cache=cache).plan(PROMPTS, GENDER).calls == 12
+        )
+        assert (
+            LLMWriter("m", base_url="http://127.0.0.1:9/v1", cache=cache)
+            .plan(PROMPTS, GENDER)
+            .calls
+            == 12
+        )
+    rows = (
+        sqlite3.connect(cache)
+        .execute('SELECT prompt, "group", step, count(*) FROM answers GROUP BY 1, 2, 3')
+        .fetchall()
+    )
     assert len(rows) == 12 and all(count == 1 for *_, count in rows)
 
 
 def test_many_faults_at_once(tmp_path):
     prompts = [
         f"a photo of a {noun}"
-        for noun in ("doctor", "nurse", "teacher", "writer", "singer", "coach", "dentist", "clerk", "painter", "surfer")
+        for noun in (
+            "doctor",
+            "nurse",
+            "teacher",
+            "writer",
+            "singer",
+            "coach",
+            "dentist",
+            "clerk",
+            "painter",
+            "surfer",
+        )
     ]
     with ChatServer(GENDER, share_of_faults(0.4, seed=3)) as server:
-        outcome = LLMWriter("m", base_url=server.url, cache=tmp_path / "c", timeout=0.5, tries=8, retries=12).write(prompts, GENDER)
+        outcome = LLMWriter(
+            "m", base_url=server.url, cache=tmp_path / "c", timeout=0.5, tries=8, retries=12
+        ).write(prompts, GENDER)
     assert not outcome.failures and outcome.book.missing(prompts, GENDER) == []
     assert check_book(outcome.book, GENDER, min_variants=5) == []
-    assert max(Counter(record["name"] for record in server.requests if record["delivered"]).values()) == 1
+    assert (
+        max(Counter(record["name"] for record in server.requests if record["delivered"]).values())
+        == 1
+    )
 
 
 def test_the_key_is_told_to_nobody(tmp_path, caplog, monkeypatch):
@@ -208,16 +298,35 @@ def test_the_key_is_told_to_nobody(tmp_path, caplog, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     caplog.set_level(logging.DEBUG, logger="equipoise")
     with ChatServer(GENDER) as server:
-        LLMWriter("m", base_url=server.url, cache=tmp_path / "c.sqlite").write(PROMPTS[:1], GENDER).book.save(tmp_path / "b.json")
+        LLMWriter("m", base_url=server.url, cache=tmp_path / "c.sqlite").write(
+            PROMPTS[:1], GENDER
+        ).book.save(tmp_path / "b.json")
     assert not any(secret.encode() in path.read_bytes() for path in tmp_path.iterdir())
-    with ChatServer(GENDER, lambda body, nth: "401") as server, pytest.raises(ServiceError) as raised:
+    with (
+        ChatServer(GENDER, lambda body, nth: "401") as server,
+        pytest.raises(ServiceError) as raised,
+    ):
         LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
-    assert secret not in str(raised.value) and "OPENAI_API_KEY" in str(raised.value) and secret not in caplog.text
-    with ChatServer(GENDER, lambda body, nth: "echo 401") as server, pytest.raises(ServiceError) as raised:
+    assert (
+        secret not in str(raised.value)
+        and "OPENAI_API_KEY" in str(raised.value)
+        and secret not in caplog.text
+    )
+    with (
+        ChatServer(GENDER, lambda body, nth: "echo 401") as server,
+        pytest.raises(ServiceError) as raised,
+    ):
         LLMWriter("m", base_url=server.url).write(PROMPTS[:1], GENDER)
-    assert "you sent Bearer ***" in str(raised.value)  # the key lay across the place where the message is cut
-    with ChatServer(GENDER, lambda body, nth: "echo 401") as server, pytest.raises(ServiceError) as raised:
-        LLMWriter("m", base_url=server.url.replace("http://", "http://someone:hidden@")).write(PROMPTS[:1], GENDER)
+    assert "you sent Bearer ***" in str(
+        raised.value
+    )  # the key lay across the place where the message is cut
+    with (
+        ChatServer(GENDER, lambda body, nth: "echo 401") as server,
+        pytest.raises(ServiceError) as raised,
+    ):
+        LLMWriter("m", base_url=server.url.replace("http://", "http://someone:hidden@")).write(
+            PROMPTS[:1], GENDER
+        )
     said = str(raised.value)
     assert "you sent Basic ***" in said and "hidden" not in said and "someone" not in said
     assert LLMWriter("m", base_url="https://u:p@host/v1?token=t").shown_url == "https://host/v1"
@@ -234,12 +343,23 @@ def test_bad_input_and_dead_servers(tmp_path):
         LLMWriter("m", concurrency=0)
     with pytest.raises(InputError, match="list"):
         LLMWriter("m", base_url="http://127.0.0.1:9").write("one text", GENDER)
-    for option, value in (("timeout", 0), ("timeout", float("nan")), ("min_variants", -1), ("temperature", -1), ("retries", 1.5)):
+    for option, value in (
+        ("timeout", 0),
+        ("timeout", float("nan")),
+        ("min_variants", -1),
+        ("temperature", -1),
+        ("retries", 1.5),
+    ):
         with pytest.raises(InputError, match=option):
             LLMWriter("m", **{option: value})
-    with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9.* failed 2 times"):  # of the six that a server that answers gets
+    with pytest.raises(
+        ServiceError, match=r"127\.0\.0\.1:9.* failed 2 times"
+    ):  # of the six that a server that answers gets
         LLMWriter("m", base_url="http://127.0.0.1:9/v1").write(PROMPTS, GENDER)
-    with ChatServer(GENDER, lambda body, nth: "404") as server, pytest.raises(ServiceError, match="no model 'm'"):
+    with (
+        ChatServer(GENDER, lambda body, nth: "404") as server,
+        pytest.raises(ServiceError, match="no model 'm'"),
+    ):
         LLMWriter("m", base_url=server.url).write(PROMPTS, GENDER)
     (tmp_path / "c").write_bytes(b"not a database" * 100)
     with pytest.raises(ArtefactError, match="cache"):
@@ -248,17 +368,25 @@ def test_bad_input_and_dead_servers(tmp_path):
 
 def test_a_server_that_dies_midway_loses_nothing(tmp_path):
     """The first prompts are answered, then the key runs out: what was written is in the outcome, the rest are failures that say why."""
-    with ChatServer(GENDER, lambda body, nth: "401" if "engineer" in body["messages"][1]["content"] else None) as server:
+    with ChatServer(
+        GENDER, lambda body, nth: "401" if "engineer" in body["messages"][1]["content"] else None
+    ) as server:
         writer = LLMWriter("m", base_url=server.url, cache=tmp_path / "c", concurrency=1)
         outcome = writer.write(PROMPTS, GENDER)
-    assert set(outcome.book.prompts) >= {PROMPTS[0]} and outcome.failures and "key" in outcome.failures[-1].reason
+    assert (
+        set(outcome.book.prompts) >= {PROMPTS[0]}
+        and outcome.failures
+        and "key" in outcome.failures[-1].reason
+    )
 
 
 def test_a_prompt_without_a_person_is_not_asked_for():
     with ChatServer(GENDER) as server:
         writer = LLMWriter("m", base_url=server.url)
         outcome = writer.write(["a photo of a car", PROMPTS[0]], GENDER)
-        assert [(f.prompt, "no person" in f.reason) for f in outcome.failures] == [("a photo of a car", True)] * 2
+        assert [(f.prompt, "no person" in f.reason) for f in outcome.failures] == [
+            ("a photo of a car", True)
+        ] * 2
         assert len(server.requests) == 4 and writer.plan(["a photo of a car"], GENDER).calls == 0
 
 
@@ -319,31 +447,81 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
 def test_command_with_a_model(tmp_path):
     book, cache = str(tmp_path / "b.json"), str(tmp_path / "c.sqlite")
     with ChatServer(GENDER) as server:
-        options = ("--writer", "llm", "--model", "m", "--base-url", server.url, "--cache", cache, "-o", book, "--json")
+        options = (
+            "--writer",
+            "llm",
+            "--model",
+            "m",
+            "--base-url",
+            server.url,
+            "--cache",
+            cache,
+            "-o",
+            book,
+            "--json",
+        )
         dry = json.loads(run("write", *PROMPTS, *options, "--dry-run").stdout)
         assert dry["calls"] == 12 and not server.requests
         result = run("write", *PROMPTS, *options, OPENAI_API_KEY="k")
-        assert result.returncode == 0 and json.loads(result.stdout)["asked"] == 12 and result.stderr == ""
+        assert (
+            result.returncode == 0
+            and json.loads(result.stdout)["asked"] == 12
+            and result.stderr == ""
+        )
         assert json.loads(run("write", *PROMPTS, *options).stdout)["asked"] == 0
     assert run("check", book).returncode == 0
-    with ChatServer(GENDER, lambda body, nth: "refusal" if "nurse" in body["messages"][1]["content"] else None) as server:
-        options = ("--writer", "llm", "--model", "n", "--base-url", server.url, "--cache", cache, "--tries", "1")
+    with ChatServer(
+        GENDER, lambda body, nth: "refusal" if "nurse" in body["messages"][1]["content"] else None
+    ) as server:
+        options = (
+            "--writer",
+            "llm",
+            "--model",
+            "n",
+            "--base-url",
+            server.url,
+            "--cache",
+            cache,
+            "--tries",
+            "1",
+        )
         partial = str(tmp_path / "partial.json")
         result = run("write", *PROMPTS, *options, "-o", partial)
-        assert result.returncode == 2 and "--allow-partial" in result.stderr and "refused" in result.stdout
+        assert (
+            result.returncode == 2
+            and "--allow-partial" in result.stderr
+            and "refused" in result.stdout
+        )
         assert len(eq.PromptBook.load(partial)) == 2  # saved all the same
         assert run("write", *PROMPTS, *options, "-o", partial, "--allow-partial").returncode == 0
     result = run("write", PROMPTS[0], "--writer", "llm", "--model", "m", "--cache", cache)
-    assert result.returncode == 2 and "OPENAI_API_KEY" in result.stderr and "Traceback" not in result.stderr
+    assert (
+        result.returncode == 2
+        and "OPENAI_API_KEY" in result.stderr
+        and "Traceback" not in result.stderr
+    )
 
 
 def test_answers_lie_beside_the_embeddings(tmp_path):
     """One folder for all that is kept: EQUIPOISE_CACHE."""
     with ChatServer(GENDER) as server:
-        options = ("--writer", "llm", "--model", "m", "--base-url", server.url, "-o", tmp_path / "book.json")
+        options = (
+            "--writer",
+            "llm",
+            "--model",
+            "m",
+            "--base-url",
+            server.url,
+            "-o",
+            tmp_path / "book.json",
+        )
         kept = {"EQUIPOISE_CACHE": str(tmp_path / "kept"), "OPENAI_API_KEY": "k"}
         assert run("write", PROMPTS[0], *options, **kept).returncode == 0
     command = [sys.executable, "-m", "equipoise", "cache", "--json"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | kept)
+    listed = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | kept
+    )
     assert json.loads(listed.stdout)["encoders"] == []
-    assert {"answers.sqlite", "embeddings.sqlite"} <= {path.name for path in (tmp_path / "kept").iterdir()}
+    assert {"answers.sqlite", "embeddings.sqlite"} <= {
+        path.name for path in (tmp_path / "kept").iterdir()
+    }

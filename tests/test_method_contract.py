@@ -21,7 +21,9 @@ DIM = 64
 GENDER = eq.Attribute("gender", ("male", "female"))
 BOTH = GENDER & eq.Attribute("age", ("young", "old"))
 CLASSES = {"hat": "a hat", "tie": "a tie", "bare": "a head"}
-NAMES = [name for name in eq.methods.names() if name != "prompt-array"]  # it learns through a real encoder: tests/test_prompt_array.py
+NAMES = [
+    name for name in eq.methods.names() if name != "prompt-array"
+]  # it learns through a real encoder: tests/test_prompt_array.py
 PARAMS: dict[str, dict] = {  # beyond the defaults: what keeps a fit small here
     "adapted": {"smallest": 5},
     "sfid": {"k": 8, "tau": 0.9, "trees": 20},
@@ -38,7 +40,13 @@ VARIANTS = [
     ("orth-proj", {"span": "differences", "modality": "both"}),
     ("orth-cali", {"projection": False, "lam": 500, "modality": "both"}),
     ("prism-mini", {"words": "book", "renormalise": True, "modality": "both"}),
-    ("roboshot", {"accept": (("a hat", "a tie"),), "reject": (("man", "woman"), ("a young person", "an old person"))}),
+    (
+        "roboshot",
+        {
+            "accept": (("a hat", "a tie"),),
+            "reject": (("man", "woman"), ("a young person", "an old person")),
+        },
+    ),
     ("clip-clip", {"m": 10, "estimator": "knn", "renormalise": True}),
     ("sfid", {"modality": "image", "fill": "noise", "renormalise": False, "trees": 20}),
     ("sfid", {"modality": "text", "fill": "zero", "trees": 20}),
@@ -55,7 +63,9 @@ class Words:
     id, revision, fingerprint, dim = "test:words", "", "words", DIM
 
     def encode_text(self, texts):
-        return unit(np.stack([np.sum([self.word(word) for word in text.split()], axis=0) for text in texts])).astype(np.float32)
+        return unit(
+            np.stack([np.sum([self.word(word) for word in text.split()], axis=0) for text in texts])
+        ).astype(np.float32)
 
     @staticmethod
     @cache
@@ -71,8 +81,13 @@ def context(attribute=BOTH, book="people-gender-age", images=900, **given):
     strengths = 10.0 ** -rng.permutation(np.arange(len(attribute.parts)))
     groups = np.array(attribute.groups)[s]
     rows = 2 * texts.encode_text(list(CLASSES.values()))[y] + rng.standard_normal((images, DIM)) / 8
-    for strength, part, names in zip(strengths, attribute.parts, zip(*map(attribute.split, groups), strict=True), strict=True):
-        rows = rows + strength * texts.encode_text(part.groups)[[part.groups.index(name) for name in names]]
+    for strength, part, names in zip(
+        strengths, attribute.parts, zip(*map(attribute.split, groups), strict=True), strict=True
+    ):
+        rows = (
+            rows
+            + strength * texts.encode_text(part.groups)[[part.groups.index(name) for name in names]]
+        )
     whole = eq.PromptBook.curated(book)
     fields = {
         "encoder": texts,
@@ -93,7 +108,9 @@ def fitted(i):
 @pytest.fixture(scope="module")
 def rows():
     rng = np.random.default_rng(1)
-    return rng.standard_normal((50, DIM)).astype(np.float32), rng.standard_normal((7, DIM)).astype(np.float32)
+    return rng.standard_normal((50, DIM)).astype(np.float32), rng.standard_normal((7, DIM)).astype(
+        np.float32
+    )
 
 
 @pytest.fixture(scope="module")
@@ -127,16 +144,25 @@ def test_a_file_gives_the_same_output_in_a_fresh_process(i, rows, fresh):
         assert file["fingerprint"] == operator.fingerprint
     data = (fresh / f"{i}.safetensors").read_bytes()
     size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])  # nothing but numbers follows: each has a plain type and its place
+    header = json.loads(
+        data[8 : 8 + size]
+    )  # nothing but numbers follows: each has a plain type and its place
     ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
     assert max(ends, default=0) == len(data) - 8 - size
-    assert {entry["dtype"] for name, entry in header.items() if name != "__metadata__"} <= {"F64", "F32", "I64"}
+    assert {entry["dtype"] for name, entry in header.items() if name != "__metadata__"} <= {
+        "F64",
+        "F32",
+        "I64",
+    }
 
 
 @pytest.mark.parametrize("i", range(len(VARIANTS)), ids=IDS)
 def test_rows_in_and_rows_out(i, rows):
     operator = fitted(i)
-    for modality, change, given in (("image", operator.image, rows[0]), ("text", operator.text, rows[1])):
+    for modality, change, given in (
+        ("image", operator.image, rows[0]),
+        ("text", operator.text, rows[1]),
+    ):
         out = change(given)
         if modality not in operator.changes:
             assert out is given
@@ -144,7 +170,9 @@ def test_rows_in_and_rows_out(i, rows):
         assert out.dtype == given.dtype and out.shape == (len(given), operator.out_dim)
         if operator.unit:
             np.testing.assert_allclose(np.linalg.norm(out, axis=1), 1, atol=5e-7)
-        np.testing.assert_allclose(change((given * 5).astype(np.float64)), out, atol=1e-5)  # a row's length says nothing
+        np.testing.assert_allclose(
+            change((given * 5).astype(np.float64)), out, atol=1e-5
+        )  # a row's length says nothing
         broken = given.copy()
         broken[2] = np.nan
         changed = change(broken)
@@ -153,7 +181,9 @@ def test_rows_in_and_rows_out(i, rows):
         with pytest.raises(eq.EquipoiseError, match=f"takes rows {DIM} wide"):
             change(given[:, :5])
     if not operator.per_prompt:
-        np.testing.assert_allclose(operator.scores(*rows), operator.image(rows[0]) @ operator.text(rows[1]).T, atol=1e-6)
+        np.testing.assert_allclose(
+            operator.scores(*rows), operator.image(rows[0]) @ operator.text(rows[1]).T, atol=1e-6
+        )
     assert operator.scores(*rows).shape == (50, 7)
 
 
@@ -163,7 +193,9 @@ def test_tensors_are_rows_too(i, rows):
     for change, given in ((operator.image, rows[0]), (operator.text, rows[1])):
         out = change(torch.tensor(given))
         assert isinstance(out, torch.Tensor)
-        np.testing.assert_allclose(out.numpy(), change(given), atol=1e-5)  # float32 sums in another order
+        np.testing.assert_allclose(
+            out.numpy(), change(given), atol=1e-5
+        )  # float32 sums in another order
 
 
 @pytest.mark.parametrize("i", range(len(VARIANTS)), ids=IDS)
@@ -185,9 +217,13 @@ def test_a_fit_is_repeatable_and_streams(i):
     given = context()
     again = eq.methods.create(name, **params).fit(given)
     assert again.fingerprint == fitted(i).fingerprint
-    blocks = eq.methods.create(name, **params).fit(replace(given, images=iter(np.array_split(given.images, 7))))
+    blocks = eq.methods.create(name, **params).fit(
+        replace(given, images=iter(np.array_split(given.images, 7)))
+    )
     images = np.random.default_rng(2).standard_normal((20, DIM))
-    np.testing.assert_allclose(np.abs(blocks.scores(images, images)), np.abs(again.scores(images, images)), atol=1e-6)
+    np.testing.assert_allclose(
+        np.abs(blocks.scores(images, images)), np.abs(again.scores(images, images)), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", eq.methods.names())
@@ -208,14 +244,20 @@ def test_seven_groups(name):
     assert operator.scores(given.images, Words().encode_text(["a hat"])).shape == (1500, 1)
 
 
-STRENGTHS = {name: strength for name in NAMES if (strength := eq.methods.find(name).strength) and strength.becomes}
+STRENGTHS = {
+    name: strength
+    for name in NAMES
+    if (strength := eq.methods.find(name).strength) and strength.becomes
+}
 
 
 @pytest.mark.parametrize("name", STRENGTHS)
 def test_at_the_neutral_value_nothing_is_left_of_a_strength(name, rows):
     strength = STRENGTHS[name]
     given = context()
-    neutral = eq.methods.create(name, **(PARAMS.get(name, {}) | {strength.param: strength.neutral})).fit(given)
+    neutral = eq.methods.create(
+        name, **(PARAMS.get(name, {}) | {strength.param: strength.neutral})
+    ).fit(given)
     other = eq.methods.create(strength.becomes).fit(given)
     images, texts = (unit(part.astype(np.float64)) for part in rows)
     np.testing.assert_allclose(neutral.image(images), other.image(images), atol=1e-12)

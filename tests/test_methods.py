@@ -28,13 +28,17 @@ SETTINGS = [
 
 @pytest.fixture
 def context(rng):
-    prototypes = {group: rng.standard_normal(32) * 10 ** rng.uniform(-2, 2) for group in BOTH.groups}  # groups of different scale
+    prototypes = {
+        group: rng.standard_normal(32) * 10 ** rng.uniform(-2, 2) for group in BOTH.groups
+    }  # groups of different scale
     return eq.FitContext(BOTH, prototypes=prototypes, images=rng.standard_normal((400, 32)))
 
 
 @pytest.fixture
 def rows(rng):
-    return rng.standard_normal((50, 32)).astype(np.float32), rng.standard_normal((7, 32)).astype(np.float32)
+    return rng.standard_normal((50, 32)).astype(np.float32), rng.standard_normal((7, 32)).astype(
+        np.float32
+    )
 
 
 @pytest.mark.parametrize(("name", "params"), SETTINGS)
@@ -48,12 +52,19 @@ def test_one_interface(name, params, context, rows, tmp_path):
             assert changed[modality].dtype == np.float32
         else:
             assert changed[modality] is before
-    np.testing.assert_allclose(operator.scores(images, texts), changed["image"] @ changed["text"].T, atol=1e-6)
+    np.testing.assert_allclose(
+        operator.scores(images, texts), changed["image"] @ changed["text"].T, atol=1e-6
+    )
     operator.save(tmp_path / "op.safetensors")
     again = eq.methods.load(tmp_path / "op.safetensors")
     np.testing.assert_array_equal(again.image(images), changed["image"])
     np.testing.assert_array_equal(again.text(texts), changed["text"])
-    assert (again.method, again.changes, again.attribute, again.fingerprint) == (name, operator.changes, BOTH, operator.fingerprint)
+    assert (again.method, again.changes, again.attribute, again.fingerprint) == (
+        name,
+        operator.changes,
+        BOTH,
+        operator.fingerprint,
+    )
 
 
 def test_a_saved_operator_in_a_fresh_process(context, rows, tmp_path):
@@ -74,13 +85,18 @@ def test_closed_form_is_debias(context, rows):
     space = eq.AttributeSpace.from_prototypes(context.prototypes, kappa=2.0)
     np.testing.assert_allclose(operator.image(rows[0]), eq.debias(rows[0], space), atol=1e-7)
     identity = eq.methods.create("closed-form", kappa=0).fit(context)
-    np.testing.assert_array_equal(identity.text(unit(rows[1]).astype(np.float32)), unit(rows[1]).astype(np.float32))
+    np.testing.assert_array_equal(
+        identity.text(unit(rows[1]).astype(np.float32)), unit(rows[1]).astype(np.float32)
+    )
 
 
 def test_orth_proj_spans(context, rows):
     """Off the prompts themselves, or off their differences; both idempotent."""
     z = unit(np.stack([context.prototypes[group] for group in BOTH.groups]))
-    strict, mild = (eq.methods.create("orth-proj", span=span).fit(context) for span in ("prompts", "differences"))
+    strict, mild = (
+        eq.methods.create("orth-proj", span=span).fit(context)
+        for span in ("prompts", "differences")
+    )
     assert np.abs(strict.text(rows[1]) @ z.T).max() < 1e-6
     assert np.abs(mild.text(rows[1]) @ (z[1:] - z[:1]).T).max() < 1e-6
     assert np.abs(mild.text(rows[1]) @ z.T).max() > 0.01
@@ -106,14 +122,23 @@ def test_adapted_streams_blocks_and_leaves_unreadable_rows_out(context):
     images = context.images.copy()
     images[3] = np.nan
     images[9] = 0
-    whole = eq.methods.create("adapted").fit(eq.FitContext(BOTH, prototypes=context.prototypes, images=images))
-    blocks = eq.methods.create("adapted").fit(eq.FitContext(BOTH, prototypes=context.prototypes, images=iter(np.array_split(images, 7))))
-    np.testing.assert_allclose(np.abs(whole.space.basis.T @ blocks.space.basis), np.eye(whole.space.rank), atol=1e-9)
+    whole = eq.methods.create("adapted").fit(
+        eq.FitContext(BOTH, prototypes=context.prototypes, images=images)
+    )
+    blocks = eq.methods.create("adapted").fit(
+        eq.FitContext(BOTH, prototypes=context.prototypes, images=iter(np.array_split(images, 7)))
+    )
+    np.testing.assert_allclose(
+        np.abs(whole.space.basis.T @ blocks.space.basis), np.eye(whole.space.rank), atol=1e-9
+    )
     assert sum(whole.params["images"].values()) == 398
 
 
 def test_adapted_refuses_groups_of_few_images(context):
-    with pytest.raises(eq.EquipoiseError, match=r"adapted needs 200 images or more of each group, and there are: young male \d+"):
+    with pytest.raises(
+        eq.EquipoiseError,
+        match=r"adapted needs 200 images or more of each group, and there are: young male \d+",
+    ):
         eq.methods.create("adapted", smallest=200).fit(context)
     with pytest.raises(eq.EquipoiseError, match="adapted needs images, which the context lacks"):
         eq.methods.create("adapted").fit(eq.FitContext(BOTH, prototypes=context.prototypes))
@@ -125,7 +150,11 @@ class Words:
     id, revision, fingerprint, dim = "test:words", "", "words", 32
 
     def encode_text(self, texts):
-        return unit(np.stack([np.random.default_rng(list(text.encode())).standard_normal(32) for text in texts])).astype(np.float32)
+        return unit(
+            np.stack(
+                [np.random.default_rng(list(text.encode())).standard_normal(32) for text in texts]
+            )
+        ).astype(np.float32)
 
 
 @pytest.fixture
@@ -136,26 +165,47 @@ def book():
 def test_a_space_a_prompt(book, rows, tmp_path):
     prompts = ["a photo of a doctor", "a photo of a nurse", "a photo of an artist"]
     encoder = Words()
-    operator = eq.methods.create("closed-form", scope="per prompt").fit(eq.FitContext(GENDER, encoder=encoder, book=book))
+    operator = eq.methods.create("closed-form", scope="per prompt").fit(
+        eq.FitContext(GENDER, encoder=encoder, book=book)
+    )
     spaces = eq.SpaceSet.from_prompts(encoder, book, GENDER)
     texts, images = encoder.encode_text(prompts), unit(rows[0]).astype(np.float32)
-    expected_text = np.stack([eq.debias(row, spaces[prompt]) for row, prompt in zip(texts, prompts, strict=True)])
+    expected_text = np.stack(
+        [eq.debias(row, spaces[prompt]) for row, prompt in zip(texts, prompts, strict=True)]
+    )
     np.testing.assert_allclose(operator.text(texts, prompts), expected_text, atol=1e-6)
-    expected = np.stack([eq.debias(images, spaces[p]) @ t for p, t in zip(prompts, expected_text, strict=True)], axis=1)
+    expected = np.stack(
+        [eq.debias(images, spaces[p]) @ t for p, t in zip(prompts, expected_text, strict=True)],
+        axis=1,
+    )
     np.testing.assert_allclose(operator.scores(images, texts, prompts), expected, atol=1e-6)
     np.testing.assert_allclose(operator.encode_text(prompts), expected_text, atol=1e-6)
     operator.save(tmp_path / "op.safetensors")
     again = eq.methods.load(tmp_path / "op.safetensors", encoder=encoder)
     np.testing.assert_allclose(again.encode_text(prompts), expected_text, atol=1e-6)
-    pure = spaces[prompts[0]].basis.T.astype(np.float32)  # nothing but attribute: it stays as it is, here as in debias
-    np.testing.assert_allclose(operator.scores(pure, texts[:1], prompts[:1])[:, 0], pure @ expected_text[0], atol=1e-6)
+    pure = spaces[prompts[0]].basis.T.astype(
+        np.float32
+    )  # nothing but attribute: it stays as it is, here as in debias
+    np.testing.assert_allclose(
+        operator.scores(pure, texts[:1], prompts[:1])[:, 0], pure @ expected_text[0], atol=1e-6
+    )
     space, rng = spaces[prompts[0]], np.random.default_rng(2)
     for aside in (1e-3, 1e-5, 1e-9, 1e-12):  # nearly nothing but attribute, and of extreme length
-        images = (space.basis.T + aside * rng.standard_normal((4, 32))) * [[1.0], [1e150], [1e200], [1e-200]]
+        images = (space.basis.T + aside * rng.standard_normal((4, 32))) * [
+            [1.0],
+            [1e150],
+            [1e200],
+            [1e-200],
+        ]
         expected = eq.debias(images, space) @ expected_text[0]
         rounding = 1e-11 + 1e-16 / aside  # of unit rows, over what of them is outside
-        np.testing.assert_allclose(operator.scores(images, texts[:1], prompts[:1])[:, 0], expected, atol=rounding)
-    with pytest.raises(eq.EquipoiseError, match=r"a space a prompt: images have no prompt of their own; use op.scores"):
+        np.testing.assert_allclose(
+            operator.scores(images, texts[:1], prompts[:1])[:, 0], expected, atol=rounding
+        )
+    with pytest.raises(
+        eq.EquipoiseError,
+        match=r"a space a prompt: images have no prompt of their own; use op.scores",
+    ):
         operator.image(images)
     with pytest.raises(eq.EquipoiseError, match="pass prompts= beside the rows"):
         operator.text(texts)
@@ -173,7 +223,9 @@ def test_a_text_table_instead_of_an_encoder(book):
 
 
 def test_the_gate_keeps_explicit_prompts(book):
-    operator = eq.methods.create("closed-form").fit(eq.FitContext(GENDER, encoder=Words(), book=book))
+    operator = eq.methods.create("closed-form").fit(
+        eq.FitContext(GENDER, encoder=Words(), book=book)
+    )
     prompts = ["a photo of a doctor", "a photo of a female doctor"]
     rows = Words().encode_text(prompts)
     gated = operator.text(rows, prompts, gate=True)
@@ -187,19 +239,28 @@ def test_the_gate_keeps_explicit_prompts(book):
 @pytest.mark.parametrize("framework", ["torch", "jax.numpy"])
 def test_the_gate_keeps_rows_of_any_framework(framework, book):
     xp = component(framework)
-    operator = eq.methods.create("closed-form").fit(eq.FitContext(GENDER, encoder=Words(), book=book))
+    operator = eq.methods.create("closed-form").fit(
+        eq.FitContext(GENDER, encoder=Words(), book=book)
+    )
     prompts = ["a photo of a doctor", "a photo of a female doctor"]
     rows = Words().encode_text(prompts)
     gated = operator.text(xp.asarray(rows), prompts, gate=True)
     assert type(gated) is type(xp.asarray(rows))
-    np.testing.assert_allclose(np.asarray(gated), operator.text(rows, prompts, gate=True), atol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(gated), operator.text(rows, prompts, gate=True), atol=1e-6
+    )
 
 
 def test_an_operator_refuses_another_encoder(book, tmp_path):
-    eq.methods.create("closed-form").fit(eq.FitContext(GENDER, encoder=Words(), book=book)).save(tmp_path / "op.safetensors")
+    eq.methods.create("closed-form").fit(eq.FitContext(GENDER, encoder=Words(), book=book)).save(
+        tmp_path / "op.safetensors"
+    )
     other = Words()
     other.fingerprint = "other"
-    with pytest.raises(eq.errors.EncoderMismatchError, match="fitted with test:words words, and test:words other was given"):
+    with pytest.raises(
+        eq.errors.EncoderMismatchError,
+        match="fitted with test:words words, and test:words other was given",
+    ):
         eq.methods.load(tmp_path / "op.safetensors", encoder=other)
     with pytest.raises(eq.EquipoiseError, match=r"has no encoder; give it one with op.bind"):
         eq.methods.load(tmp_path / "op.safetensors").encode_text(["a"])
@@ -208,17 +269,42 @@ def test_an_operator_refuses_another_encoder(book, tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda c: eq.methods.create("closd-form"), "there is no method 'closd-form'; there are none, closed-form"),
-        (lambda c: eq.methods.create("closed-form", lamda=1), "closed-form has no parameter 'lamda'; it has kappa, scope"),
-        (lambda c: eq.methods.create("closed-form").fit(eq.FitContext(GENDER)), "needs prototypes .*or a book and an encoder"),
-        (lambda c: eq.methods.create("closed-form", scope="prompt").fit(c), "scope='prompt' is not legal"),
-        (lambda c: eq.methods.create("closed-form", modality="all").fit(c), "modality='all' is not legal"),
+        (
+            lambda c: eq.methods.create("closd-form"),
+            "there is no method 'closd-form'; there are none, closed-form",
+        ),
+        (
+            lambda c: eq.methods.create("closed-form", lamda=1),
+            "closed-form has no parameter 'lamda'; it has kappa, scope",
+        ),
+        (
+            lambda c: eq.methods.create("closed-form").fit(eq.FitContext(GENDER)),
+            "needs prototypes .*or a book and an encoder",
+        ),
+        (
+            lambda c: eq.methods.create("closed-form", scope="prompt").fit(c),
+            "scope='prompt' is not legal",
+        ),
+        (
+            lambda c: eq.methods.create("closed-form", modality="all").fit(c),
+            "modality='all' is not legal",
+        ),
         (lambda c: eq.methods.create("orth-proj", span="x").fit(c), "span='x' is not legal"),
         (lambda c: eq.FitContext("gender"), "the attribute is str"),
-        (lambda c: eq.FitContext(GENDER, prototypes={"male": np.ones(3)}), "give one for each group"),
-        (lambda c: eq.methods.create("closed-form").fit(c).image(np.ones((2, 5))), "takes rows 32 wide"),
         (
-            lambda c: eq.methods.create("closed-form").fit(c).text(np.ones((2, 32)), prompts=["a"], gate=True),
+            lambda c: eq.FitContext(GENDER, prototypes={"male": np.ones(3)}),
+            "give one for each group",
+        ),
+        (
+            lambda c: eq.methods.create("closed-form").fit(c).image(np.ones((2, 5))),
+            "takes rows 32 wide",
+        ),
+        (
+            lambda c: (
+                eq.methods.create("closed-form")
+                .fit(c)
+                .text(np.ones((2, 32)), prompts=["a"], gate=True)
+            ),
             "1 prompts were given for 2 rows",
         ),
     ],
@@ -231,7 +317,9 @@ def test_bad_input(call, message, context):
 def test_a_damaged_operator(context, tmp_path):
     space = eq.AttributeSpace.from_prototypes(context.prototypes)
     space.save(tmp_path / "space.safetensors")
-    with pytest.raises(eq.EquipoiseError, match="holds an attribute space, and an operator was asked for"):
+    with pytest.raises(
+        eq.EquipoiseError, match="holds an attribute space, and an operator was asked for"
+    ):
         eq.methods.load(tmp_path / "space.safetensors")
 
 
@@ -250,9 +338,19 @@ def test_the_table_of_math(name):
     assert len(queries) == 495
     prototypes = {group: vectors.encode_text(words) for group, words in clip.WORDS.items()}
     context = eq.FitContext(GENDER, prototypes=prototypes, images=images)
-    columns = [("none", {}), ("closed-form", {}), ("closed-form", {"modality": "text"}), ("adapted", {}), ("adapted", {"kappa": np.inf})]
+    columns = [
+        ("none", {}),
+        ("closed-form", {}),
+        ("closed-form", {"modality": "text"}),
+        ("adapted", {}),
+        ("adapted", {"kappa": np.inf}),
+    ]
     for (method, params), expected in zip(columns, TABLE[name], strict=True):
         operator = eq.methods.create(method, **params).fit(context)
         scores = operator.scores(unit(images), queries).T
-        measured = eq.metrics.max_skew(scores, sensitive_features=table["gender"], m=clip.DEPTHS[name])
-        assert measured == pytest.approx(expected, abs=8e-4)  # three digits are given, and 495 queries of one place each move the last
+        measured = eq.metrics.max_skew(
+            scores, sensitive_features=table["gender"], m=clip.DEPTHS[name]
+        )
+        assert measured == pytest.approx(
+            expected, abs=8e-4
+        )  # three digits are given, and 495 queries of one place each move the last

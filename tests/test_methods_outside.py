@@ -51,8 +51,14 @@ def test_the_page_s_package_is_installed_and_used(tmp_path):
         str(source),
     ]
     subprocess.run(pip, check=True)
-    path = os.pathsep.join([str(target), *filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")])])
-    subprocess.run([sys.executable, "-c", USE, str(tmp_path)], check=True, env=os.environ | {"PYTHONPATH": path})
+    path = os.pathsep.join(
+        [str(target), *filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")])]
+    )
+    subprocess.run(
+        [sys.executable, "-c", USE, str(tmp_path)],
+        check=True,
+        env=os.environ | {"PYTHONPATH": path},
+    )
     before, after = np.load(tmp_path / "x.npy"), np.load(tmp_path / "y.npy")
     assert not np.allclose(before, after)
     listed = subprocess.run(
@@ -71,8 +77,14 @@ def test_the_page_s_method_does_what_it_says(rng):
     exec(compile(blocks("python")[0], "add-a-method.md", "exec"), names)
     s = rng.integers(0, 3, 600)
     attribute = eq.Attribute("age", ("young", "middle-aged", "old"))
-    images = rng.standard_normal((600, 16)) + s[:, None] * np.eye(16)[3] + 0.1 * (s == 1)[:, None] * np.eye(16)[5]
-    context = eq.FitContext(attribute, images=images, sensitive_features=np.array(attribute.groups)[s])
+    images = (
+        rng.standard_normal((600, 16))
+        + s[:, None] * np.eye(16)[3]
+        + 0.1 * (s == 1)[:, None] * np.eye(16)[5]
+    )
+    context = eq.FitContext(
+        attribute, images=images, sensitive_features=np.array(attribute.groups)[s]
+    )
     method = names["MeanShift"]
     unit = images / np.linalg.norm(images, axis=1, keepdims=True)
     np.testing.assert_allclose(method(share=0).fit(context).image(unit), unit, atol=1e-12)

@@ -21,14 +21,23 @@ BOTH = GENDER & AGE
 @pytest.fixture
 def pairs(rng):
     """(7, 6, d): unit rows of seven prompts in six groups; gender is a hundred times as strong as age."""
-    shared, gender, age = rng.standard_normal((7, 1, DIM)), rng.standard_normal((2, DIM)), rng.standard_normal((3, DIM)) / 100
-    parts = [gender[GENDER.groups.index(g)] + age[AGE.groups.index(a)] for g, a in map(BOTH.split, BOTH.groups)]
+    shared, gender, age = (
+        rng.standard_normal((7, 1, DIM)),
+        rng.standard_normal((2, DIM)),
+        rng.standard_normal((3, DIM)) / 100,
+    )
+    parts = [
+        gender[GENDER.groups.index(g)] + age[AGE.groups.index(a)]
+        for g, a in map(BOTH.split, BOTH.groups)
+    ]
     return unit(shared + np.stack(parts) + rng.standard_normal((7, 6, DIM)) / 300)
 
 
 @pytest.fixture
 def prompts(pairs):
-    return eq.FitContext(BOTH, prototypes=dict(zip(BOTH.groups, pairs.transpose(1, 0, 2), strict=True)))
+    return eq.FitContext(
+        BOTH, prototypes=dict(zip(BOTH.groups, pairs.transpose(1, 0, 2), strict=True))
+    )
 
 
 @pytest.fixture
@@ -37,7 +46,9 @@ def labelled(rng):
     s = rng.choice(6, 3000, p=[0.5, 0.2, 0.2, 0.05, 0.03, 0.02])
     names = [BOTH.split(BOTH.groups[i]) for i in s]
     gender, age = rng.standard_normal(DIM), rng.standard_normal((3, DIM)) / 100
-    rows = rng.standard_normal((3000, DIM)) * np.geomspace(0.05, 2, DIM) + 3 * rng.standard_normal(DIM)
+    rows = rng.standard_normal((3000, DIM)) * np.geomspace(0.05, 2, DIM) + 3 * rng.standard_normal(
+        DIM
+    )
     rows += np.stack([(g == "male") * gender + age[AGE.groups.index(a)] for g, a in names])
     features = {"gender": [g for g, _ in names], "age": [a for _, a in names]}
     features["age"][5] = features["age"][77] = "unknown"
@@ -58,7 +69,10 @@ def dense(low_rank, dim=DIM):
 
 def test_orth_proj_is_idempotent_and_off_every_text(prompts, pairs, rng):
     rows = rng.standard_normal((9, DIM))
-    for span, off in (("prompts", unit(unit(pairs).sum(0))), ("differences", np.diff(unit(unit(pairs).sum(0)), axis=0))):
+    for span, off in (
+        ("prompts", unit(unit(pairs).sum(0))),
+        ("differences", np.diff(unit(unit(pairs).sum(0)), axis=0)),
+    ):
         operator = eq.methods.create("orth-proj", span=span).fit(prompts)
         once = applied(operator, rows, "text")
         assert np.abs(once @ off.T).max() < 1e-12
@@ -66,7 +80,9 @@ def test_orth_proj_is_idempotent_and_off_every_text(prompts, pairs, rng):
     few = eq.FitContext(GENDER, prototypes={"male": pairs[:3, 0], "female": pairs[:3, 5]})
     texts_off = eq.methods.create("orth-proj", span="texts").fit(few)
     assert texts_off.space.rank == 6
-    assert np.abs(applied(texts_off, rows, "text") @ np.r_[pairs[:3, 0], pairs[:3, 5]].T).max() < 1e-12
+    assert (
+        np.abs(applied(texts_off, rows, "text") @ np.r_[pairs[:3, 0], pairs[:3, 5]].T).max() < 1e-12
+    )
     with pytest.raises(eq.EquipoiseError, match="42 texts span 39 of 40 dimensions"):
         eq.methods.create("orth-proj", span="texts").fit(prompts)
 
@@ -86,7 +102,9 @@ def test_orth_cali_is_the_minimiser(lam, projection, prompts, pairs, rng):
     p0 = np.eye(DIM) - np.linalg.pinv(z) @ z if projection else np.eye(DIM)
     operator = eq.methods.create("orth-cali", lam=lam, projection=projection).fit(prompts)
     p = dense(operator.maps["text"])
-    np.testing.assert_allclose(p, p0 @ np.linalg.inv(np.eye(DIM) + lam * m), atol=2**-23)  # shares under 2^-24 are left out
+    np.testing.assert_allclose(
+        p, p0 @ np.linalg.inv(np.eye(DIM) + lam * m), atol=2**-23
+    )  # shares under 2^-24 are left out
     assert np.abs((p - p0) + lam * p @ m).max() < 1e-6 * max(1, lam * np.abs(m).max())
     rows = rng.standard_normal((5, DIM))
     np.testing.assert_allclose(applied(operator, rows, "text"), unit(rows @ p.T), atol=1e-12)
@@ -96,13 +114,24 @@ def test_orth_cali_between_its_limits(prompts, pairs, rng):
     """lam -> 0 is Orth-Proj; lam -> infinity draws every pair together, weak attribute and strong."""
     rows, gaps = rng.standard_normal((5, DIM)), pair_matrix(pairs)[0]
     projected = applied(eq.methods.create("orth-proj").fit(prompts), rows, "text")
-    np.testing.assert_allclose(applied(eq.methods.create("orth-cali", lam=1e-12).fit(prompts), rows, "text"), projected, atol=1e-9)
-    left = [np.abs(gaps @ dense(eq.methods.create("orth-cali", lam=lam).fit(prompts).maps["text"]).T).max() for lam in (0, 1e3, 1e9, 1e12)]
+    np.testing.assert_allclose(
+        applied(eq.methods.create("orth-cali", lam=1e-12).fit(prompts), rows, "text"),
+        projected,
+        atol=1e-9,
+    )
+    left = [
+        np.abs(
+            gaps @ dense(eq.methods.create("orth-cali", lam=lam).fit(prompts).maps["text"]).T
+        ).max()
+        for lam in (0, 1e3, 1e9, 1e12)
+    ]
     assert left[0] > 1e-3 and left == sorted(left, reverse=True) and left[3] < 1e-7
 
 
 def test_the_mean_over_pairs_needs_no_pairs(pairs):
-    np.testing.assert_allclose(texts.differences(pairs).T @ texts.differences(pairs), pair_matrix(pairs)[1], atol=1e-12)
+    np.testing.assert_allclose(
+        texts.differences(pairs).T @ texts.differences(pairs), pair_matrix(pairs)[1], atol=1e-12
+    )
 
 
 # --- PRISM-mini and RoboShot ---------------------------------------------------------------------------------------------
@@ -110,13 +139,20 @@ def test_the_mean_over_pairs_needs_no_pairs(pairs):
 
 def test_prism_mini_scores_are_those_of_projecting_both_sides(prompts, rng):
     images, queries = rng.standard_normal((20, DIM)), unit(rng.standard_normal((4, DIM)))
-    one, both = (eq.methods.create("prism-mini", modality=modality).fit(prompts) for modality in ("image", "both"))
-    np.testing.assert_allclose(one.scores(images, queries), both.scores(images, queries), atol=1e-12)
+    one, both = (
+        eq.methods.create("prism-mini", modality=modality).fit(prompts)
+        for modality in ("image", "both")
+    )
+    np.testing.assert_allclose(
+        one.scores(images, queries), both.scores(images, queries), atol=1e-12
+    )
     p = dense(one.maps["image"])
     np.testing.assert_allclose(p, p.T, atol=1e-12)
     np.testing.assert_allclose(p @ p, p, atol=1e-12)
     words = unit(unit(np.stack(list(prompts.prototypes.values()), 1)).sum(0))
-    assert np.abs(words @ p).max() < 1e-9 and one.rank == 6  # the words themselves go, not only their differences
+    assert (
+        np.abs(words @ p).max() < 1e-9 and one.rank == 6
+    )  # the words themselves go, not only their differences
     np.testing.assert_allclose(one.image(images), unit(images) @ p, atol=1e-12)
 
 
@@ -129,7 +165,11 @@ def test_prism_mini_encodes_bare_words():
             self.asked += given
             return np.eye(DIM)[[len(text) for text in given]]
 
-    for attribute, words in ((GENDER, ["man", "woman"]), (eq.Attribute.load("age"), ["young", "old"]), (BOTH, list(BOTH.groups))):
+    for attribute, words in (
+        (GENDER, ["man", "woman"]),
+        (eq.Attribute.load("age"), ["young", "old"]),
+        (BOTH, list(BOTH.groups)),
+    ):
         encoder = Words()
         eq.methods.create("prism-mini").fit(eq.FitContext(attribute, encoder=encoder))
         assert encoder.asked == words
@@ -139,14 +179,19 @@ def test_prism_mini_encodes_bare_words():
 def test_roboshot_is_its_own_loop(accept, rng):
     """The code goes over the directions of a QR one by one, and normalises after each."""
     table = {f"t{i}": rng.standard_normal(DIM) * 10.0 ** rng.uniform(-2, 2) for i in range(14)}
-    reject, kept = (tuple((f"t{i}", f"t{i + 1}") for i in numbers) for numbers in (range(0, 8, 2), range(8, 14, 2)))
+    reject, kept = (
+        tuple((f"t{i}", f"t{i + 1}") for i in numbers)
+        for numbers in (range(0, 8, 2), range(8, 14, 2))
+    )
     params = {"reject": reject} | ({"accept": kept} if accept else {})
     operator = eq.methods.create("roboshot", **params).fit(eq.FitContext(GENDER, text_table=table))
     z = {text: unit(row) for text, row in table.items()}
     x = unit(rng.standard_normal((6, DIM)))
     expected = x
     for sign, some in ((-1, reject), (1, kept if accept else ())):
-        directions = np.linalg.qr(np.stack([z[a] - z[b] for a, b in some], axis=1))[0].T if some else []
+        directions = (
+            np.linalg.qr(np.stack([z[a] - z[b] for a, b in some], axis=1))[0].T if some else []
+        )
         for q in directions:
             expected = unit(expected + sign * (expected @ q)[:, None] * q)
     np.testing.assert_allclose(operator.image(x), expected, atol=1e-12)
@@ -154,13 +199,21 @@ def test_roboshot_is_its_own_loop(accept, rng):
 
 def test_roboshot_takes_every_difference_of_the_book_out(pairs, rng):
     pairs = pairs[:4]
-    prompts = eq.FitContext(BOTH, prototypes=dict(zip(BOTH.groups, pairs.transpose(1, 0, 2), strict=True)))
+    prompts = eq.FitContext(
+        BOTH, prototypes=dict(zip(BOTH.groups, pairs.transpose(1, 0, 2), strict=True))
+    )
     operator = eq.methods.create("roboshot").fit(prompts)
     out = applied(operator, rng.standard_normal((5, DIM)))
     assert np.abs(out @ pair_matrix(pairs)[0].T).max() < 1e-9
-    np.testing.assert_allclose(applied(operator, out), out, atol=1e-9)  # without accept pairs, a projection
-    twice = eq.FitContext(BOTH, prototypes={group: np.r_[rows, rows] for group, rows in prompts.prototypes.items()})
-    assert eq.methods.create("roboshot").fit(twice).rank == operator.rank  # duplicates add no direction of noise
+    np.testing.assert_allclose(
+        applied(operator, out), out, atol=1e-9
+    )  # without accept pairs, a projection
+    twice = eq.FitContext(
+        BOTH, prototypes={group: np.r_[rows, rows] for group, rows in prompts.prototypes.items()}
+    )
+    assert (
+        eq.methods.create("roboshot").fit(twice).rank == operator.rank
+    )  # duplicates add no direction of noise
 
 
 # --- LEACE ---------------------------------------------------------------------------------------------------------------
@@ -184,7 +237,11 @@ def test_leace_leaves_no_covariance_and_no_linear_predictor(variant, shrinkage, 
     fitted = x @ np.linalg.lstsq(x, z, rcond=None)[0]  # least squares does no better than the mean
     assert np.abs(fitted).max() < 1e-8
     assert operator.rank == 5 and known.sum() == 2998
-    np.testing.assert_allclose(applied(operator, labelled.images).mean(0), unit(np.asarray(labelled.images)).mean(0), atol=1e-3)
+    np.testing.assert_allclose(
+        applied(operator, labelled.images).mean(0),
+        unit(np.asarray(labelled.images)).mean(0),
+        atol=1e-3,
+    )
 
 
 def test_leace_changes_least(labelled):
@@ -193,7 +250,10 @@ def test_leace_changes_least(labelled):
     x = unit(np.asarray(labelled.images))[known]
     moved = {}
     for variant in ("leace", "orth"):
-        out = applied(eq.methods.create("leace", variant=variant, shrinkage=False).fit(labelled), labelled.images)[known]
+        out = applied(
+            eq.methods.create("leace", variant=variant, shrinkage=False).fit(labelled),
+            labelled.images,
+        )[known]
         moved[variant] = ((out - x) ** 2).sum(1).mean()
         assert np.trace(np.cov(out.T)) <= np.trace(np.cov(x.T)) * (1 + 1e-12)
     assert moved["leace"] < moved["orth"]
@@ -204,13 +264,18 @@ def test_unit_length_brings_some_leakage_back(labelled):
     z = z[known] - z[known].mean(0)
     left = []
     for renormalise in (False, True):
-        x = applied(eq.methods.create("leace", renormalise=renormalise).fit(labelled), labelled.images)[known]
+        x = applied(
+            eq.methods.create("leace", renormalise=renormalise).fit(labelled), labelled.images
+        )[known]
         left.append(np.abs((x - x.mean(0)).T @ z / len(z)).max())
     assert left[0] < 1e-12 < 1e-7 < left[1]
 
 
 def test_leace_with_the_package_s_tolerance_leaves_a_weak_concept_in(labelled):
-    assert eq.methods.create("leace", tolerance=0.2).fit(labelled).rank < eq.methods.create("leace").fit(labelled).rank
+    assert (
+        eq.methods.create("leace", tolerance=0.2).fit(labelled).rank
+        < eq.methods.create("leace").fit(labelled).rank
+    )
 
 
 def test_shrinkage_is_between_the_covariance_and_the_identity(rng):
@@ -219,7 +284,9 @@ def test_shrinkage_is_between_the_covariance_and_the_identity(rng):
     out = leace.shrunk(s, 60)
     kept = (out - np.diag(np.diag(out))).sum() / (s - np.diag(np.diag(s))).sum()
     assert 0 < kept < 1
-    np.testing.assert_allclose(out, kept * s + (1 - kept) * np.trace(s) / DIM * np.eye(DIM), atol=1e-12)
+    np.testing.assert_allclose(
+        out, kept * s + (1 - kept) * np.trace(s) / DIM * np.eye(DIM), atol=1e-12
+    )
     np.testing.assert_allclose(leace.shrunk(s, 10**12), s, atol=1e-9)
 
 
@@ -249,9 +316,16 @@ def test_the_histogram_s_information_is_that_of_the_definition(rng):
     rows[:, 1] += s
     found = clip_clip.histogram_information(rows, s)
     for j in range(4):
-        p = gaussian_filter(np.histogram2d(rows[:, j], s, bins=64)[0], 1, mode="constant") + np.finfo(float).eps
+        p = (
+            gaussian_filter(np.histogram2d(rows[:, j], s, bins=64)[0], 1, mode="constant")
+            + np.finfo(float).eps
+        )
         p /= p.sum()
-        expected = (p * np.log(p)).sum() - (p.sum(1) * np.log(p.sum(1))).sum() - (p.sum(0) * np.log(p.sum(0))).sum()
+        expected = (
+            (p * np.log(p)).sum()
+            - (p.sum(1) * np.log(p.sum(1))).sum()
+            - (p.sum(0) * np.log(p.sum(0))).sum()
+        )
         assert found[j] == pytest.approx(expected, abs=1e-9)
 
 
@@ -264,12 +338,26 @@ def test_sfid_overwrites_what_a_forest_reads_with_what_it_is_unsure_of(rng):
     operator = eq.methods.create("sfid", k=2, modality="image", renormalise=False).fit(context)
     assert operator.fills["image"].places.tolist() == [4, 21]
     out = applied(operator, rows)
-    np.testing.assert_array_equal(np.ptp(out[:, [4, 21]], axis=0), 0)  # the same for every row: nothing to read there
-    np.testing.assert_allclose(np.delete(out, [4, 21], 1), np.delete(unit(rows), [4, 21], 1), atol=1e-12)
-    values, means = operator.fills["image"].values, [unit(rows)[s == g][:, [4, 21]].mean(0) for g in (0, 1)]
-    assert (np.minimum(*means) < values).all() and (values < np.maximum(*means)).all()  # between the groups
-    assert eq.methods.create("sfid", k=2, modality="image", fill="zero").fit(context).fills["image"].values.tolist() == [0, 0]
-    with pytest.raises(eq.EquipoiseError, match=r"sure of every held-out row \(at least 0.\d+\), so tau=0.5 leaves none"):
+    np.testing.assert_array_equal(
+        np.ptp(out[:, [4, 21]], axis=0), 0
+    )  # the same for every row: nothing to read there
+    np.testing.assert_allclose(
+        np.delete(out, [4, 21], 1), np.delete(unit(rows), [4, 21], 1), atol=1e-12
+    )
+    values, means = (
+        operator.fills["image"].values,
+        [unit(rows)[s == g][:, [4, 21]].mean(0) for g in (0, 1)],
+    )
+    assert (np.minimum(*means) < values).all() and (
+        values < np.maximum(*means)
+    ).all()  # between the groups
+    assert eq.methods.create("sfid", k=2, modality="image", fill="zero").fit(context).fills[
+        "image"
+    ].values.tolist() == [0, 0]
+    with pytest.raises(
+        eq.EquipoiseError,
+        match=r"sure of every held-out row \(at least 0.\d+\), so tau=0.5 leaves none",
+    ):
         eq.methods.create("sfid", k=2, modality="image", tau=0.5).fit(context)
 
 
@@ -293,7 +381,9 @@ def test_sfid_s_kernel_is_its_definition(dtype, renormalise, rng, monkeypatch):
     for out in (found, plain):
         assert out.dtype == dtype
         np.testing.assert_array_equal(out[~good], rows[~good])
-        np.testing.assert_allclose(out[good].astype(np.float64), expected, atol=4 * np.finfo(dtype).eps)
+        np.testing.assert_allclose(
+            out[good].astype(np.float64), expected, atol=4 * np.finfo(dtype).eps
+        )
     gone = np.zeros((1, DIM), dtype)
     gone[0, 4] = -3
     zero = SfidOperator(GENDER, {"image": Imputation(places, np.zeros(3))}, DIM, renormalise)
@@ -315,7 +405,10 @@ def test_fairer_clip_solves_its_eigenproblem(rng):
     other -= other.mean(0)
     r = features.of(rows)
     terms = [(1, a), (-0.6 / 0.4, b), (0.3 / 0.7, other)]
-    dense_b = sum(weight * (r.T @ c) @ (r.T @ c).T / np.linalg.norm((r.T @ c) @ (r.T @ c).T, 2) for weight, c in terms)
+    dense_b = sum(
+        weight * (r.T @ c) @ (r.T @ c).T / np.linalg.norm((r.T @ c) @ (r.T @ c).T, 2)
+        for weight, c in terms
+    )
     c = (r - r.mean(0)).T @ (r - r.mean(0)) + n * 1e-3 * np.eye(size)
     values, vectors = np.linalg.eig(np.linalg.solve(c, dense_b))
     best = vectors[:, np.argsort(-values.real)[:2]].real
@@ -325,7 +418,9 @@ def test_fairer_clip_solves_its_eigenproblem(rng):
     for j in range(ours.shape[1]):
         assert abs(unit(ours[:, j]) @ unit(best[:, j])) == pytest.approx(1, abs=1e-9)
     np.testing.assert_allclose(np.linalg.norm(ours, axis=0), np.sqrt(n))
-    wide = fairer_clip._Problem(fairer_clip.Features.draw(rows, 2 * n, rng), rows, np.ones(n), 1e-3, 0.6, 0.3)  # Woodbury's side
+    wide = fairer_clip._Problem(
+        fairer_clip.Features.draw(rows, 2 * n, rng), rows, np.ones(n), 1e-3, 0.6, 0.3
+    )  # Woodbury's side
     right = rng.standard_normal((2 * n, 2))
     r = wide.features.of(rows)
     c = (r - r.mean(0)).T @ (r - r.mean(0)) + n * 1e-3 * np.eye(2 * n)
@@ -337,10 +432,17 @@ def test_fairer_clip_s_classes_stand_for_their_images(rng):
     y = rng.integers(0, 3, 200)
     prompts = rng.standard_normal((3, 8))
     features = fairer_clip.Features.draw(prompts, 50, rng)
-    a, b = fairer_clip._centred_one_hot(y, 3), fairer_clip._centred_one_hot(rng.integers(0, 2, 200), 2)
+    a, b = (
+        fairer_clip._centred_one_hot(y, 3),
+        fairer_clip._centred_one_hot(rng.integers(0, 2, 200), 2),
+    )
     members = np.eye(3)[y]
-    short = fairer_clip._Problem(features, prompts, members.sum(0), 1e-3, 0.1, 0.1).theta(members.T @ a, members.T @ b, None, 1)
-    long = fairer_clip._Problem(features, prompts[y], np.ones(200), 1e-3, 0.1, 0.1).theta(a, b, None, 1)
+    short = fairer_clip._Problem(features, prompts, members.sum(0), 1e-3, 0.1, 0.1).theta(
+        members.T @ a, members.T @ b, None, 1
+    )
+    long = fairer_clip._Problem(features, prompts[y], np.ones(200), 1e-3, 0.1, 0.1).theta(
+        a, b, None, 1
+    )
     assert abs(unit(short[:, 0]) @ unit(long[:, 0])) == pytest.approx(1, abs=1e-9)
 
 
@@ -363,17 +465,27 @@ def test_fairer_clip_forgets_the_group_and_keeps_the_class(classes, labels, rng,
         prototypes=prototypes,
         sensitive_features=np.array(GENDER.groups)[s],
     )
-    operator = eq.methods.create("fairer-clip", features=400, labels=labels, gamma=1e-3).fit(context)
+    operator = eq.methods.create("fairer-clip", features=400, labels=labels, gamma=1e-3).fit(
+        context
+    )
     right = operator.scores(rows, z).argmax(1) == y
     plain = (unit(rows) @ z.T).argmax(1) == y
-    gaps = [abs(hit[(s == 0) & (y == k)].mean() - hit[(s == 1) & (y == k)].mean()) for hit in (right, plain) for k in range(classes)]
+    gaps = [
+        abs(hit[(s == 0) & (y == k)].mean() - hit[(s == 1) & (y == k)].mean())
+        for hit in (right, plain)
+        for k in range(classes)
+    ]
     assert right.mean() > plain.mean() - 0.02
     assert max(gaps[:classes]) < max(gaps[classes:]) + 0.02
-    if classes > 2:  # the same in blocks, and for stored half-width rows: cosines are taken in float32, and only the result is rounded
+    if (
+        classes > 2
+    ):  # the same in blocks, and for stored half-width rows: cosines are taken in float32, and only the result is rounded
         monkeypatch.setattr(fairer_clip, "BLOCK", 700)
         half = rows.astype(np.float16)
         exact = operator.image(half.astype(np.float64))
-        np.testing.assert_allclose(operator.image(half).astype(np.float64), exact, atol=4 * np.finfo(np.float16).eps)
+        np.testing.assert_allclose(
+            operator.image(half).astype(np.float64), exact, atol=4 * np.finfo(np.float16).eps
+        )
 
 
 def test_fairer_clip_balances_the_classes_on_request(rng):
@@ -401,9 +513,16 @@ def test_fairer_clip_says_when_nothing_is_left(rng):
     rows = rng.standard_normal((200, 10)) + 3 * y[:, None]
     table = {"a": np.ones(10), "b": -np.ones(10)}
     context = eq.FitContext(
-        GENDER, images=rows, labels=y, class_prompts=list(table), text_table=table, sensitive_features=np.array(GENDER.groups)[y]
+        GENDER,
+        images=rows,
+        labels=y,
+        class_prompts=list(table),
+        text_table=table,
+        sensitive_features=np.array(GENDER.groups)[y],
     )
-    with pytest.raises(eq.EquipoiseError, match="no direction depends on the class more than on the group at tau 0"):
+    with pytest.raises(
+        eq.EquipoiseError, match="no direction depends on the class more than on the group at tau 0"
+    ):
         eq.methods.create("fairer-clip", features=50, tau=0.9, sensitive="given").fit(context)
 
 
@@ -415,7 +534,9 @@ def test_adapted_cross_fits(rng):
     prototypes = {group: rng.standard_normal(DIM) for group in BOTH.groups}
     images = rng.standard_normal((900, DIM))
     context = eq.FitContext(BOTH, prototypes=prototypes, images=images)
-    whole, crossed = (eq.methods.create("adapted", kappa=np.inf, folds=folds).fit(context) for folds in (1, 4))
+    whole, crossed = (
+        eq.methods.create("adapted", kappa=np.inf, folds=folds).fit(context) for folds in (1, 4)
+    )
     queries = unit(rng.standard_normal((3, DIM)))
     np.testing.assert_allclose(whole.text(queries), crossed.text(queries), atol=1e-12)
     from equipoise.methods.adapted import fold_of
@@ -424,8 +545,12 @@ def test_adapted_cross_fits(rng):
     assert np.bincount(fold).min() > 150
     scores = crossed.scores(images, queries)
     for i in range(4):
-        others = eq.methods.create("adapted", kappa=np.inf).fit(eq.FitContext(BOTH, prototypes=prototypes, images=images[fold != i]))
-        np.testing.assert_allclose(scores[fold == i], others.scores(images[fold == i], queries), atol=1e-9)
+        others = eq.methods.create("adapted", kappa=np.inf).fit(
+            eq.FitContext(BOTH, prototypes=prototypes, images=images[fold != i])
+        )
+        np.testing.assert_allclose(
+            scores[fold == i], others.scores(images[fold == i], queries), atol=1e-9
+        )
     np.testing.assert_array_equal(fold, fold_of(7 * images, 4))
     assert crossed.per_prompt and not whole.per_prompt
 
@@ -445,21 +570,36 @@ def test_adapted_streams_an_index_larger_than_what_it_may_hold(rng, tmp_path):
     eq.methods.create("adapted").fit(context)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < rows.nbytes  # 51 MB on disk; blocks of 8,192 rows in float64 with their copies take less
+    assert (
+        peak < rows.nbytes
+    )  # 51 MB on disk; blocks of 8,192 rows in float64 with their copies take less
 
 
 # --- Published check values -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("a", "share"), [(1e-6, 0.38197), (1e-4, 0.38197), (1e-3, 0.38197), (0.1, 0.3824), (0.3, 0.3856), (0.5, 0.393), (0.9, 0.436)]
+    ("a", "share"),
+    [
+        (1e-6, 0.38197),
+        (1e-4, 0.38197),
+        (1e-3, 0.38197),
+        (0.1, 0.3824),
+        (0.3, 0.3856),
+        (0.5, 0.393),
+        (0.9, 0.436),
+    ],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_the_closed_form_keeps_the_published_share(a, share, dtype):
     """METHODS.md 15: what is left of the attribute component, in float32 down to a = 1e-6."""
-    operator = eq.methods.create("closed-form").fit(eq.FitContext(GENDER, prototypes={"male": np.eye(4)[0], "female": -np.eye(4)[0]}))
+    operator = eq.methods.create("closed-form").fit(
+        eq.FitContext(GENDER, prototypes={"male": np.eye(4)[0], "female": -np.eye(4)[0]})
+    )
     row = np.array([[a, np.sqrt(1 - a * a), 0, 0]], dtype)
-    assert operator.image(row)[0, 0] / row[0, 0] == pytest.approx(share, abs=5e-4 if a >= 0.5 else 5e-5)
+    assert operator.image(row)[0, 0] / row[0, 0] == pytest.approx(
+        share, abs=5e-4 if a >= 0.5 else 5e-5
+    )
 
 
 def test_the_released_formula_loses_its_digits_in_float32():
@@ -478,7 +618,11 @@ def test_the_released_formula_loses_its_digits_in_float32():
 def test_max_skew_over_most_of_a_set_is_bounded():
     """METHODS.md 0.1: with 1,368 images and 1,000 places no ranking exceeds log 1.368."""
     groups, scores = np.repeat(["male", "female"], 684), np.arange(1368.0)[None]
-    assert eq.metrics.max_skew(scores, sensitive_features=groups, m=1000) == pytest.approx(np.log(1.368)) == pytest.approx(0.313, abs=5e-4)
+    assert (
+        eq.metrics.max_skew(scores, sensitive_features=groups, m=1000)
+        == pytest.approx(np.log(1.368))
+        == pytest.approx(0.313, abs=5e-4)
+    )
 
 
 # --- What is refused ---------------------------------------------------------------------------------------------------------
@@ -499,27 +643,57 @@ def small(n=60, **given):
     [
         ("orth-cali", {"lam": -1}, {}, "lam=-1 is not legal"),
         ("roboshot", {"reject": ("ab", "cd")}, {}, "takes pairs of texts"),
-        ("roboshot", {"accept": (("a", "b"),)}, {}, "needs an encoder or text_table for its pairs, which the context lacks"),
+        (
+            "roboshot",
+            {"accept": (("a", "b"),)},
+            {},
+            "needs an encoder or text_table for its pairs, which the context lacks",
+        ),
         ("roboshot", {"tolerance": 1}, {}, "tolerance=1 is not legal"),
         ("prism-mini", {"words": "x"}, {}, "words='x' is not legal"),
         (
             "roboshot",
             {},
-            {"prototypes": {group: np.random.default_rng(i).standard_normal((6, 8)) for i, group in enumerate(GENDER.groups)}},
+            {
+                "prototypes": {
+                    group: np.random.default_rng(i).standard_normal((6, 8))
+                    for i, group in enumerate(GENDER.groups)
+                }
+            },
             "differences of the groups span 6 of 8 dimensions, so little would be left; pass a larger tolerance",
         ),
         ("orth-cali", {"lam": "high"}, {}, "lam='high' is not legal; pass a number"),
         ("leace", {"renormalise": "no"}, {}, "renormalise='no' is not legal; pass true or false"),
         ("sfid", {"trees": 1.5}, {}, "trees=1.5 is not legal; pass a whole number"),
         ("sfid", {"k": True}, {}, "k=True is not legal; pass a number"),
-        ("fairer-clip", {"dim_z": "x"}, {}, "dim_z='x' is not legal; pass a whole number or nothing"),
+        (
+            "fairer-clip",
+            {"dim_z": "x"},
+            {},
+            "dim_z='x' is not legal; pass a whole number or nothing",
+        ),
         ("adapted", {"smallest": 0}, {}, "smallest=0 is not legal"),
         ("clip-clip", {"m": 2.5}, {}, "m=2.5 is not legal"),
         ("sfid", {"k": 1.5}, {}, "k=1.5 is not legal"),
-        ("clip-clip", {"m": 8}, {}, "m=8 is not legal; it is how many of the 8 dimensions are cut, 0 to 7"),
+        (
+            "clip-clip",
+            {"m": 8},
+            {},
+            "m=8 is not legal; it is how many of the 8 dimensions are cut, 0 to 7",
+        ),
         ("clip-clip", {"estimator": "x"}, {}, "estimator='x' is not legal"),
-        ("clip-clip", {}, {"sensitive_features": ["male"] * 60}, "needs 2 images or more of each group, and there are: male 60, female 0"),
-        ("clip-clip", {}, {"sensitive_features": ["male", "female"]}, "more images than the 2 labels"),
+        (
+            "clip-clip",
+            {},
+            {"sensitive_features": ["male"] * 60},
+            "needs 2 images or more of each group, and there are: male 60, female 0",
+        ),
+        (
+            "clip-clip",
+            {},
+            {"sensitive_features": ["male", "female"]},
+            "more images than the 2 labels",
+        ),
         ("leace", {}, {"sensitive_features": ["male", "female"] * 40}, "60 images and 80 labels"),
         ("leace", {}, {"sensitive_features": ["male", "x"] * 30}, "'x' is no label of 'gender'"),
         ("leace", {"tolerance": -1}, {}, "tolerance=-1 is not legal"),
@@ -536,10 +710,20 @@ def small(n=60, **given):
             {},
             "sfid needs 20 texts or more of each group, and there are: male 1, female 1; take a larger book, or pass modality=image",
         ),
-        ("sfid", {"modality": "image"}, {"sensitive_features": ["male"] * 50 + ["female"] * 10}, "sfid needs 20 images or more"),
+        (
+            "sfid",
+            {"modality": "image"},
+            {"sensitive_features": ["male"] * 50 + ["female"] * 10},
+            "sfid needs 20 images or more",
+        ),
         ("fairer-clip", {"tau": 1}, {}, "tau=1 is not legal"),
         ("fairer-clip", {}, {}, "fairer-clip needs class_prompts, which the context lacks"),
-        ("fairer-clip", {}, {"class_prompts": ["a"], "text_table": {}}, "needs two class prompts or more"),
+        (
+            "fairer-clip",
+            {},
+            {"class_prompts": ["a"], "text_table": {}},
+            "needs two class prompts or more",
+        ),
         (
             "fairer-clip",
             {},
@@ -558,8 +742,16 @@ def test_bad_input(name, params, given, message):
 def test_the_benchmark_of_methods():
     from equipoise.bench import methods as bench
 
-    found = {row.method: row for row in bench.run(("closed-form", "orth-cali", "leace", "clip-clip"), rows=200, dim=16, rounds=1)}
+    found = {
+        row.method: row
+        for row in bench.run(
+            ("closed-form", "orth-cali", "leace", "clip-clip"), rows=200, dim=16, rounds=1
+        )
+    }
     assert [row.rank for row in found.values()] == [1, 4, 1, None]
-    assert all(row.seconds > 0 and row.over_closed_form > 0 and row.fit_seconds > 0 for row in found.values())
+    assert all(
+        row.seconds > 0 and row.over_closed_form > 0 and row.fit_seconds > 0
+        for row in found.values()
+    )
     with pytest.raises(eq.EquipoiseError, match="is not legal"):
         list(bench.run(dim=4))

@@ -58,11 +58,21 @@ def test_by_hand():
     assert eq.metrics.accuracy(TRUE, PRED) == pytest.approx(7 / 10)
     assert eq.metrics.binary_f1(TRUE, PRED, positive="b") == pytest.approx(2 * 4 / (6 + 5))
     assert eq.metrics.macro_f1(TRUE, PRED) == pytest.approx((8 / 11 + 2 * 3 / (4 + 5)) / 2)
-    assert eq.metrics.worst_group_accuracy(TRUE, PRED, sensitive_features=SEX) == pytest.approx(4 / 6)
-    assert eq.metrics.worst_group_accuracy(TRUE, PRED, sensitive_features=SEX, by_class=True) == pytest.approx(1 / 2)
+    assert eq.metrics.worst_group_accuracy(TRUE, PRED, sensitive_features=SEX) == pytest.approx(
+        4 / 6
+    )
+    assert eq.metrics.worst_group_accuracy(
+        TRUE, PRED, sensitive_features=SEX, by_class=True
+    ) == pytest.approx(1 / 2)
     table = eq.metrics.rates(TRUE, PRED, sensitive_features=SEX)
     assert table.loc[("b", "f")].to_dict() == pytest.approx(
-        {"rows": 6, "positives": 4, "true_positive_rate": 3 / 4, "false_positive_rate": 1 / 2, "selection_rate": 4 / 6}
+        {
+            "rows": 6,
+            "positives": 4,
+            "true_positive_rate": 3 / 4,
+            "false_positive_rate": 1 / 2,
+            "selection_rate": 4 / 6,
+        }
     )
     inside = eq.metrics.by_group(TRUE, PRED, sensitive_features=SEX)
     assert inside.loc["m", "accuracy"] == pytest.approx(3 / 4) and inside.loc["f", "rows"] == 6
@@ -72,9 +82,18 @@ def test_the_printed_and_the_released_form():
     """Four groups, one class, rates 1, 1/2, 1/2, 0: the largest gap is 1, the mean of the six gaps (3 * 1/2 + 1/2 + 1 + 0) / 6."""
     y, g = ["b"] * 8, list("aabbccdd")
     p = ["b", "b", "b", "x", "b", "x", "x", "x"]
-    value = lambda form, which: eq.metrics.equal_opportunity(y, p, sensitive_features=g, **EQUAL_OPPORTUNITY[form][which])  # noqa: E731
-    assert value("printed", "avg") == pytest.approx(1) and value("printed", "max") == pytest.approx(0.5)
-    assert value("released", "avg") == pytest.approx(0.5) and value("released", "max") == pytest.approx(1)
+
+    def value(form, which):
+        return eq.metrics.equal_opportunity(
+            y, p, sensitive_features=g, **EQUAL_OPPORTUNITY[form][which]
+        )
+
+    assert value("printed", "avg") == pytest.approx(1) and value("printed", "max") == pytest.approx(
+        0.5
+    )
+    assert value("released", "avg") == pytest.approx(0.5) and value(
+        "released", "max"
+    ) == pytest.approx(1)
 
 
 @given(tables(), st.sampled_from(["max", "mean"]), st.sampled_from(["max", "mean"]))
@@ -82,19 +101,29 @@ def test_equal_opportunity_is_the_formula(table, over_groups, over_classes):
     y, p, g = table
     if len(set(g)) < 2:
         return
-    ours = eq.metrics.equal_opportunity(y, p, sensitive_features=g, over_groups=over_groups, over_classes=over_classes)
-    assert ours == pytest.approx(naive_equal_opportunity(y, p, g, over_groups, over_classes), nan_ok=True)
+    ours = eq.metrics.equal_opportunity(
+        y, p, sensitive_features=g, over_groups=over_groups, over_classes=over_classes
+    )
+    assert ours == pytest.approx(
+        naive_equal_opportunity(y, p, g, over_groups, over_classes), nan_ok=True
+    )
 
 
 @given(tables())
 def test_agrees_with_scikit_learn(table):
     y, p, g = table
     assert eq.metrics.accuracy(y, p) == pytest.approx(sk.accuracy_score(y, p))
-    assert eq.metrics.macro_f1(y, p) == pytest.approx(sk.f1_score(y, p, average="macro", zero_division=0))
+    assert eq.metrics.macro_f1(y, p) == pytest.approx(
+        sk.f1_score(y, p, average="macro", zero_division=0)
+    )
     for k in set(y) | set(p):
-        assert eq.metrics.binary_f1(y, p, positive=k) == pytest.approx(sk.f1_score(y == k, p == k, zero_division=0))
+        assert eq.metrics.binary_f1(y, p, positive=k) == pytest.approx(
+            sk.f1_score(y == k, p == k, zero_division=0)
+        )
     for group, line in eq.metrics.by_group(y, p, sensitive_features=g).iterrows():
-        assert line["macro_f1"] == pytest.approx(sk.f1_score(y[g == group], p[g == group], average="macro", zero_division=0))
+        assert line["macro_f1"] == pytest.approx(
+            sk.f1_score(y[g == group], p[g == group], average="macro", zero_division=0)
+        )
 
 
 @given(tables())
@@ -102,38 +131,66 @@ def test_agrees_with_fairlearn(table):
     fairlearn = component("fairlearn.metrics")
     y, p, g = table
     column = pd.Series(g)  # fairlearn takes no array of one row
-    frame = fairlearn.MetricFrame(metrics=sk.accuracy_score, y_true=y, y_pred=p, sensitive_features=column)
-    assert eq.metrics.worst_group_accuracy(y, p, sensitive_features=g) == pytest.approx(frame.group_min())
+    frame = fairlearn.MetricFrame(
+        metrics=sk.accuracy_score, y_true=y, y_pred=p, sensitive_features=column
+    )
+    assert eq.metrics.worst_group_accuracy(y, p, sensitive_features=g) == pytest.approx(
+        frame.group_min()
+    )
     lines = eq.metrics.rates(y, p, sensitive_features=g)
     for k in set(y):
-        measures = {"selection_rate": fairlearn.selection_rate, "true_positive_rate": fairlearn.true_positive_rate}
+        measures = {
+            "selection_rate": fairlearn.selection_rate,
+            "true_positive_rate": fairlearn.true_positive_rate,
+        }
         if len(set(y)) > 1:
             measures["false_positive_rate"] = fairlearn.false_positive_rate
         for name, function in measures.items():
-            by_group = fairlearn.MetricFrame(metrics=function, y_true=y == k, y_pred=p == k, sensitive_features=column).by_group
+            by_group = fairlearn.MetricFrame(
+                metrics=function, y_true=y == k, y_pred=p == k, sensitive_features=column
+            ).by_group
             for group, value in by_group.items():
                 mine = lines.loc[(k, group)]
-                if np.isfinite(mine[name]):  # fairlearn gives 0 to a group without positives; we give no value
+                if np.isfinite(
+                    mine[name]
+                ):  # fairlearn gives 0 to a group without positives; we give no value
                     assert mine[name] == pytest.approx(value)
                 else:
-                    assert mine["positives"] == (0 if name == "true_positive_rate" else mine["rows"])
+                    assert mine["positives"] == (
+                        0 if name == "true_positive_rate" else mine["rows"]
+                    )
 
 
 def test_equal_opportunity_difference_of_fairlearn(rng):
     fairlearn = component("fairlearn.metrics")
     y, p, g = rng.integers(0, 2, 500), rng.integers(0, 2, 500), rng.integers(0, 3, 500)
     theirs = fairlearn.equal_opportunity_difference(y, p, sensitive_features=g)
-    assert eq.metrics.equal_opportunity(y, p, sensitive_features=g, classes=[1]) == pytest.approx(theirs)
+    assert eq.metrics.equal_opportunity(y, p, sensitive_features=g, classes=[1]) == pytest.approx(
+        theirs
+    )
 
 
 def test_intersections_in_every_shape(rng):
     y, p = rng.integers(0, 3, 200), rng.integers(0, 3, 200)
     sex, age = rng.choice(["m", "f"], 200), rng.choice(["young", "old"], 200)
-    one = eq.metrics.equal_opportunity(y, p, sensitive_features=[f"{a} {b}" for a, b in zip(sex, age, strict=True)])
+    one = eq.metrics.equal_opportunity(
+        y, p, sensitive_features=[f"{a} {b}" for a, b in zip(sex, age, strict=True)]
+    )
     frame = pd.DataFrame({"sex": sex, "age": age})
-    for features in (frame, {"sex": sex, "age": age}, (sex, age), [sex, list(age)], np.array([sex, age]).T):
+    for features in (
+        frame,
+        {"sex": sex, "age": age},
+        (sex, age),
+        [sex, list(age)],
+        np.array([sex, age]).T,
+    ):
         assert eq.metrics.equal_opportunity(y, p, sensitive_features=features) == pytest.approx(one)
-    assert Cells.count(y, p, sensitive_features=frame).groups == ("f & old", "f & young", "m & old", "m & young")
+    assert Cells.count(y, p, sensitive_features=frame).groups == (
+        "f & old",
+        "f & young",
+        "m & old",
+        "m & young",
+    )
 
 
 @pytest.mark.parametrize("nobody_knows", [None, math.nan, pd.NA, "", "unknown", "Unsure", "nan"])
@@ -141,29 +198,47 @@ def test_unknown_groups_are_left_out_and_counted(nobody_knows):
     y, p, g = [*TRUE, "b", "d"], [*PRED, "d", "b"], [*SEX, nobody_knows, nobody_knows]
     cells = Cells.count(y, p, sensitive_features=g)
     assert cells.groups == ("f", "m") and cells.left_out == 2 and cells.n == 10
-    assert eq.metrics.equal_opportunity(y, p, sensitive_features=g) == eq.metrics.equal_opportunity(TRUE, PRED, sensitive_features=SEX)
+    assert eq.metrics.equal_opportunity(y, p, sensitive_features=g) == eq.metrics.equal_opportunity(
+        TRUE, PRED, sensitive_features=SEX
+    )
     assert Cells.count(y, p, sensitive_features=pd.Series(g, dtype=object)).left_out == 2
     assert Cells.count(y, p, sensitive_features=(g, [*SEX, "m", "m"])).left_out == 2
 
 
 def test_unknown_classes_are_left_out_and_counted():
-    cells = Cells.count([*TRUE, None, "unknown"], [*PRED, "b", "d"], sensitive_features=[*SEX, "m", "f"])
-    assert cells.left_out == 2 and cells.classes == ("b", "d") and cells.accuracy() == pytest.approx(0.7)
-    assert eq.metrics.accuracy(["a", "a"], ["a", "unknown"]) == 0.5, "an abstention is a wrong prediction"
+    cells = Cells.count(
+        [*TRUE, None, "unknown"], [*PRED, "b", "d"], sensitive_features=[*SEX, "m", "f"]
+    )
+    assert (
+        cells.left_out == 2
+        and cells.classes == ("b", "d")
+        and cells.accuracy() == pytest.approx(0.7)
+    )
+    assert eq.metrics.accuracy(["a", "a"], ["a", "unknown"]) == 0.5, (
+        "an abstention is a wrong prediction"
+    )
 
 
 def test_a_group_without_positives_is_left_out_of_that_class():
     y, p, g = [1, 1, 1, 0, 0, 0], [1, 0, 1, 0, 0, 1], list("aabaac")
     rates = Cells.count(y, p, sensitive_features=g).true_positive_rates()
     assert np.isnan(rates[1, 2]) and np.isnan(rates[0, 1])
-    assert eq.metrics.equal_opportunity(y, p, sensitive_features=g, classes=[1]) == pytest.approx(1 / 2)
-    assert math.isnan(eq.metrics.equal_opportunity([1, 0], [1, 0], sensitive_features=["a", "b"])), "no class has two groups"
+    assert eq.metrics.equal_opportunity(y, p, sensitive_features=g, classes=[1]) == pytest.approx(
+        1 / 2
+    )
+    assert math.isnan(
+        eq.metrics.equal_opportunity([1, 0], [1, 0], sensitive_features=["a", "b"])
+    ), "no class has two groups"
 
 
 def test_one_class_and_labels_only_predicted():
     assert eq.metrics.macro_f1([1, 1], [1, 1]) == 1
-    assert eq.metrics.macro_f1([1, 1], [1, 0]) == pytest.approx(sk.f1_score([1, 1], [1, 0], average="macro"))
-    assert eq.metrics.equal_opportunity([1, 1, 1], [1, 0, 1], sensitive_features=["a", "a", "b"]) == pytest.approx(1 / 2)
+    assert eq.metrics.macro_f1([1, 1], [1, 0]) == pytest.approx(
+        sk.f1_score([1, 1], [1, 0], average="macro")
+    )
+    assert eq.metrics.equal_opportunity(
+        [1, 1, 1], [1, 0, 1], sensitive_features=["a", "a", "b"]
+    ) == pytest.approx(1 / 2)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +263,14 @@ def test_bad_input_says_what_to_do(arguments, says):
 
 
 @pytest.mark.parametrize(
-    "options", [{"over_groups": "median"}, {"over_classes": "none"}, {"classes": ["z"]}, {"classes": "b"}, {"classes": []}]
+    "options",
+    [
+        {"over_groups": "median"},
+        {"over_classes": "none"},
+        {"classes": ["z"]},
+        {"classes": "b"},
+        {"classes": []},
+    ],
 )
 def test_bad_options_name_the_legal_ones(options):
     with pytest.raises(InputError, match=r"legal|hold"):

@@ -23,7 +23,11 @@ def case(rng, n=400, classes=3, groups=3):
     return y, {"none": good, "fair": fair}, g
 
 
-METRICS = {"macro F1": Cells.macro_f1, "EO": Cells.equal_opportunity, "EO mean": lambda c: c.equal_opportunity(over_groups="mean")}
+METRICS = {
+    "macro F1": Cells.macro_f1,
+    "EO": Cells.equal_opportunity,
+    "EO mean": lambda c: c.equal_opportunity(over_groups="mean"),
+}
 
 
 def brute(y, p, g):
@@ -33,9 +37,13 @@ def brute(y, p, g):
 
 def test_values_are_the_plain_functions(rng):
     y, predictions, g = case(rng)
-    result = eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, metrics=METRICS, resamples=2)
+    result = eq.metrics.bootstrap_classification(
+        y, predictions, sensitive_features=g, metrics=METRICS, resamples=2
+    )
     for method, p in predictions.items():
-        assert [result.estimate(method, metric).value for metric in METRICS] == pytest.approx(brute(y, p, g))
+        assert [result.estimate(method, metric).value for metric in METRICS] == pytest.approx(
+            brute(y, p, g)
+        )
 
 
 @given(st.integers(0, 10_000), st.integers(1, 3))
@@ -51,12 +59,16 @@ def test_every_replicate_is_a_resample_of_rows(seed, methods):
         kept.setdefault(len(kept), cells)
         return cells.n.astype(float)
 
-    result = eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, metrics={"n": spy}, resamples=5, seed=seed)
+    result = eq.metrics.bootstrap_classification(
+        y, predictions, sensitive_features=g, metrics={"n": spy}, resamples=5, seed=seed
+    )
     replicates, points = list(kept.values())[:methods], list(kept.values())[methods:]
     for resampled, point, original in zip(replicates, points, seen.values(), strict=True):
         assert resampled.counts.shape[0] == 5 and (resampled.counts.sum((1, 2, 3)) == 30).all()
         assert (point.counts[0].sum((0, 1)) == original.counts.sum((0, 1))).all()
-    for other in replicates[1:]:  # the same resamples: each class has as many rows of each group, whoever predicted
+    for other in replicates[
+        1:
+    ]:  # the same resamples: each class has as many rows of each group, whoever predicted
         assert (other.counts.sum(2) == replicates[0].counts.sum(2)).all()
     assert all(result.replicates[str(i), "n"].tolist() == [30] * 5 for i in range(methods))
 
@@ -64,39 +76,68 @@ def test_every_replicate_is_a_resample_of_rows(seed, methods):
 def test_agrees_with_scipy_on_rows(rng):
     """Same distribution, so means and interval ends agree within their Monte Carlo error: 2,000 resamples, ends within 6 standard errors."""
     y, predictions, g = case(rng)
-    ours = eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, metrics=METRICS, resamples=2000, seed=1)
+    ours = eq.metrics.bootstrap_classification(
+        y, predictions, sensitive_features=g, metrics=METRICS, resamples=2000, seed=1
+    )
 
     def statistic(y, a, b, g):
         return np.array([*brute(y, a, g), *brute(y, b, g)])
 
     rows = (y, predictions["none"], predictions["fair"], g)
-    options = {"paired": True, "vectorized": False, "n_resamples": 2000, "rng": np.random.default_rng(2)}
+    options = {
+        "paired": True,
+        "vectorized": False,
+        "n_resamples": 2000,
+        "rng": np.random.default_rng(2),
+    }
     for kind in ("percentile", "BCa"):
         theirs = stats.bootstrap(rows, statistic, method=kind, **options)
         low, high = theirs.confidence_interval
-        for i, (method, metric) in enumerate((method, metric) for method in predictions for metric in METRICS):
+        for i, (method, metric) in enumerate(
+            (method, metric) for method in predictions for metric in METRICS
+        ):
             mine = ours.estimate(method, metric, kind=kind.lower())
             # the standard error of an end at the 2.5 % tail is about 2.7 sd / sqrt(resamples) for a normal distribution; two of them differ
             error = 2.7 * theirs.standard_error[i] / math.sqrt(2000) * math.sqrt(2)
-            assert mine.mean == pytest.approx(theirs.bootstrap_distribution[i].mean(), abs=6 * theirs.standard_error[i] / math.sqrt(1000))
-            assert mine.low == pytest.approx(low[i], abs=6 * error) and mine.high == pytest.approx(high[i], abs=6 * error)
+            assert mine.mean == pytest.approx(
+                theirs.bootstrap_distribution[i].mean(),
+                abs=6 * theirs.standard_error[i] / math.sqrt(1000),
+            )
+            assert mine.low == pytest.approx(low[i], abs=6 * error) and mine.high == pytest.approx(
+                high[i], abs=6 * error
+            )
             assert mine.std == pytest.approx(theirs.standard_error[i], rel=6 / math.sqrt(2000))
 
 
 def test_bca_is_scipys_on_the_same_replicates(rng):
     """On given replicates the ends are those of scipy, to rounding."""
     y, predictions, g = case(rng, 150)
-    ours = eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, metrics=METRICS, resamples=999)
+    ours = eq.metrics.bootstrap_classification(
+        y, predictions, sensitive_features=g, metrics=METRICS, resamples=999
+    )
     for metric in ("macro F1", "EO mean"):
         replicates = ours.replicates["none", metric]
 
         def statistic(y, p, g, metric=metric):
             return float(METRICS[metric](Cells.count(y, p, sensitive_features=g)))
 
-        given_ = stats.bootstrap((y, predictions["none"], g), statistic, paired=True, vectorized=False, n_resamples=2, method="percentile")
+        given_ = stats.bootstrap(
+            (y, predictions["none"], g),
+            statistic,
+            paired=True,
+            vectorized=False,
+            n_resamples=2,
+            method="percentile",
+        )
         given_.bootstrap_distribution = replicates
         theirs = stats.bootstrap(
-            (y, predictions["none"], g), statistic, paired=True, vectorized=False, n_resamples=0, bootstrap_result=given_, method="BCa"
+            (y, predictions["none"], g),
+            statistic,
+            paired=True,
+            vectorized=False,
+            n_resamples=0,
+            bootstrap_result=given_,
+            method="BCa",
         ).confidence_interval
         mine = ours.estimate("none", metric, kind="bca")
         assert (mine.low, mine.high) == pytest.approx(tuple(theirs), abs=1e-9)
@@ -115,26 +156,37 @@ def test_differences_are_paired(rng):
     twin = predictions["none"].copy()
     twin[:20] = y[:20]
     metric = {"F1": Cells.macro_f1}
-    result = eq.metrics.bootstrap_classification(y, {"none": predictions["none"], "twin": twin}, sensitive_features=g, metrics=metric)
+    result = eq.metrics.bootstrap_classification(
+        y, {"none": predictions["none"], "twin": twin}, sensitive_features=g, metrics=metric
+    )
     gap, alone = result.difference("twin", "none", "F1"), result.estimate("none", "F1")
     assert gap.value == pytest.approx(result.estimate("twin", "F1").value - alone.value)
     assert gap.high - gap.low < (alone.high - alone.low) / 3
     same = result.difference("none", "none", "F1", kind="bca")
     assert same.low == same.high == same.value == 0
     table = result.table(baseline="none")
-    assert list(table.method) == ["none", "twin"] and table.difference.iloc[1] == pytest.approx(gap.value)
+    assert list(table.method) == ["none", "twin"] and table.difference.iloc[1] == pytest.approx(
+        gap.value
+    )
 
 
 def test_resamples_do_not_depend_on_blocks_but_on_the_seed(rng, monkeypatch):
     from equipoise.metrics import resample_cells
 
     y, predictions, g = case(rng)
-    run = lambda seed: eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, metrics=METRICS, seed=seed)  # noqa: E731
+
+    def run(seed):
+        return eq.metrics.bootstrap_classification(
+            y, predictions, sensitive_features=g, metrics=METRICS, seed=seed
+        )
+
     whole, other = run(0), run(1)
     monkeypatch.setattr(resample_cells, "BLOCK", 500)
     blocked = run(0)
     for key, values in whole.replicates.items():
-        assert np.array_equal(values, blocked.replicates[key]) and not np.array_equal(values, other.replicates[key])
+        assert np.array_equal(values, blocked.replicates[key]) and not np.array_equal(
+            values, other.replicates[key]
+        )
     a, b = (result.estimate("none", "EO", kind="bca") for result in (whole, blocked))
     assert a == b
 
@@ -144,7 +196,10 @@ def test_left_out_and_undefined_are_counted():
     g = ["a"] * 25 + [None]
     g[0] = "b"  # one row of class 1 in group b: absent from about 37 % of the resamples
     result = eq.metrics.bootstrap_classification(
-        y, {"x": p}, sensitive_features=g, metrics={"EO": lambda c: c.equal_opportunity(classes=[1])}
+        y,
+        {"x": p},
+        sensitive_features=g,
+        metrics={"EO": lambda c: c.equal_opportunity(classes=[1])},
     )
     estimate = result.estimate("x", "EO")
     assert (estimate.n, estimate.left_out, estimate.resamples) == (25, 1, 1000)
@@ -152,8 +207,13 @@ def test_left_out_and_undefined_are_counted():
 
 
 def test_a_bootstrap_is_shown_in_a_line(rng):
-    probe = eq.metrics.leakage_probe(rng.standard_normal((60, 4)), sensitive_features=["a", "b"] * 30, resamples=20)
-    assert repr(probe) == f"Bootstrap(embeddings probe AUC {probe.estimate('embeddings', 'probe AUC')}; n=60, over='images', left_out=0)"
+    probe = eq.metrics.leakage_probe(
+        rng.standard_normal((60, 4)), sensitive_features=["a", "b"] * 30, resamples=20
+    )
+    assert (
+        repr(probe)
+        == f"Bootstrap(embeddings probe AUC {probe.estimate('embeddings', 'probe AUC')}; n=60, over='images', left_out=0)"
+    )
 
 
 def test_degenerate_intervals():
@@ -179,7 +239,15 @@ def test_bad_calls(rng):
         eq.metrics.bootstrap_classification(y, y, sensitive_features=g)
     for resamples in (0, 10.5, True):
         with pytest.raises(InputError, match="resamples="):
-            eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, resamples=resamples)
-    for metrics, says in (({"x": lambda c: 1.0}, "one number for each"), (["macro F1"], "metrics is list"), ({}, "metrics is dict")):
+            eq.metrics.bootstrap_classification(
+                y, predictions, sensitive_features=g, resamples=resamples
+            )
+    for metrics, says in (
+        ({"x": lambda c: 1.0}, "one number for each"),
+        (["macro F1"], "metrics is list"),
+        ({}, "metrics is dict"),
+    ):
         with pytest.raises(InputError, match=says):
-            eq.metrics.bootstrap_classification(y, predictions, sensitive_features=g, metrics=metrics)
+            eq.metrics.bootstrap_classification(
+                y, predictions, sensitive_features=g, metrics=metrics
+            )

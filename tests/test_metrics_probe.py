@@ -34,16 +34,29 @@ def test_value_is_the_auc_within_folds(rng):
     x[:, 0] += y
     pairs = won = 0.0
     for train, test in StratifiedKFold(5, shuffle=True, random_state=0).split(x, y):
-        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(x[train], y[train])
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(
+            x[train], y[train]
+        )
         here = y[test].sum() * (1 - y[test]).sum()
-        won, pairs = won + here * roc_auc_score(y[test], model.decision_function(x[test])), pairs + here
-    ours = eq.metrics.leakage_probe(x, sensitive_features=y, resamples=1).estimate("embeddings", METRIC).value
+        won, pairs = (
+            won + here * roc_auc_score(y[test], model.decision_function(x[test])),
+            pairs + here,
+        )
+    ours = (
+        eq.metrics.leakage_probe(x, sensitive_features=y, resamples=1)
+        .estimate("embeddings", METRIC)
+        .value
+    )
     assert ours == pytest.approx(won / pairs)
 
 
 @pytest.mark.parametrize("folds", [1, 3])
 def test_resampled_auc_is_that_of_the_drawn_rows(folds, rng):
-    scores, positive, fold = rng.integers(0, 8, 60).astype(float), rng.random(60) < 0.4, rng.integers(0, folds, 60)
+    scores, positive, fold = (
+        rng.integers(0, 8, 60).astype(float),
+        rng.random(60) < 0.4,
+        rng.integers(0, folds, 60),
+    )
     contest = _Contest.of(scores, positive, fold)
 
     def brute(rows):
@@ -65,10 +78,14 @@ def test_several_groups_and_unknown_ones(rng):
     groups = rng.choice(["a", "b", "c", None], 400)
     x = rng.standard_normal((400, 5))
     x[:, 0] += 3 * (groups == "c")
-    estimate = eq.metrics.leakage_probe(x, sensitive_features=groups, resamples=50).estimate("embeddings", METRIC, kind="bca")
+    estimate = eq.metrics.leakage_probe(x, sensitive_features=groups, resamples=50).estimate(
+        "embeddings", METRIC, kind="bca"
+    )
     assert estimate.n == (groups != None).sum() and estimate.left_out == 400 - estimate.n  # noqa: E711
     assert 0.6 < estimate.value < 0.95, "c is read, a and b are not told apart"
-    again = eq.metrics.leakage_probe(x, sensitive_features=groups, resamples=50).estimate("embeddings", METRIC, kind="bca")
+    again = eq.metrics.leakage_probe(x, sensitive_features=groups, resamples=50).estimate(
+        "embeddings", METRIC, kind="bca"
+    )
     assert estimate == again
 
 
@@ -79,10 +96,22 @@ def test_debiased_clip_embeddings_still_tell(rng):
     prompts = list(text["prompt"])
     images = celeba["image"].astype(np.float32)
     male = celeba["attrs"][:, list(celeba["attr_names"]).index("Male")]
-    vector = lambda *names: text["text"][[prompts.index(f"a {n}") for n in names]].astype(np.float64)  # noqa: E731
-    space = eq.AttributeSpace.from_prototypes({"male": vector("Man", "Boy"), "female": vector("Woman", "Girl")})
-    result = eq.metrics.leakage_probe({"none": images, "closed-form": eq.debias(images, space)}, sensitive_features=male, resamples=100)
-    assert result.estimate("none", METRIC).low > 0.98 and result.estimate("closed-form", METRIC).low > 0.95
+
+    def vector(*names):
+        return text["text"][[prompts.index(f"a {n}") for n in names]].astype(np.float64)
+
+    space = eq.AttributeSpace.from_prototypes(
+        {"male": vector("Man", "Boy"), "female": vector("Woman", "Girl")}
+    )
+    result = eq.metrics.leakage_probe(
+        {"none": images, "closed-form": eq.debias(images, space)},
+        sensitive_features=male,
+        resamples=100,
+    )
+    assert (
+        result.estimate("none", METRIC).low > 0.98
+        and result.estimate("closed-form", METRIC).low > 0.95
+    )
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,14 @@ from equipoise.encoders import registry
 from tests.conftest import component, shared_data, unit
 
 ROOT = Path(__file__).parents[1]
-TEXTS = ["a photo of a man", "a photo of a woman", "a doctor who smiles", "quantum chromodynamics on a lattice", "ein Arzt", "😀"]
+TEXTS = [
+    "a photo of a man",
+    "a photo of a woman",
+    "a doctor who smiles",
+    "quantum chromodynamics on a lattice",
+    "ein Arzt",
+    "😀",
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +45,16 @@ def faces():
     from PIL import Image
 
     table = pd.read_parquet(shared_data("people/fairface_val.parquet")).head(400)
-    return [Image.open(io.BytesIO(picture)).convert("RGB") for picture in table["image"]], table["gender"].to_numpy()
+    return [Image.open(io.BytesIO(picture)).convert("RGB") for picture in table["image"]], table[
+        "gender"
+    ].to_numpy()
 
 
 def test_texts_of_any_domain_are_unit_rows(mini):
     rows = mini.encode_text(TEXTS)
-    assert rows.shape == (len(TEXTS), 256) and np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    assert rows.shape == (len(TEXTS), 256) and np.allclose(
+        np.linalg.norm(rows, axis=1), 1, atol=1e-6
+    )
     assert rows[0] @ rows[1] < 0.999 and rows[0] @ rows[1] > rows[0] @ rows[3]
 
 
@@ -51,11 +62,20 @@ def test_torch_and_onnx_compute_the_same(mini, package):
     torch = component("torch")
     model = package.torch_model()
     tokens = mini.towers._cut.encode_batch(TEXTS)
-    ids, mask = (torch.tensor([getattr(token, name) for token in tokens]) for name in ("ids", "attention_mask"))
+    ids, mask = (
+        torch.tensor([getattr(token, name) for token in tokens])
+        for name in ("ids", "attention_mask")
+    )
     pixels = np.random.default_rng(0).integers(0, 256, (5, 64, 64, 3), dtype=np.uint8)
     with torch.inference_mode():  # 256 sums of products in float32, in another order
-        np.testing.assert_allclose(model.encode_text(ids, mask).numpy(), mini.towers.text_features(TEXTS), atol=5e-6)
-        np.testing.assert_allclose(model.encode_image(torch.from_numpy(pixels)).numpy(), mini.towers.image_features(pixels), atol=5e-6)
+        np.testing.assert_allclose(
+            model.encode_text(ids, mask).numpy(), mini.towers.text_features(TEXTS), atol=5e-6
+        )
+        np.testing.assert_allclose(
+            model.encode_image(torch.from_numpy(pixels)).numpy(),
+            mini.towers.image_features(pixels),
+            atol=5e-6,
+        )
     ids, mask = ids[:2], mask[:2]
     embeddings = model.text.tokens(ids).detach().requires_grad_()
     model.text(embeddings, mask).square().sum().backward()
@@ -65,7 +85,9 @@ def test_torch_and_onnx_compute_the_same(mini, package):
 def test_its_text_tower_without_a_prefix_is_the_graph(mini):
     torch = component("torch")
     tower = mini.text_tower()
-    assert mini.text_tower() is tower and not any(weight.requires_grad for weight in tower.model.parameters())
+    assert mini.text_tower() is tower and not any(
+        weight.requires_grad for weight in tower.model.parameters()
+    )
     texts = [*TEXTS, "a very long sentence about people at work " * 9]
     with torch.no_grad():
         rows = tower.features(tower.tokenize(texts, 0), torch.zeros(0, 256)).numpy()
@@ -86,7 +108,11 @@ def test_a_prefix_is_seen_by_every_token_and_is_not_pooled(mini):
         x = torch.cat([prefix, model.tokens(ids) + model.positions[: len(ids)]])[None]
         for layer in model.layers:
             x = layer(x, torch.ones(1, 1, 1, x.shape[1], dtype=torch.bool))
-        np.testing.assert_allclose(rows[i].detach().numpy(), model.head(model.norm(x[:, 3:]).mean(1))[0].detach().numpy(), atol=2e-5)
+        np.testing.assert_allclose(
+            rows[i].detach().numpy(),
+            model.head(model.norm(x[:, 3:]).mean(1))[0].detach().numpy(),
+            atol=2e-5,
+        )
     (gradient,) = torch.autograd.grad(rows[:2].square().sum(), prefix)
     assert gradient.abs().min() > 0
     assert np.abs(unit(rows.detach().numpy()[:2]) - mini.encode_text(texts)).max() > 1e-3
@@ -96,14 +122,25 @@ def test_a_prefix_is_seen_by_every_token_and_is_not_pooled(mini):
 def test_prompt_array_learns_through_it(mini, tmp_path):
     """Images of one group lean to some of the prompts; the tokens take it out of how texts rank images."""
     rng = np.random.default_rng(0)
-    prompts = tuple(f"a photo of a {word} person" for word in ("kind", "strict", "tall", "short", "busy", "calm"))
+    prompts = tuple(
+        f"a photo of a {word} person"
+        for word in ("kind", "strict", "tall", "short", "busy", "calm")
+    )
     texts = mini.encode_text(prompts)
     codes = rng.integers(0, 2, 200)
     images = texts[rng.integers(0, 6, 200)] + 0.02 * rng.standard_normal((200, 256))
     images += np.where(codes, 0.3, -0.3)[:, None] * unit(texts[:3].mean(0) - texts[3:].mean(0))
     gender = eq.Attribute.load("gender")
-    context = eq.FitContext(gender, encoder=mini, images=images, sensitive_features=np.array(gender.groups)[codes], device="cpu")
-    method = eq.methods.create("prompt-array", prompts=prompts, lr=2e-2, epochs=30, held_out=0.25, adversary="logits")
+    context = eq.FitContext(
+        gender,
+        encoder=mini,
+        images=images,
+        sensitive_features=np.array(gender.groups)[codes],
+        device="cpu",
+    )
+    method = eq.methods.create(
+        "prompt-array", prompts=prompts, lr=2e-2, epochs=30, held_out=0.25, adversary="logits"
+    )
     operator = method.fit(context)
     skew = [
         eq.metrics.ndkl(rows @ unit(images).T, sensitive_features=context.sensitive_features, m=60)
@@ -153,7 +190,10 @@ def test_doctor_says_what_it_knows_and_may_be_used_for(package):
     from equipoise import doctor
 
     about = doctor.about_mini()
-    assert about == {"knows": package.KNOWS, "notice": package.NOTICE} and "non-commercial" in about["notice"]
+    assert (
+        about == {"knows": package.KNOWS, "notice": package.NOTICE}
+        and "non-commercial" in about["notice"]
+    )
     assert "non-commercial" in (ROOT / "mini" / "LICENSE").read_text()
 
 
@@ -163,11 +203,17 @@ def test_it_is_small(package):
 
 
 def test_the_card_quotes_its_figures():
-    figures, card = json.loads((ROOT / "mini" / "figures.json").read_text()), (ROOT / "mini" / "README.md").read_text()
+    figures, card = (
+        json.loads((ROOT / "mini" / "figures.json").read_text()),
+        (ROOT / "mini" / "README.md").read_text(),
+    )
     quoted = 0
     for name, figure in figures.items():
         if isinstance(figure, dict) and "low" in figure:
-            assert f"| {name} | {figure['value']:.3f} [{figure['low']:.3f}, {figure['high']:.3f}] | {figure['n']:,} |" in card
+            assert (
+                f"| {name} | {figure['value']:.3f} [{figure['low']:.3f}, {figure['high']:.3f}] | {figure['n']:,} |"
+                in card
+            )
             quoted += 1
     assert quoted > 25 and figures["revision"] in card
 
@@ -177,7 +223,10 @@ FLOORS = {
     "fairface race": 0.65,
     "fairface young or old, balanced": 0.97,
     "idenprof occupation": 0.84,
-    **{f"celeba {name}, AUC": 0.96 for name in ("eyeglasses", "wearing_hat", "smiling", "blond_hair")},
+    **{
+        f"celeba {name}, AUC": 0.96
+        for name in ("eyeglasses", "wearing_hat", "smiling", "blond_hair")
+    },
     "flickr8k text to image, R@10": 0.32,
     "lean of held-out occupations, Spearman with the teacher": 0.8,
 }
@@ -185,7 +234,11 @@ FLOORS = {
 
 def test_the_card_reaches_its_floors():
     figures = json.loads((ROOT / "mini" / "figures.json").read_text())
-    assert {name: figures[name]["value"] for name, floor in FLOORS.items() if figures[name]["value"] < floor} == {}
+    assert {
+        name: figures[name]["value"]
+        for name, floor in FLOORS.items()
+        if figures[name]["value"] < floor
+    } == {}
 
 
 @pytest.mark.slow
@@ -204,7 +257,9 @@ def test_it_reads_perceived_gender_as_the_card_says(mini, faces):
     pictures, gender = faces
     images = mini.encode_images(pictures)
     texts = mini.encode_text(["a photo of a man", "a photo of a woman"])
-    assert (np.array(["male", "female"])[np.argmax(images @ texts.T, axis=1)] == gender).mean() > 0.855
+    assert (
+        np.array(["male", "female"])[np.argmax(images @ texts.T, axis=1)] == gender
+    ).mean() > 0.855
 
 
 def test_the_closed_form_makes_its_searches_even(mini, faces):
@@ -212,7 +267,9 @@ def test_the_closed_form_makes_its_searches_even(mini, faces):
     pictures, gender = faces
     images = mini.encode_images(pictures)
     attribute = eq.Attribute.load("gender")
-    space = eq.AttributeSpace.from_prompts(mini, eq.PromptBook.curated("occupations-gender"), attribute)
+    space = eq.AttributeSpace.from_prompts(
+        mini, eq.PromptBook.curated("occupations-gender"), attribute
+    )
     prompts = [
         "a photo of a nurse",
         "a photo of a mechanic",
@@ -224,5 +281,9 @@ def test_the_closed_form_makes_its_searches_even(mini, faces):
     texts = mini.encode_text(prompts)
     skew = eq.metrics.max_skew
     before = skew(texts @ images.T, sensitive_features=gender, m=50)
-    after = skew(eq.debias(texts, space, kappa=np.inf) @ eq.debias(images, space, kappa=np.inf).T, sensitive_features=gender, m=50)
+    after = skew(
+        eq.debias(texts, space, kappa=np.inf) @ eq.debias(images, space, kappa=np.inf).T,
+        sensitive_features=gender,
+        m=50,
+    )
     assert after < before

@@ -60,7 +60,9 @@ def test_an_equipoise_mini_without_a_generator_says_so(encoder, monkeypatch, tmp
     mini = component("equipoise_mini")
     with monkeypatch.context() as older:
         older.delattr(mini, "generator")
-        with pytest.raises(InputError, match="has no generator; type: pip install -U equipoise-mini"):
+        with pytest.raises(
+            InputError, match="has no generator; type: pip install -U equipoise-mini"
+        ):
             load_mini()
     monkeypatch.setattr(mini, "FOLDER", tmp_path)
     with pytest.raises(InputError, match=r"has no generator\.onnx; type: pip install"):
@@ -82,27 +84,63 @@ class Blots:
     """Keeps the generator's contract, if not its art: colours by the embedding, blots by the seed."""
 
     def sample(self, text_embeddings, seeds, guidance=2.0, steps=8):
-        assert text_embeddings.dtype == np.float32 and np.allclose(np.linalg.norm(text_embeddings, axis=1), 1, atol=1e-5)
+        assert text_embeddings.dtype == np.float32 and np.allclose(
+            np.linalg.norm(text_embeddings, axis=1), 1, atol=1e-5
+        )
         colour = np.tanh(guidance * 8 * text_embeddings[:, :3])[:, None, None]
-        blots = np.stack([np.random.default_rng(seed).standard_normal((64, 64, 3)) for seed in seeds])
+        blots = np.stack(
+            [np.random.default_rng(seed).standard_normal((64, 64, 3)) for seed in seeds]
+        )
         return np.clip(128 + 80 * colour + 20 * blots, 0, 255).astype(np.uint8)
 
 
 def test_a_run_through_whatever_keeps_the_contract(encoder, monkeypatch, tmp_path):
     """The preset's five methods in mini's own space, and the columns of Table 4."""
     monkeypatch.setattr(component("equipoise_mini"), "generator", Blots, raising=False)
-    (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
-    asked = {"methods": preset.MINI_METHODS, "images": 2, "clip_score": "mini", "same_encoder": True, "resamples": 50, "guidance": 3.0}
+    (tmp_path / "prompts.txt").write_text(
+        "\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"])
+    )
+    asked = {
+        "methods": preset.MINI_METHODS,
+        "images": 2,
+        "clip_score": "mini",
+        "same_encoder": True,
+        "resamples": 50,
+        "guidance": 3.0,
+    }
     manifest, results = request(tmp_path / "run", **asked).perform()
-    assert [method["label"] for method in results["methods"]] == ["none", "orth-proj", "orth-cali", "sfid (tau=0.9)", "closed-form"]
-    assert [column["key"] for column in results["columns"]] == ["sp", "sp_5", "clip", "accuracy", "clip_gated", "accuracy_gated"]
-    assert len(manifest.pictures) == 5 * 4 * 2 and results["clip"]["same"] and results["annotator"]["same"]
-    drawn = {picture.slot: np.asarray(Image.open(tmp_path / "run" / picture.image)) for picture in manifest.pictures.values()}
+    assert [method["label"] for method in results["methods"]] == [
+        "none",
+        "orth-proj",
+        "orth-cali",
+        "sfid (tau=0.9)",
+        "closed-form",
+    ]
+    assert [column["key"] for column in results["columns"]] == [
+        "sp",
+        "sp_5",
+        "clip",
+        "accuracy",
+        "clip_gated",
+        "accuracy_gated",
+    ]
+    assert (
+        len(manifest.pictures) == 5 * 4 * 2
+        and results["clip"]["same"]
+        and results["annotator"]["same"]
+    )
+    drawn = {
+        picture.slot: np.asarray(Image.open(tmp_path / "run" / picture.image))
+        for picture in manifest.pictures.values()
+    }
     assert all(
-        not np.array_equal(drawn[method, DOCTOR, 0], drawn["none", DOCTOR, 0]) for method in ("orth-proj", "sfid (tau=0.9)", "closed-form")
+        not np.array_equal(drawn[method, DOCTOR, 0], drawn["none", DOCTOR, 0])
+        for method in ("orth-proj", "sfid (tau=0.9)", "closed-form")
     )
     with pytest.raises(InputError, match="tokens and mini reads"):
-        Request(tmp_path / "long", "mini", prompts="a photo of a doctor" + " with a hat" * 200).perform()
+        Request(
+            tmp_path / "long", "mini", prompts="a photo of a doctor" + " with a hat" * 200
+        ).perform()
     with pytest.raises(InputError, match="has one size"):
         Request(tmp_path / "large", "mini", prompts=DOCTOR, size=512).perform()
     with pytest.raises(InputError, match="has one dtype"):
@@ -117,7 +155,10 @@ def test_a_run_does_not_go_on_with_another_generator(encoder, generator, monkeyp
     asked = {"prompts": DOCTOR, "images": 1, "methods": ("none",)}
     manifest, _ = Request(tmp_path / "run", "mini", **asked).perform()
     (picture,) = manifest.pictures.values()
-    assert read_provenance(tmp_path / "run" / picture.image)["revision"] == f"{encoder.fingerprint[:12]}-one"
+    assert (
+        read_provenance(tmp_path / "run" / picture.image)["revision"]
+        == f"{encoder.fingerprint[:12]}-one"
+    )
     Request(tmp_path / "run", "mini", **asked).perform()
     monkeypatch.setattr(Blots, "fingerprint", "other")
     with pytest.raises(InputError, match="holds another run \\(its revision differ"):
@@ -168,17 +209,31 @@ def test_a_device_that_is_not_there_is_told(encoder):
 
 def request(out, **options) -> Request:
     return Request(
-        out, "mini", prompts=str(out.parent / "prompts.txt"), annotator="encoder:mini", **{"images": 4, "gate": False, **options}
+        out,
+        "mini",
+        prompts=str(out.parent / "prompts.txt"),
+        annotator="encoder:mini",
+        **{"images": 4, "gate": False, **options},
     )
 
 
 def test_a_run_of_real_pictures(encoder, generator, tmp_path):
-    (tmp_path / "prompts.txt").write_text("\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"]))
-    options = {"methods": ("closed-form", "orth-proj"), "clip_score": "mini", "steps": 4}  # rough ones, to be quick
+    (tmp_path / "prompts.txt").write_text(
+        "\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"])
+    )
+    options = {
+        "methods": ("closed-form", "orth-proj"),
+        "clip_score": "mini",
+        "steps": 4,
+    }  # rough ones, to be quick
     with pytest.raises(InputError, match="a judge in its own case"):
         request(tmp_path / "run", **options).perform()
     manifest, results = perform(request(tmp_path / "run", same_encoder=True, **options))
-    assert results["clip"]["same"] and results["annotator"]["same"] and len(manifest.pictures) == 3 * 4 * 4
+    assert (
+        results["clip"]["same"]
+        and results["annotator"]["same"]
+        and len(manifest.pictures) == 3 * 4 * 4
+    )
     assert (tmp_path / "run" / "report.html").is_file()
 
 
@@ -186,10 +241,15 @@ def test_a_run_of_real_pictures(encoder, generator, tmp_path):
 def test_a_newcomers_first_pictures(generator, tmp_path, monkeypatch):
     """What docs/generation.md begins with, word for word."""
     monkeypatch.chdir(tmp_path)
-    section = (ROOT / "docs" / "generation.md").read_text().split("## Try it")[1].split("## Attach")[0]
+    section = (
+        (ROOT / "docs" / "generation.md").read_text().split("## Try it")[1].split("## Attach")[0]
+    )
     (typed,) = re.findall(r"```bash\n(.*?)```", section, re.S)
     subprocess.run([sys.executable, "-m", *shlex.split(typed)], check=True, capture_output=True)
-    assert len(list((tmp_path / "first" / "images").rglob("*.png"))) == 16 and (tmp_path / "first" / "report.html").is_file()
+    assert (
+        len(list((tmp_path / "first" / "images").rglob("*.png"))) == 16
+        and (tmp_path / "first" / "report.html").is_file()
+    )
     (block,) = re.findall(r"```python\n(.*?)```", section, re.S)
     names: dict = {}
     exec(compile(block, "generation.md", "exec"), names)
@@ -200,7 +260,19 @@ def test_a_newcomers_first_pictures(generator, tmp_path, monkeypatch):
 def test_the_papers_preset_on_the_embedded_generator(encoder, generator, tmp_path):
     """Figures for pictures, offline: Table 4's columns, each with an interval. 680 pictures of two steps; sixteen would take an hour."""
     judges = {"annotator": "encoder:mini", "clip_score": "mini", "same_encoder": True}
-    _, results = perform(Request(tmp_path / "run", "mini", preset="paper", images=2, steps=2, **judges))
-    assert [column["key"] for column in results["columns"]] == ["sp", "sp_5", "clip", "accuracy", "clip_gated", "accuracy_gated"]
+    _, results = perform(
+        Request(tmp_path / "run", "mini", preset="paper", images=2, steps=2, **judges)
+    )
+    assert [column["key"] for column in results["columns"]] == [
+        "sp",
+        "sp_5",
+        "clip",
+        "accuracy",
+        "clip_gated",
+        "accuracy_gated",
+    ]
     for method in results["methods"]:
-        assert all(entry["low"] - 1e-12 <= entry["value"] <= entry["high"] + 1e-12 for entry in method["cells"].values())
+        assert all(
+            entry["low"] - 1e-12 <= entry["value"] <= entry["high"] + 1e-12
+            for entry in method["cells"].values()
+        )

@@ -16,13 +16,22 @@ from tests.conftest import component, unit
 pytestmark = pytest.mark.usefixtures("one_thread")
 GENDER = eq.Attribute("gender", ("male", "female"))
 WORDS = ("old", "young", "red", "blue", "very", "long")
-QUICK = {"prompts": tuple(f"a photo of a {word} person" for word in WORDS), "lr": 2e-2, "epochs": 40, "held_out": 0.25}
+QUICK = {
+    "prompts": tuple(f"a photo of a {word} person" for word in WORDS),
+    "lr": 2e-2,
+    "epochs": 40,
+    "held_out": 0.25,
+}
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     component("transformers")
-    return eq.load_encoder(f"hf:{models.clip(tmp_path_factory.mktemp('clip') / 'm')}", device="cpu", show_progress=False)
+    return eq.load_encoder(
+        f"hf:{models.clip(tmp_path_factory.mktemp('clip') / 'm')}",
+        device="cpu",
+        show_progress=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +41,26 @@ def context(encoder):
     texts = encoder.encode_text(QUICK["prompts"])
     codes = rng.integers(0, 2, 240)
     lean = texts[:3].mean(0) - texts[3:].mean(0)
-    images = texts[rng.integers(0, 6, 240)] + 0.1 * rng.standard_normal((240, 16)) + np.where(codes, 0.7, -0.7)[:, None] * lean
-    return eq.FitContext(GENDER, encoder=encoder, images=images, sensitive_features=np.array(GENDER.groups)[codes], device="cpu")
+    images = (
+        texts[rng.integers(0, 6, 240)]
+        + 0.1 * rng.standard_normal((240, 16))
+        + np.where(codes, 0.7, -0.7)[:, None] * lean
+    )
+    return eq.FitContext(
+        GENDER,
+        encoder=encoder,
+        images=images,
+        sensitive_features=np.array(GENDER.groups)[codes],
+        device="cpu",
+    )
 
 
 def test_an_empty_prefix_is_the_encoder_itself(encoder):
     torch = component("torch")
-    tower, texts = encoder.text_tower(), ["a photo of a person", "a very long sentence about people that goes on and on"]
+    tower, texts = (
+        encoder.text_tower(),
+        ["a photo of a person", "a very long sentence about people that goes on and on"],
+    )
     with torch.no_grad():
         rows = tower.features(tower.tokenize(texts, 0), torch.zeros(0, 32)).numpy()
     np.testing.assert_allclose(unit(rows), encoder.encode_text(texts), atol=1e-6)
@@ -61,14 +83,19 @@ def test_the_prefix_stands_before_the_text_without_positions(encoder):
             hidden = layer(hidden, seen.masked_fill(padded, float("-inf")))
         ends = (ids == model.config.text_config.eos_token_id).int().argmax(1) + 2
         expected = model.text_projection(text.final_layer_norm(hidden)[torch.arange(2), ends])
-        np.testing.assert_allclose(tower.features(tokens, prefix).numpy(), expected.numpy(), atol=1e-4)
+        np.testing.assert_allclose(
+            tower.features(tokens, prefix).numpy(), expected.numpy(), atol=1e-4
+        )
 
 
 def test_long_texts_leave_room(encoder):
     torch = component("torch")
     tower = encoder.text_tower()
     tokens = tower.tokenize(["person " * 50, "a man"], 2)
-    assert tokens["input_ids"].shape[1] == 22 and tokens["input_ids"][0, -1] == encoder.towers.tokenizer.eos_token_id
+    assert (
+        tokens["input_ids"].shape[1] == 22
+        and tokens["input_ids"][0, -1] == encoder.towers.tokenizer.eos_token_id
+    )
     assert np.isfinite(tower.features(tokens, torch.zeros(2, 32)).detach().numpy()).all()
 
 
@@ -120,11 +147,17 @@ def test_other_threads_see_no_prefix(encoder):
 
 def skew(operator, context):
     rows = operator.encode_text(QUICK["prompts"])
-    return eq.metrics.ndkl(rows @ unit(np.asarray(context.images)).T, sensitive_features=context.sensitive_features, m=60)
+    return eq.metrics.ndkl(
+        rows @ unit(np.asarray(context.images)).T,
+        sensitive_features=context.sensitive_features,
+        m=60,
+    )
 
 
 def test_tokens_hide_the_group_and_come_back_from_a_file(context, encoder, tmp_path):
-    operator = eq.methods.create("prompt-array", **QUICK | {"lr": 5e-2, "adversary": "logits"}).fit(context)
+    operator = eq.methods.create("prompt-array", **QUICK | {"lr": 5e-2, "adversary": "logits"}).fit(
+        context
+    )
     plain = eq.methods.create("none").fit(context)
     assert skew(operator, context) < 0.7 * skew(plain, context)
     prompts = ["a photo of a doctor", "a photo of a woman"]
@@ -135,8 +168,12 @@ def test_tokens_hide_the_group_and_come_back_from_a_file(context, encoder, tmp_p
     operator.save(tmp_path / "op.safetensors")
     again = eq.methods.load(tmp_path / "op.safetensors", encoder=encoder)
     np.testing.assert_array_equal(again.encode_text(prompts), rows)
-    np.testing.assert_array_equal(eq.methods.load(tmp_path / "op.safetensors").bind(encoder).encode_text(prompts), rows)
-    np.testing.assert_array_equal(again.text(encoder.encode_text(prompts), prompts), rows)  # as tasks and eq.wrap call it
+    np.testing.assert_array_equal(
+        eq.methods.load(tmp_path / "op.safetensors").bind(encoder).encode_text(prompts), rows
+    )
+    np.testing.assert_array_equal(
+        again.text(encoder.encode_text(prompts), prompts), rows
+    )  # as tasks and eq.wrap call it
     np.testing.assert_allclose(eq.wrap(encoder, again).encode_text(prompts), rows, atol=1e-6)
     gated = again.encode_text(prompts, gate=True)
     np.testing.assert_array_equal(gated[0], rows[0])
@@ -147,16 +184,23 @@ def test_tokens_hide_the_group_and_come_back_from_a_file(context, encoder, tmp_p
 
 def test_rows_that_are_encoded_already_are_refused(context, tmp_path):
     operator = eq.methods.create("prompt-array", **QUICK | {"epochs": 1}).fit(context)
-    with pytest.raises(eq.EquipoiseError, match=r"cannot change rows that are encoded already; use op.encode_text"):
+    with pytest.raises(
+        eq.EquipoiseError, match=r"cannot change rows that are encoded already; use op.encode_text"
+    ):
         operator.text(np.ones((2, 16), np.float32))
     operator.save(tmp_path / "op.safetensors")
     with pytest.raises(eq.EquipoiseError, match=r"has no encoder; give it one with op.bind"):
         eq.methods.load(tmp_path / "op.safetensors").encode_text(["a man"])
 
 
-@pytest.mark.parametrize("params", [{}, {"adversary": "logits", "regularise": 1.0}, {"contrast": 0.1}])
+@pytest.mark.parametrize(
+    "params", [{}, {"adversary": "logits", "regularise": 1.0}, {"contrast": 0.1}]
+)
 def test_the_same_for_a_seed_stopped_or_not(context, params, tmp_path, monkeypatch):
-    captions = [f"a photo of a {'man' if group == 'male' else 'woman'}" for group in context.sensitive_features]
+    captions = [
+        f"a photo of a {'man' if group == 'male' else 'woman'}"
+        for group in context.sensitive_features
+    ]
     context = replace(context, captions=captions)
     method = eq.methods.create("prompt-array", **QUICK | {"epochs": 8} | params)
     undisturbed = method.fit(context).tokens
@@ -173,14 +217,18 @@ def test_the_same_for_a_seed_stopped_or_not(context, params, tmp_path, monkeypat
     monkeypatch.setattr(training, "_keep", stop)
     with pytest.raises(KeyboardInterrupt):
         method.fit(replace(context, workdir=tmp_path))
-    np.testing.assert_array_equal(method.fit(replace(context, workdir=tmp_path)).tokens, undisturbed)
+    np.testing.assert_array_equal(
+        method.fit(replace(context, workdir=tmp_path)).tokens, undisturbed
+    )
 
 
 def test_the_sigmoid_bounds_the_adversary():
     """The least cross-entropy of answers squeezed to [0, 1]: 0.313 for two groups."""
     torch = component("torch")
     sure = torch.tensor([[1.0, 0.0]])
-    assert float(torch.nn.functional.cross_entropy(sure, torch.tensor([0]))) == pytest.approx(0.313, abs=5e-4)
+    assert float(torch.nn.functional.cross_entropy(sure, torch.tensor([0]))) == pytest.approx(
+        0.313, abs=5e-4
+    )
 
 
 @pytest.mark.parametrize(
@@ -189,7 +237,11 @@ def test_the_sigmoid_bounds_the_adversary():
         ({"encoder": None}, {}, "prompt-array needs encoder"),
         ({"images": None}, {}, "prompt-array needs images"),
         ({"sensitive_features": None}, {}, "prompt-array needs sensitive_features"),
-        ({"images": np.ones((240, 5))}, {}, "the encoder gives 16 dimensions, and the images have 5"),
+        (
+            {"images": np.ones((240, 5))},
+            {},
+            "the encoder gives 16 dimensions, and the images have 5",
+        ),
         ({}, {"tokens": 0}, "tokens=0 is not legal"),
         ({}, {"adversary": "softmax"}, "adversary='softmax' is not legal"),
         ({}, {"contrast": 1.0}, "prompt-array with contrast needs captions"),
@@ -207,7 +259,9 @@ def test_encoders_without_a_tower_are_refused(context, tmp_path):
         def encode_text(self, texts):
             return np.ones((len(texts), 16))
 
-    with pytest.raises(eq.EquipoiseError, match=r"Words has no text_tower\(\); use mini, or a CLIP of hf:"):
+    with pytest.raises(
+        eq.EquipoiseError, match=r"Words has no text_tower\(\); use mini, or a CLIP of hf:"
+    ):
         eq.methods.create("prompt-array").fit(replace(context, encoder=Words()))
     blip = eq.load_encoder(f"hf:{models.blip(tmp_path / 'blip')}", device="cpu")
     with pytest.raises(eq.EquipoiseError, match="has no text tower that gradients flow through"):

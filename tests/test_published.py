@@ -110,7 +110,11 @@ def test_every_cell_is_there_once():
         ("F", BLIP): both,
     }
     cells = read()
-    assert len({(c.table, c.model, c.dataset, c.method, c.variant, c.metric) for c in cells}) == len(cells) == 342
+    assert (
+        len({(c.table, c.model, c.dataset, c.method, c.variant, c.metric) for c in cells})
+        == len(cells)
+        == 342
+    )
 
 
 @pytest.mark.parametrize("expected", BY_EYE, ids=lambda e: " ".join(map(str, e[:6])))
@@ -138,7 +142,15 @@ def test_a_cell_that_cannot_be_read_stops_the_script_and_writes_nothing(tmp_path
     good = r"\textbf{Datasets} & CelebA \\ \textbf{Metric} & F1 $\uparrow$ \\ Baseline BLIP & 50.0$\pm$0.1 \\ Ours & 5o.1 \\"
     (tmp_path / "paper.tex").write_text(table % "a & b" + table % good)
     page = shutil.copy(PAGE, tmp_path)
-    command = [sys.executable, SCRIPT, tmp_path / "paper.tex", "--results", tmp_path / "results.csv", "--page", page]
+    command = [
+        sys.executable,
+        SCRIPT,
+        tmp_path / "paper.tex",
+        "--results",
+        tmp_path / "results.csv",
+        "--page",
+        page,
+    ]
     result = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 1 and "'5o.1'" in result.stderr and "Traceback" not in result.stderr
     assert not (tmp_path / "results.csv").exists()
@@ -174,8 +186,21 @@ def test_names_are_the_products():
         "Flickr30K": ["gender"],
         "occupations": ["gender"],
     }
-    assert set(cells.loc[cells["better"] == "higher", "metric"]) == {"F1", "macro F1", "R@5", "R@10", "CLIP score", "Acc^G"}
-    assert set(cells.loc[cells["better"] == "lower", "metric"]) == {"EO_avg", "EO_max", "MS@1000", "SP_all", "SP_5"}
+    assert set(cells.loc[cells["better"] == "higher", "metric"]) == {
+        "F1",
+        "macro F1",
+        "R@5",
+        "R@10",
+        "CLIP score",
+        "Acc^G",
+    }
+    assert set(cells.loc[cells["better"] == "lower", "metric"]) == {
+        "EO_avg",
+        "EO_max",
+        "MS@1000",
+        "SP_all",
+        "SP_5",
+    }
 
 
 def test_lookup_narrows_and_is_empty_where_nothing_was_published():
@@ -194,7 +219,9 @@ def test_what_is_returned_is_the_callers_own():
 
 def test_flags_are_those_found_by_hand():
     found = published.problems()
-    flags = set(found[["rule", "model", "dataset", "method", "metric"]].itertuples(index=False, name=None))
+    flags = set(
+        found[["rule", "model", "dataset", "method", "metric"]].itertuples(index=False, name=None)
+    )
     assert flags == FLAGGED and len(found) == len(FLAGGED)
     impossible = published.impossible()
     assert set(impossible["rule"]) == {"steps", "gaps", "recall"} and len(impossible) == 13
@@ -203,7 +230,9 @@ def test_flags_are_those_found_by_hand():
 def test_results_carry_the_reasons():
     cells = published.results()
     assert (cells["problem"] != "").sum() == len({flag[1:] for flag in FLAGGED}) == 16
-    reason = published.lookup(model=BLIP, dataset="CelebA", method="prism", metric="F1")["problem"].item()
+    reason = published.lookup(model=BLIP, dataset="CelebA", method="prism", metric="F1")[
+        "problem"
+    ].item()
     assert "printed as 5," in reason and "marked second" in reason
 
 
@@ -241,16 +270,25 @@ def test_gaps_of_any_18_classes_are_allowed(gaps):
 
 @given(st.lists(st.integers(0, 1367), min_size=1, max_size=50))
 def test_recall_of_any_ranks_is_allowed(ranks):
-    assert_allowed("COCO2017", Rat5=np.mean(np.array(ranks) < 5), Rat10=np.mean(np.array(ranks) < 10))
+    assert_allowed(
+        "COCO2017", Rat5=np.mean(np.array(ranks) < 5), Rat10=np.mean(np.array(ranks) < 10)
+    )
 
 
-@given(st.sampled_from([("COCO2017", 1368, 4), ("Flickr30K", 3079, 2)]), st.integers(0, 2**32 - 1), st.booleans())
+@given(
+    st.sampled_from([("COCO2017", 1368, 4), ("Flickr30K", 3079, 2)]),
+    st.integers(0, 2**32 - 1),
+    st.booleans(),
+)
 def test_skew_of_any_retrieval_is_allowed(case, seed, sorted_by_group):
     dataset, n, groups = case
     rng = np.random.default_rng(seed)
     group = rng.choice(groups, size=n, p=rng.dirichlet(np.ones(groups)))
     top = (np.sort(group) if sorted_by_group else group)[:1000]
-    share, hits = np.bincount(group, minlength=groups) / n, np.bincount(top, minlength=groups) / 1000
+    share, hits = (
+        np.bincount(group, minlength=groups) / n,
+        np.bincount(top, minlength=groups) / 1000,
+    )
     present = hits > 0
     assert_allowed(dataset, MSat1000=np.log(hits[present] / share[present]).max())
 
@@ -280,7 +318,9 @@ def test_parity_and_accuracy_of_any_pictures_are_allowed(men, wrong):
 def test_each_rule_finds_a_cell_that_breaks_it(rule, where, change):
     cells = read()
     before = {(cell, name) for cell, name, _ in rules.broken(cells)}
-    place = next(i for i, c in enumerate(cells) if (c.table, c.dataset, c.method, c.metric) == where)
+    place = next(
+        i for i, c in enumerate(cells) if (c.table, c.dataset, c.method, c.metric) == where
+    )
     cells[place] = replace(cells[place], **change)
     new = {(cell, name) for cell, name, _ in rules.broken(cells)} - before
     assert (cells[place], rule) in new

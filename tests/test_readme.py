@@ -20,7 +20,9 @@ def test_every_block_runs_in_order(tmp_path, monkeypatch):
 
 
 def test_demo_example_holds():
-    result = subprocess.run([sys.executable, ROOT / "examples" / "first.py"], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, ROOT / "examples" / "first.py"], capture_output=True, text=True, check=True
+    )
     assert "every one within its bound" in result.stdout
 
 

@@ -20,7 +20,10 @@ from tests.conftest import ROOT, component, shared_data
 from tests.test_fit_on import evaluation
 
 GENDER = eq.Attribute.load("gender")
-PROMPTS = [f"a photo of a {job}" for job in ("doctor", "nurse", "pilot", "cook", "judge", "clerk", "singer", "coach")]
+PROMPTS = [
+    f"a photo of a {job}"
+    for job in ("doctor", "nurse", "pilot", "cook", "judge", "clerk", "singer", "coach")
+]
 A4 = 673  # CSS pixels between margins of 15 mm
 
 
@@ -31,25 +34,62 @@ class World:
         rng = np.random.default_rng(0)
         axis = np.eye(24)[0]
         self.male = rng.random(300) < 0.5
-        self.images = rng.standard_normal((300, 24)) + np.where(self.male, 0.8, -0.8)[:, None] * axis
-        self.texts = {prompt: rng.standard_normal(24) + lean * axis for prompt, lean in zip(PROMPTS, np.linspace(-2, 2, 8), strict=True)}
-        words = {"male": ["a male person", "a man", "a guy"], "female": ["a female person", "a woman", "a lady"]}
-        self.book = eq.PromptBook.of({f"person {i}": {g: [f"{w} {i}" for w in ws] for g, ws in words.items()} for i in range(5)})
+        self.images = (
+            rng.standard_normal((300, 24)) + np.where(self.male, 0.8, -0.8)[:, None] * axis
+        )
+        self.texts = {
+            prompt: rng.standard_normal(24) + lean * axis
+            for prompt, lean in zip(PROMPTS, np.linspace(-2, 2, 8), strict=True)
+        }
+        words = {
+            "male": ["a male person", "a man", "a guy"],
+            "female": ["a female person", "a woman", "a lady"],
+        }
+        self.book = eq.PromptBook.of(
+            {
+                f"person {i}": {g: [f"{w} {i}" for w in ws] for g, ws in words.items()}
+                for i in range(5)
+            }
+        )
         for _, group, entry in self.book.entries():
             for text in entry.texts:
-                self.texts[text] = rng.standard_normal(24) * 0.5 + (3 if group == "male" else -3) * axis
-        self.pictures = [Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).resize((32, 32)) for _ in range(300)]
+                self.texts[text] = (
+                    rng.standard_normal(24) * 0.5 + (3 if group == "male" else -3) * axis
+                )
+        self.pictures = [
+            Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).resize((32, 32))
+            for _ in range(300)
+        ]
 
     @property
     def vectors(self):
-        return TextVectors(list(self.texts), np.stack(list(self.texts.values())), id="the tests' world")
+        return TextVectors(
+            list(self.texts), np.stack(list(self.texts.values())), id="the tests' world"
+        )
 
     def plan(self, **options):
-        table = pd.DataFrame({"path": [f"{i}.png" for i in range(300)], "gender": np.where(self.male, "male", "female")})
+        table = pd.DataFrame(
+            {
+                "path": [f"{i}.png" for i in range(300)],
+                "gender": np.where(self.male, "male", "female"),
+            }
+        )
         source = Source("the tests' world", table, self.pictures, self.images.astype(np.float32))
         settings = Settings(resamples=50, permutations=10)
-        columns = {"group_columns": ["gender"], "source": source} if options.pop("with_images", True) else {}
-        return make_plan(self.vectors, GENDER, prompts=PROMPTS, book=self.book, settings=settings, **columns, **options)
+        columns = (
+            {"group_columns": ["gender"], "source": source}
+            if options.pop("with_images", True)
+            else {}
+        )
+        return make_plan(
+            self.vectors,
+            GENDER,
+            prompts=PROMPTS,
+            book=self.book,
+            settings=settings,
+            **columns,
+            **options,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -68,18 +108,36 @@ def opened(browser, audit, tmp_path):
     (tmp_path / "report.html").write_text(page(audit.results, audit.pictures))
     tab = browser.new_page(viewport={"width": 1100, "height": 900})
     complaints: list[str] = []
-    tab.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     tab.on("pageerror", lambda error: complaints.append(str(error)))
-    tab.on("request", lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else complaints.append(request.url))
+    tab.on(
+        "request",
+        lambda request: (
+            None
+            if request.url.startswith(("file:", "data:", "blob:"))
+            else complaints.append(request.url)
+        ),
+    )
     tab.goto((tmp_path / "report.html").as_uri())
-    tab.wait_for_function("window.equipoise !== undefined && document.querySelectorAll('#dumbbell svg').length > 0")
+    tab.wait_for_function(
+        "window.equipoise !== undefined && document.querySelectorAll('#dumbbell svg').length > 0"
+    )
     yield tab, complaints
     tab.close()
 
 
 def turn(tab, step):
     """Move the slider as a user's keys would."""
-    tab.eval_on_selector("#kappa", "(slider, step) => { slider.value = step; slider.dispatchEvent(new Event('input')); }", str(step))
+    tab.eval_on_selector(
+        "#kappa",
+        "(slider, step) => { slider.value = step; slider.dispatchEvent(new Event('input')); }",
+        str(step),
+    )
 
 
 def shown(tab, name):
@@ -115,7 +173,9 @@ def test_the_dial_shows_what_python_computes(opened, world, audit, step, kappa, 
         shown(tab, "max_skew")
         == f"{metrics.max_skew(u_texts @ u_images.T, sensitive_features=groups, m=audit.results['settings']['m']):.3f}"
     )
-    prototypes = eq.AttributeSpace.from_prompts(world.vectors, world.book, GENDER).parts[0].prototypes
+    prototypes = (
+        eq.AttributeSpace.from_prompts(world.vectors, world.book, GENDER).parts[0].prototypes
+    )
     assert shown(tab, "lean") == f"{association.leans(u_texts, prototypes).max(1).mean():.4f}"
     certificate = eq.certify(texts, operator.space, u=u_texts)
     assert (
@@ -136,14 +196,22 @@ def test_galleries_follow_the_dial_and_the_first_one_stays(opened, audit):
     lists = {}
     for step in (0, 41, 82):
         turn(tab, step)
-        lists[step] = tab.eval_on_selector_all(after, "items => items.map(item => Number(item.dataset.image))")
+        lists[step] = tab.eval_on_selector_all(
+            after, "items => items.map(item => Number(item.dataset.image))"
+        )
         assert tab.eval_on_selector_all(
-            f"{after} img", "images => images.every(image => image.complete && image.naturalWidth > 0 && image.alt)"
+            f"{after} img",
+            "images => images.every(image => image.complete && image.naturalWidth > 0 && image.alt)",
         )
     gallery = audit.results["gallery"]["prompts"][0]["found"]
-    assert lists[0] == gallery[0] and lists[41] == gallery[1] and lists[82] not in (lists[0], lists[41])
+    assert (
+        lists[0] == gallery[0]
+        and lists[41] == gallery[1]
+        and lists[82] not in (lists[0], lists[41])
+    )
     before = tab.eval_on_selector_all(
-        '.pictures[data-entry="0"][data-method="0"] li', "items => items.map(item => Number(item.dataset.image))"
+        '.pictures[data-entry="0"][data-method="0"] li',
+        "items => items.map(item => Number(item.dataset.image))",
     )
     assert before == gallery[0]
 
@@ -157,9 +225,16 @@ def test_shares_beside_a_row_are_shown_only_where_they_are_its_own(opened):
         assert tab.eval_on_selector_all("details[open] .row", visible)[:3] == [True, own, True]
 
 
-def test_prompts_that_differ_only_in_how_they_begin_have_rows_of_their_own(browser, audit, tmp_path):
-    prompts = [entry | {"prompt": "the photo of a pilot"} if i == 0 else entry for i, entry in enumerate(audit.results["prompts"])]
-    (tmp_path / "report.html").write_text(page(audit.results | {"prompts": prompts}, audit.pictures))
+def test_prompts_that_differ_only_in_how_they_begin_have_rows_of_their_own(
+    browser, audit, tmp_path
+):
+    prompts = [
+        entry | {"prompt": "the photo of a pilot"} if i == 0 else entry
+        for i, entry in enumerate(audit.results["prompts"])
+    ]
+    (tmp_path / "report.html").write_text(
+        page(audit.results | {"prompts": prompts}, audit.pictures)
+    )
     tab = browser.new_page()
     tab.goto((tmp_path / "report.html").as_uri())
     tab.wait_for_function("document.querySelectorAll('#dumbbell svg').length > 0")
@@ -175,7 +250,10 @@ def test_the_keyboard_turns_the_dial(opened):
     tab.keyboard.press("ArrowRight")
     assert float(tab.inner_text("#kappa-value")) > float(before)
     tab.keyboard.press("End")
-    assert tab.inner_text("#kappa-value") == "infinity" and tab.get_attribute("#kappa", "aria-valuetext") == "kappa infinity"
+    assert (
+        tab.inner_text("#kappa-value") == "infinity"
+        and tab.get_attribute("#kappa", "aria-valuetext") == "kappa infinity"
+    )
     tab.keyboard.press("Home")
     assert tab.inner_text("#kappa-value") == "0"
 
@@ -188,17 +266,25 @@ def test_axe_finds_nothing_serious(opened, scheme):
     for details in tab.query_selector_all("details"):
         details.evaluate("element => { element.open = true; }")
     found = axe.Axe().run(tab).response["violations"]
-    assert [(one["id"], one["nodes"][0]["html"][:100]) for one in found if one["impact"] in ("serious", "critical")] == []
+    assert [
+        (one["id"], one["nodes"][0]["html"][:100])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ] == []
 
 
 def test_charts_say_in_words_what_they_show(opened):
     tab, _ = opened
     for name in ("dumbbell", "front", "course"):
-        assert tab.get_attribute(f"#{name}", "role") == "img" and "table below" in tab.get_attribute(f"#{name}", "aria-label")
+        assert tab.get_attribute(
+            f"#{name}", "role"
+        ) == "img" and "table below" in tab.get_attribute(f"#{name}", "aria-label")
     assert tab.locator("table tbody tr").count() > len(PROMPTS)
 
 
-@pytest.mark.parametrize(("width", "media"), [(1100, "screen"), (390, "screen"), (320, "screen"), (A4, "print")])
+@pytest.mark.parametrize(
+    ("width", "media"), [(1100, "screen"), (390, "screen"), (320, "screen"), (A4, "print")]
+)
 def test_it_fits(opened, width, media):
     tab, _ = opened
     tab.emulate_media(media=media)
@@ -206,7 +292,10 @@ def test_it_fits(opened, width, media):
     tab.wait_for_timeout(400)  # plotly follows a resize a moment later
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     for name in ("dumbbell", "front", "course"):
-        box, inside = tab.locator(f"#{name}").bounding_box(), tab.locator(f"#{name} svg.main-svg").first.bounding_box()
+        box, inside = (
+            tab.locator(f"#{name}").bounding_box(),
+            tab.locator(f"#{name} svg.main-svg").first.bounding_box(),
+        )
         assert inside["width"] <= box["width"] + 1 and inside["height"] <= box["height"] + 1
 
 
@@ -229,7 +318,12 @@ def test_a_page_of_texts_alone_and_one_with_a_grid(browser, world, audit, tmp_pa
         tab = browser.new_page()
         complaints: list[str] = []
         tab.on("pageerror", lambda error, complaints=complaints: complaints.append(str(error)))
-        tab.on("console", lambda message, complaints=complaints: complaints.append(message.text) if message.type == "error" else None)
+        tab.on(
+            "console",
+            lambda message, complaints=complaints: (
+                complaints.append(message.text) if message.type == "error" else None
+            ),
+        )
         tab.goto((tmp_path / f"{name}.html").as_uri())
         if name == "grid":
             grid = audit.results["dials"][1]
@@ -238,7 +332,9 @@ def test_a_page_of_texts_alone_and_one_with_a_grid(browser, world, audit, tmp_pa
                 assert shown(tab, "max_skew") == f"{grid['max_skew'][place]:.3f}"
         elif name == "alone":
             turn(tab, 82)
-            assert float(shown(tab, "lean")) == pytest.approx(alone.results["dials"][1]["lean"][-1], abs=5e-5)
+            assert float(shown(tab, "lean")) == pytest.approx(
+                alone.results["dials"][1]["lean"][-1], abs=5e-5
+            )
         assert complaints == []
         tab.close()
 
@@ -252,17 +348,30 @@ def test_the_page_of_a_sweep(browser, width, media, tmp_path):
     tab.emulate_media(media=media)
     complaints: list[str] = []
     tab.on("pageerror", lambda error: complaints.append(str(error)))
-    tab.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on(
+        "console",
+        lambda message: (
+            complaints.append(message.text) if message.type in ("error", "warning") else None
+        ),
+    )
     tab.goto((tmp_path / "sweep.html").as_uri())
     drawn = tab.locator("#sweep .scatterlayer .point")
     drawn.first.wait_for()
     assert drawn.count() == len(results["points"]) == tab.locator("tbody tr").count()
-    assert tab.locator("#sweep .legendtext").all_text_contents() == ["none", "closed-form", "orth-proj"]
+    assert tab.locator("#sweep .legendtext").all_text_contents() == [
+        "none",
+        "closed-form",
+        "orth-proj",
+    ]
     assert tab.evaluate("document.documentElement.scrollWidth") <= width and complaints == []
     if media == "screen":
         axe = component("axe_playwright_python.sync_playwright")
         found = axe.Axe().run(tab).response["violations"]
-        assert [(one["id"], one["nodes"][0]["html"][:100]) for one in found if one["impact"] in ("serious", "critical")] == []
+        assert [
+            (one["id"], one["nodes"][0]["html"][:100])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+        ] == []
     tab.close()
 
 
@@ -272,9 +381,14 @@ def test_files_are_small(audit):
 
 def test_fifty_galleries_of_twenty_real_photographs_are_a_file_of_under_20_mb(audit):
     """Before and after, no picture twice: 2,000 photographs."""
-    photographs = pd.read_parquet(shared_data("people/celeba.parquet"), columns=["image"])["image"][:2000]
+    photographs = pd.read_parquet(shared_data("people/celeba.parquet"), columns=["image"])["image"][
+        :2000
+    ]
     small = {i: documents.small(data) for i, data in enumerate(photographs)}
-    assert len(page(audit.results, documents.Pictures(audit.pictures.arrays, small)).encode()) < 20 << 20
+    assert (
+        len(page(audit.results, documents.Pictures(audit.pictures.arrays, small)).encode())
+        < 20 << 20
+    )
 
 
 THINGS = [
@@ -304,13 +418,31 @@ THINGS = [
 def test_the_pictures_of_the_docs(browser, tmp_path):
     """Of real CLIP embeddings of CelebA, without its photographs. Written to docs/pictures where EQUIPOISE_PICTURES is set."""
     with np.load(shared_data("embeddings/celeba1000_clip_vitb32.npz"), allow_pickle=False) as file:
-        rows, male = file["image"].astype(np.float32), file["attrs"][:, list(file["attr_names"]).index("Male")] > 0
-        table = pd.DataFrame({"path": file["filename"].astype(str), "gender": np.where(male, "male", "female")})
+        rows, male = (
+            file["image"].astype(np.float32),
+            file["attrs"][:, list(file["attr_names"]).index("Male")] > 0,
+        )
+        table = pd.DataFrame(
+            {"path": file["filename"].astype(str), "gender": np.where(male, "male", "female")}
+        )
     vectors = TextVectors.load(shared_data("embeddings/text_clip_vitb32_objects.npz"))
     vectors.id = "OpenAI CLIP ViT-B/32"
-    book = eq.PromptBook.of({"an adult": {"male": ["a Man"], "female": ["a Woman"]}, "a child": {"male": ["a Boy"], "female": ["a Girl"]}})
-    options = {"prompts": [f"a {thing}" for thing in THINGS], "book": book, "source": Source("CelebA", table, None, rows)}
-    audit = run(make_plan(vectors, GENDER, group_columns=["gender"], settings=Settings(resamples=200), **options))
+    book = eq.PromptBook.of(
+        {
+            "an adult": {"male": ["a Man"], "female": ["a Woman"]},
+            "a child": {"male": ["a Boy"], "female": ["a Girl"]},
+        }
+    )
+    options = {
+        "prompts": [f"a {thing}" for thing in THINGS],
+        "book": book,
+        "source": Source("CelebA", table, None, rows),
+    }
+    audit = run(
+        make_plan(
+            vectors, GENDER, group_columns=["gender"], settings=Settings(resamples=200), **options
+        )
+    )
     (tmp_path / "report.html").write_text(page(audit.results, audit.pictures))
     folder = ROOT / "docs" / "pictures" if os.environ.get("EQUIPOISE_PICTURES") else tmp_path
     tab = browser.new_page(viewport={"width": 1000, "height": 1180})

@@ -52,7 +52,11 @@ def assert_same(found, expected):
 def cases(draw):
     """Eighths up to 8: exact in every dtype here, and so are their sums, so that ties are many and brute force has one answer."""
     seed, dim = draw(st.integers(0, 2**32 - 1)), draw(st.integers(1, 9))
-    queries, images, distinct = draw(st.integers(1, 5)), draw(st.integers(1, 700)), draw(st.integers(1, 700))
+    queries, images, distinct = (
+        draw(st.integers(1, 5)),
+        draw(st.integers(1, 700)),
+        draw(st.integers(1, 700)),
+    )
     rng = np.random.default_rng(seed)
     rows = (rng.integers(-64, 65, (distinct, dim)) / 8)[rng.integers(0, distinct, images)]
     for i in draw(st.lists(st.integers(0, images - 1), max_size=3)):
@@ -94,10 +98,14 @@ def test_blocks_do_not_change_scores_that_rounding_could(rng, scale):
         assert_same(top_k(texts, images, 300, block=block), reference)
     scores = texts.astype(np.float64) @ images.astype(np.float64).T
     worst_found = np.take_along_axis(scores, reference[0], 1)
-    assert (np.abs(worst_found - reference[1]) <= 2.0**-24 * np.abs(worst_found) + 1e-44).all()  # rounded once
+    assert (
+        np.abs(worst_found - reference[1]) <= 2.0**-24 * np.abs(worst_found) + 1e-44
+    ).all()  # rounded once
     np.put_along_axis(scores, reference[0], -np.inf, 1)
     # what was left out is no better, but for what rounding to float32 makes equal
-    assert (scores.max(axis=1) <= worst_found.min(axis=1) + 2.0**-23 * np.abs(worst_found.min(axis=1))).all()
+    assert (
+        scores.max(axis=1) <= worst_found.min(axis=1) + 2.0**-23 * np.abs(worst_found.min(axis=1))
+    ).all()
 
 
 def test_one_enormous_row_takes_nothing_from_the_others(rng):
@@ -126,7 +134,12 @@ def test_windows_do_not_change_the_result(rng, monkeypatch, window, images):
     elif images == "ever better":
         rows = rows[np.argsort(rows @ texts[0].astype(np.float64))]
     rows = rows.astype(np.float32)
-    expected = top_k(texts, (rows[i : i + 1000] for i in range(0, 4000, 1000)), 30, transform=lambda part: part.copy())
+    expected = top_k(
+        texts,
+        (rows[i : i + 1000] for i in range(0, 4000, 1000)),
+        30,
+        transform=lambda part: part.copy(),
+    )
     monkeypatch.setattr(search, "WINDOW", window)
     assert_same(top_k(texts, rows, 30, block=300), expected)
     np.testing.assert_allclose(expected[1], brute_force(texts, rows, 30)[1], rtol=1e-7)
@@ -139,7 +152,9 @@ def test_many_queries_go_in_tiles(rng, monkeypatch):
 
 
 def test_memory_maps_strides_and_byte_orders(rng, tmp_path):
-    texts, images = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((6, 16), (900, 16)))
+    texts, images = (
+        rng.integers(-8, 9, shape).astype(np.float32) for shape in ((6, 16), (900, 16))
+    )
     expected = brute_force(texts, images, 40)
     np.save(tmp_path / "images.npy", images)
     for same in (
@@ -170,14 +185,19 @@ def test_an_operator_is_applied_on_the_fly(rng):
     assert 17 not in expected[0]
     for block in (64, 500):
         assert_same(top_k(texts, images, 20, transform=debiased, block=block), expected)
-    narrow = top_k(texts[:, :8], images, 20, transform=lambda rows: rows[:, :8])  # a transform may change the width
+    narrow = top_k(
+        texts[:, :8], images, 20, transform=lambda rows: rows[:, :8]
+    )  # a transform may change the width
     assert_same(narrow, top_k(texts[:, :8], images[:, :8], 20))
 
 
 def test_works_where_standard_error_is_closed():
     code = "import numpy as np; from equipoise.search import top_k; print(top_k(np.eye(3), np.eye(3), 1)[0].ravel().tolist())"
     command = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(code)} 2>&-"
-    assert subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout == "[0, 1, 2]\n"
+    assert (
+        subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout
+        == "[0, 1, 2]\n"
+    )
 
 
 def test_a_depth_beyond_what_there_is_costs_no_memory(rng):
@@ -192,7 +212,11 @@ def test_errors_say_what_to_do(rng):
     for arguments, options, message in (
         ((texts, images[:, :3], 1), {}, "3 wide and texts are 4 wide"),
         ((texts, [images, images[:, :3]], 1), {}, "3 wide"),
-        ((texts, images, 1), {"transform": lambda rows: rows[:, :2]}, "transformed images are 2 wide"),
+        (
+            (texts, images, 1),
+            {"transform": lambda rows: rows[:, :2]},
+            "transformed images are 2 wide",
+        ),
         ((texts, images, 1), {"transform": lambda rows: rows[:2]}, "2 rows of 9"),
         ((texts, images, 1), {"transform": lambda rows: None}, "NoneType"),
         ((bad, images, 1), {}, r"1 of 2 texts .* \(first: 1\)"),
@@ -235,17 +259,41 @@ def test_memory_is_bounded_by_the_block(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "images.npy")]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     little, much = (int(line) for line in result.stdout.split())
-    assert (much - little) * 1024 < images.nbytes + (32 << 20)  # the pages of the map itself, and a little
+    assert (much - little) * 1024 < images.nbytes + (
+        32 << 20
+    )  # the pages of the map itself, and a little
 
 
 def test_bench_as_json_and_as_a_table():
     component("faiss")
-    options = ("bench", "retrieval", "--images", "3000", "--queries", "20", "--dim", "16", "-k", "5", "-k", "50", "--rounds", "1")
+    options = (
+        "bench",
+        "retrieval",
+        "--images",
+        "3000",
+        "--queries",
+        "20",
+        "--dim",
+        "16",
+        "-k",
+        "5",
+        "-k",
+        "50",
+        "--rounds",
+        "1",
+    )
     result = json.loads(run(*options, "--json").stdout)
     assert result["machine"]["faiss-cpu"]
     assert [row["k"] for row in result["rows"]] == [5, 50]
     for row in result["rows"]:
-        assert row["agreement"] > 0.99 and row["over_faiss"] > 0 and row["over_product"] > 0 and row["mebibytes"] > 0
+        assert (
+            row["agreement"] > 0.99
+            and row["over_faiss"] > 0
+            and row["over_product"] > 0
+            and row["mebibytes"] > 0
+        )
     assert "faiss" in run(*options).stdout
     refused = run(*options, "--depth", "4000")
-    assert refused.returncode == 2 and "4000" in refused.stderr and "Traceback" not in refused.stderr
+    assert (
+        refused.returncode == 2 and "4000" in refused.stderr and "Traceback" not in refused.stderr
+    )

@@ -22,7 +22,9 @@ def mini():
 def test_the_site_builds_without_a_complaint(tmp_path):
     component("zensical")
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "assets"))
+    shutil.copytree(
+        ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "assets")
+    )
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     command = [sys.executable, "-m", "zensical", "build", "--strict", "-f", "mkdocs.yml"]
     built = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -33,7 +35,9 @@ def test_the_site_builds_without_a_complaint(tmp_path):
 
 def test_every_page_is_in_the_navigation():
     listed = set(re.findall(r"[\w/\-]+\.md", (ROOT / "mkdocs.yml").read_text()))
-    assert listed == {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
+    assert listed == {
+        str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")
+    }
 
 
 def test_the_tutorial_word_for_word(mini, tmp_path, monkeypatch, capsys):
@@ -54,7 +58,10 @@ def test_a_newcomers_path_in_an_empty_environment(tmp_path):
     """What README and tutorial say, typed into a new environment that has nothing but Python and pip."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     binaries = tmp_path / "venv" / "bin"
-    packages = [str(ROOT), *([str(ROOT / "mini")] if (ROOT / "mini" / "pyproject.toml").is_file() else [])]
+    packages = [
+        str(ROOT),
+        *([str(ROOT / "mini")] if (ROOT / "mini" / "pyproject.toml").is_file() else []),
+    ]
     install = [
         binaries / "python",
         "-m",
@@ -68,12 +75,22 @@ def test_a_newcomers_path_in_an_empty_environment(tmp_path):
     ]
     subprocess.run(install, check=True)
     pages = [ROOT / "README.md", *([ROOT / "docs" / "tutorial.md"] if len(packages) > 1 else [])]
-    environment = {"PATH": f"{binaries}:/usr/bin:/bin", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    environment = {
+        "PATH": f"{binaries}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "HF_HUB_OFFLINE": "1",
+    }
     for page in pages:
         for kind, commands in as_typed(page.read_text()):
-            command = ["bash", "-ec", commands] if kind == "bash" else [binaries / "python", "-c", commands]
+            command = (
+                ["bash", "-ec", commands]
+                if kind == "bash"
+                else [binaries / "python", "-c", commands]
+            )
             subprocess.run(command, check=True, cwd=tmp_path, env=environment)
-    told = subprocess.run([binaries / "equipoise", "--version"], check=True, capture_output=True, env=environment).stdout
+    told = subprocess.run(
+        [binaries / "equipoise", "--version"], check=True, capture_output=True, env=environment
+    ).stdout
     assert told.startswith(b"equipoise")
 
 
@@ -92,6 +109,10 @@ def test_what_a_how_to_shows_runs(page):
         assert kind == "python"
         exec(compile(block, f"{page}.md", "exec"), names)
     assert blocks
-    if page == "search":  # at kappa infinity a query has nothing left in the space of the index, and every image has its score
+    if (
+        page == "search"
+    ):  # at kappa infinity a query has nothing left in the space of the index, and every image has its score
         query = names["op"].text(names["query"])
-        assert names["scores"].shape == (1000, 1) and abs(query @ names["op"].space.basis).max() < 1e-6
+        assert (
+            names["scores"].shape == (1000, 1) and abs(query @ names["op"].space.basis).max() < 1e-6
+        )

@@ -31,7 +31,9 @@ def test_a_killed_save_leaves_a_whole_file_or_none(tmp_path):
     path = tmp_path / "space.safetensors"
     whole = 0
     for seed in range(20):
-        process = subprocess.Popen([sys.executable, "-c", SAVE_FOREVER, path], stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", SAVE_FOREVER, path], stdout=subprocess.PIPE
+        )
         assert process.stdout is not None
         process.stdout.readline()
         time.sleep(random.Random(seed).uniform(0, 0.1))
@@ -67,7 +69,17 @@ def test_a_memory_map_of_two_gibibytes_in_a_quarter_of_one(rng, tmp_path):
     for start in range(0, shape[0], len(block)):
         source[start : start + len(block)] = block
     source.flush()
-    subprocess.run([sys.executable, "-c", MAP_WITHIN, tmp_path / "in.npy", tmp_path / "out.npy", tmp_path / "space"], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            MAP_WITHIN,
+            tmp_path / "in.npy",
+            tmp_path / "out.npy",
+            tmp_path / "space",
+        ],
+        check=True,
+    )
     target = np.load(tmp_path / "out.npy", mmap_mode="r")
     want = eq.debias(block, space)
     for start in (0, shape[0] - len(block)):

@@ -25,8 +25,15 @@ VARIANTS = 3  # what the server, which answers by the grammar, knows for every o
 
 
 def prompts(count: int) -> list[str]:
-    people = [prompt.removeprefix("a photo of a person") for prompt in eq.PromptBook.curated("people-gender").prompts]
-    return [f"{prompt}{doing}" for prompt in eq.PromptBook.curated("occupations-gender").prompts for doing in people][:count]
+    people = [
+        prompt.removeprefix("a photo of a person")
+        for prompt in eq.PromptBook.curated("people-gender").prompts
+    ]
+    return [
+        f"{prompt}{doing}"
+        for prompt in eq.PromptBook.curated("occupations-gender").prompts
+        for doing in people
+    ][:count]
 
 
 def answered(cache) -> set[str]:
@@ -40,9 +47,26 @@ def answered(cache) -> set[str]:
 def test_a_thousand_prompts_a_fifth_spoilt_and_killed_on_the_way(tmp_path):
     """Complete; no good answer is ever asked for again, but for what was in flight at a kill; cache and book are whole at every moment."""
     component("openai")
-    log, cache, book, texts = tmp_path / "log", tmp_path / "answers.sqlite", tmp_path / "book.json", tmp_path / "prompts.txt"
+    log, cache, book, texts = (
+        tmp_path / "log",
+        tmp_path / "answers.sqlite",
+        tmp_path / "book.json",
+        tmp_path / "prompts.txt",
+    )
     texts.write_text("\n".join(prompts(1000)))
-    command = [sys.executable, "-m", "tests.chat_server", "--latency", "0.05", "--faults", "0.2", "--retry-after", "0.2", "--log", str(log)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.chat_server",
+        "--latency",
+        "0.05",
+        "--faults",
+        "0.2",
+        "--retry-after",
+        "0.2",
+        "--log",
+        str(log),
+    ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert server.stdout is not None
     url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
@@ -64,13 +88,30 @@ def test_a_thousand_prompts_a_fifth_spoilt_and_killed_on_the_way(tmp_path):
         "--min-variants",
         str(VARIANTS),
     ]
-    write = [sys.executable, "-m", "equipoise", "prompts", "write", "--from", str(texts), "-o", str(book), "--json", *options]
+    write = [
+        sys.executable,
+        "-m",
+        "equipoise",
+        "prompts",
+        "write",
+        "--from",
+        str(texts),
+        "-o",
+        str(book),
+        "--json",
+        *options,
+    ]
 
     def asked() -> list[dict]:
         rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         for row in rows:
             body = row["body"]
-            row["key"] = key_of(url=url, model="m", messages=body["messages"], form="json" if "response_format" in body else "plain")
+            row["key"] = key_of(
+                url=url,
+                model="m",
+                messages=body["messages"],
+                form="json" if "response_format" in body else "plain",
+            )
         return rows
 
     try:
@@ -85,7 +126,9 @@ def test_a_thousand_prompts_a_fifth_spoilt_and_killed_on_the_way(tmp_path):
             process.wait()
             time.sleep(2.5)  # until the server has noticed, and logged what it held
             kept, rows = answered(cache), asked()
-            assert not before & {row["key"] for row in rows[seen:]}  # what the cache had was not asked again
+            assert not before & {
+                row["key"] for row in rows[seen:]
+            }  # what the cache had was not asked again
             lost = {row["key"] for row in rows if row["delivered"]} - kept
             assert len(lost) <= SLOTS and before <= kept
             before = kept
@@ -104,10 +147,14 @@ def test_a_thousand_prompts_a_fifth_spoilt_and_killed_on_the_way(tmp_path):
     assert json.loads(result.stdout)["failures"] == []
     rows = asked()
     faults = Counter(row["fault"] for row in rows)
-    assert 0.15 < 1 - faults[None] / len(rows) < 0.25 and len(faults) == 10  # every kind of fault came
+    assert (
+        0.15 < 1 - faults[None] / len(rows) < 0.25 and len(faults) == 10
+    )  # every kind of fault came
     delivered = Counter(row["key"] for row in rows if row["delivered"])
     twice = sum(count - 1 for count in delivered.values())
     assert twice <= 2 * SLOTS  # in flight at one of the two kills
     with sqlite3.connect(cache) as db:
-        counts = db.execute('SELECT prompt, "group", step, attempt, count(*) FROM answers GROUP BY 1, 2, 3, 4').fetchall()
+        counts = db.execute(
+            'SELECT prompt, "group", step, attempt, count(*) FROM answers GROUP BY 1, 2, 3, 4'
+        ).fetchall()
         assert len({row[:2] for row in counts}) == 2000 and all(row[-1] == 1 for row in counts)

@@ -20,7 +20,9 @@ from tests.conftest import make_space, unit
 
 def test_fit(rng):
     male, female = rng.standard_normal((2, 32))
-    space = eq.AttributeSpace.from_prototypes({"male": 3 * male, "female": female}, attribute="gender")
+    space = eq.AttributeSpace.from_prototypes(
+        {"male": 3 * male, "female": female}, attribute="gender"
+    )
     assert (space.dim, space.rank, space.groups, space.kappa) == (32, 1, ("male", "female"), 1.0)
     axis = unit(unit(male) - unit(female))
     assert np.isclose(abs(axis @ space.basis[:, 0]), 1)
@@ -32,7 +34,11 @@ def test_fit(rng):
 def test_an_attribute_gives_its_name(rng, tmp_path):
     space = make_space(rng, attribute=eq.Attribute("gender", ("male", "female")))
     space.save(tmp_path / "space.safetensors")
-    assert space.parts[0].attribute == eq.AttributeSpace.load(tmp_path / "space.safetensors").parts[0].attribute == "gender"
+    assert (
+        space.parts[0].attribute
+        == eq.AttributeSpace.load(tmp_path / "space.safetensors").parts[0].attribute
+        == "gender"
+    )
 
 
 def test_union_equalises_both(rng):
@@ -56,20 +62,51 @@ def test_union_equalises_both(rng):
 
 def test_round_trip(rng, tmp_path):
     encoder = SimpleNamespace(id="hf:clip", revision="abc", fingerprint="f" * 64)
-    space = make_space(rng, 32, 3, attribute="race", kappa=np.inf, scope="per prompt", tolerance=1e-3, encoder=encoder, book_hash="123")
+    space = make_space(
+        rng,
+        32,
+        3,
+        attribute="race",
+        kappa=np.inf,
+        scope="per prompt",
+        tolerance=1e-3,
+        encoder=encoder,
+        book_hash="123",
+    )
     union = space + make_space(rng, 32, 2, attribute="age", kappa=np.inf)
     for each in (space, union):
         each.save(tmp_path / "deep" / "space.safetensors")
         back = eq.AttributeSpace.load(tmp_path / "deep" / "space.safetensors")
         assert np.array_equal(back.basis, each.basis)
-        for name in ("groups", "rank", "kappa", "scope", "tolerance", "encoder", "book_hash", "version"):
+        for name in (
+            "groups",
+            "rank",
+            "kappa",
+            "scope",
+            "tolerance",
+            "encoder",
+            "book_hash",
+            "version",
+        ):
             assert getattr(back, name) == getattr(each, name), name
         for mine, theirs in zip(each.parts, back.parts, strict=True):
             assert mine[:2] == theirs[:2] and np.array_equal(mine.prototypes, theirs.prototypes)
-    assert [p.name for p in (tmp_path / "deep").iterdir()] == ["space.safetensors"]  # no temporary left
+    assert [p.name for p in (tmp_path / "deep").iterdir()] == [
+        "space.safetensors"
+    ]  # no temporary left
     with safe_open(tmp_path / "deep" / "space.safetensors", "np") as file:
         metadata = json.loads(file.metadata()["equipoise"])
-    assert {"format", "kind", "groups", "rank", "scope", "kappa", "encoder", "book_hash", "version"} <= metadata.keys()
+    assert {
+        "format",
+        "kind",
+        "groups",
+        "rank",
+        "scope",
+        "kappa",
+        "encoder",
+        "book_hash",
+        "version",
+    } <= metadata.keys()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +122,10 @@ def test_round_trip(rng, tmp_path):
         ({"a": [0.0, 0], "b": [1.0, 1]}, "'a' is zero"),
         ({"a": [1.0, 0, 0], "b": [1.0, 1]}, "2 wide and the first one 3"),
         ({"a": [[1.0, 0], [-1.0, 0]], "b": [1.0, 1]}, "cancel"),
-        ({"a": [[0.1, 0.7], [-0.3, -2.1], [0.2, 1.4], [-1.1, -7.7]], "b": [1.0, 1]}, "cancel"),  # but for rounding
+        (
+            {"a": [[0.1, 0.7], [-0.3, -2.1], [0.2, 1.4], [-1.1, -7.7]], "b": [1.0, 1]},
+            "cancel",
+        ),  # but for rounding
         ({"a": "text", "b": [1.0, 1]}, "not an array"),
         ({"a": 1.0, "b": [1.0, 1]}, r"shape \(\)"),
     ],
@@ -158,7 +198,12 @@ def test_wrong_files(saved, tmp_path):
 
 
 def test_another_encoder_is_refused(saved):
-    for same in (None, "hf:clip", EncoderRef("hf:clip", "1", "aaaa"), SimpleNamespace(id="renamed", fingerprint="aaaa")):
+    for same in (
+        None,
+        "hf:clip",
+        EncoderRef("hf:clip", "1", "aaaa"),
+        SimpleNamespace(id="renamed", fingerprint="aaaa"),
+    ):
         eq.AttributeSpace.load(saved, encoder=same)
     for other in ("hf:siglip", EncoderRef("hf:clip", "2"), EncoderRef("hf:clip", "1", "bbbb")):
         with pytest.raises(EncoderMismatchError, match=re.escape("hf:clip @1")):
@@ -212,7 +257,10 @@ def test_hostile_documents(saved, document):
 def test_tolerance_never_adds_a_direction_of_noise(rng):
     assert make_space(rng, 64, 2, tolerance=0).rank == 1
     male, female = rng.standard_normal((2, 64))
-    assert eq.AttributeSpace.from_prototypes({"a": male, "b": 3 * male, "c": female}, tolerance=0).rank == 1
+    assert (
+        eq.AttributeSpace.from_prototypes({"a": male, "b": 3 * male, "c": female}, tolerance=0).rank
+        == 1
+    )
 
 
 def test_names_that_collide(rng):

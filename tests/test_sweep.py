@@ -44,14 +44,22 @@ def test_all_that_have_a_strength_by_default():
     assert not {"clip-clip", "sfid", "dear", "joint-vl"} & names(task="retrieval", labelled=False)
     for name in every - {"none"}:
         strength = eq.methods.find(name).strength
-        assert strength is not None and list(strength.values) == sorted(strength.values) and strength.neutral not in strength.values
+        assert (
+            strength is not None
+            and list(strength.values) == sorted(strength.values)
+            and strength.neutral not in strength.values
+        )
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     specs = tasks.sweep_grid(
-        None, ["closed-form", "clip-clip", "adapted:kappa=inf,smallest=9|9999", "orth-proj"], [], "classification", True
+        None,
+        ["closed-form", "clip-clip", "adapted:kappa=inf,smallest=9|9999", "orth-proj"],
+        [],
+        "classification",
+        True,
     )
     task = evaluation(fit_on=FitOn(share=0.4))
     return task, specs, folder, *tasks.sweep(task, specs, folder)
@@ -72,10 +80,22 @@ def test_points_are_what_the_runs_say(swept):
     assert (results["fairness"]["metric"], results["utility"]["metric"]) == ("EO_avg", "macro F1")
     for point, run in zip(results["points"], runs, strict=True):
         for axis in ("fairness", "utility"):
-            (row,) = (r for r in run["rows"] if r["method"] == point["label"] and r["metric"] == results[axis]["metric"])
-            assert [point[axis][key] for key in ("value", "low", "high")] == [row[key] for key in ("value", "low", "high")]
+            (row,) = (
+                r
+                for r in run["rows"]
+                if r["method"] == point["label"] and r["metric"] == results[axis]["metric"]
+            )
+            assert [point[axis][key] for key in ("value", "low", "high")] == [
+                row[key] for key in ("value", "low", "high")
+            ]
             assert point[axis]["difference"] == row.get("difference")
-    assert {point["series"] for point in results["points"]} == {"none", "closed-form", "clip-clip", "adapted (smallest=9)", "orth-proj"}
+    assert {point["series"] for point in results["points"]} == {
+        "none",
+        "closed-form",
+        "clip-clip",
+        "adapted (smallest=9)",
+        "orth-proj",
+    }
     kappas = [point["value"] for point in results["points"] if point["series"] == "closed-form"]
     assert kappas == [0.1, 0.25, 0.5, 1, 2, 4, "inf"]
     assert [p["label"] for p in results["points"] if p["default"]] == ["closed-form", "clip-clip"]
@@ -85,7 +105,9 @@ def test_the_front_is_what_no_point_beats(swept):
     points = swept[3]["points"]
     worse = np.array([[p["fairness"]["value"], -p["utility"]["value"]] for p in points])
     beaten = [((worse <= row).all(1) & (worse < row).any(1)).any() for row in worse]
-    assert [p["front"] for p in points] == [not one for one in beaten] and 0 < sum(beaten) < len(points)
+    assert [p["front"] for p in points] == [not one for one in beaten] and 0 < sum(beaten) < len(
+        points
+    )
 
 
 def test_a_sweep_goes_on_where_it_was(swept):
@@ -100,7 +122,9 @@ def test_a_sweep_goes_on_where_it_was(swept):
 def test_a_method_without_the_metric_is_a_point_without_a_place(tmp_path):
     """Images of a space a prompt have no one embedding that a probe could read."""
     task = evaluation(settings=replace(QUICK, probe=100))
-    specs = tasks.sweep_grid(None, ["closed-form:scope=per prompt,kappa=1", "closed-form:kappa=1"], [], "classification")
+    specs = tasks.sweep_grid(
+        None, ["closed-form:scope=per prompt,kappa=1", "closed-form:kappa=1"], [], "classification"
+    )
     results, _ = tasks.sweep(task, specs, tmp_path, fairness="probe AUC")
     without = [point["label"] for point in results["points"] if point["fairness"]["value"] is None]
     assert without == ["closed-form (scope=per prompt)"] and not results["points"][1]["front"]
@@ -109,17 +133,30 @@ def test_a_method_without_the_metric_is_a_point_without_a_place(tmp_path):
 
 def test_mistakes(tmp_path):
     specs = [MethodSpec("none"), MethodSpec("closed-form")]
-    with pytest.raises(eq.EquipoiseError, match=r"queries of your own have no right image.*--caption-column"):
+    with pytest.raises(
+        eq.EquipoiseError, match=r"queries of your own have no right image.*--caption-column"
+    ):
         tasks.sweep(evaluation("retrieval", prompts=["a photo of a doctor"]), specs, tmp_path)
-    with pytest.raises(eq.EquipoiseError, match="no metric 'skew' of which lower is better; there are EO_avg, EO_max"):
+    with pytest.raises(
+        eq.EquipoiseError,
+        match="no metric 'skew' of which lower is better; there are EO_avg, EO_max",
+    ):
         tasks.sweep(evaluation(), specs, tmp_path, fairness="skew")
-    assert [path.name.split("-")[0] for path in tmp_path.iterdir()] == ["none"]  # found out after the first run, not the last
+    assert [path.name.split("-")[0] for path in tmp_path.iterdir()] == [
+        "none"
+    ]  # found out after the first run, not the last
 
 
 def test_retrieval_with_captions_has_a_floor(tmp_path):
-    results, _ = tasks.sweep(evaluation("retrieval"), tasks.sweep_grid(None, ["adapted:smallest=2"], [], "retrieval"), tmp_path)
+    results, _ = tasks.sweep(
+        evaluation("retrieval"),
+        tasks.sweep_grid(None, ["adapted:smallest=2"], [], "retrieval"),
+        tmp_path,
+    )
     assert results["fairness"]["metric"].startswith("MS@") and results["utility"]["metric"] == "R@5"
-    assert 0 < results["fairness"]["floor"] < 1 and "what a random ranking has" in sweep_page(results)
+    assert 0 < results["fairness"]["floor"] < 1 and "what a random ranking has" in sweep_page(
+        results
+    )
 
 
 class _Printed(HTMLParser):
@@ -157,8 +194,12 @@ def test_a_training_that_only_differs_in_the_amount_is_not_repeated(tmp_path, mo
     keep = training._keep
     monkeypatch.setattr(training, "_keep", lambda *given: steps.append(given[-1]) or keep(*given))
     book = eq.PromptBook.curated("occupations-gender")
-    context = eq.FitContext(eq.Attribute.load("gender"), encoder=Words(), book=book, workdir=tmp_path)
-    half, whole = (eq.methods.create("saner", amount=amount, lr=1e-2).fit(context) for amount in (0.5, 1.0))
+    context = eq.FitContext(
+        eq.Attribute.load("gender"), encoder=Words(), book=book, workdir=tmp_path
+    )
+    half, whole = (
+        eq.methods.create("saner", amount=amount, lr=1e-2).fit(context) for amount in (0.5, 1.0)
+    )
     assert len(steps) == 1 and half.options["amount"] == 0.5 and whole.options["amount"] == 1.0
     np.testing.assert_array_equal(half.net["out.weight"], whole.net["out.weight"])
 
@@ -168,15 +209,46 @@ def test_the_command_line(as_json, tmp_path, monkeypatch, capsys):
     dataset, rows = people(120)
     dataset.table.to_csv(tmp_path / "people.csv", index=False)
     np.save(tmp_path / "rows.npy", rows)
-    prompts = {"doctor": "a photo of a doctor", "nurse": "a photo of a nurse", "artist": "a photo of an artist"}
-    book = eq.PromptBook.of({prompt: {group: [f"{prompt} {group}"] for group in ("male", "female")} for prompt in prompts.values()})
+    prompts = {
+        "doctor": "a photo of a doctor",
+        "nurse": "a photo of a nurse",
+        "artist": "a photo of an artist",
+    }
+    book = eq.PromptBook.of(
+        {
+            prompt: {group: [f"{prompt} {group}"] for group in ("male", "female")}
+            for prompt in prompts.values()
+        }
+    )
     book.save(tmp_path / "book.json")
     said = [*book.prompts, *(text for _, _, entry in book.entries() for text in entry.texts)]
     np.savez(tmp_path / "texts.npz", prompt=np.array(said), vector=Words().encode_text(said))
-    arguments = ["compare", tmp_path / "runs", tmp_path / "people.csv", "--embeddings", tmp_path / "rows.npy"]
-    arguments += ["--vectors", tmp_path / "texts.npz", "--book", tmp_path / "book.json", "--resamples", "20", "--probe", "0"]
+    arguments = [
+        "compare",
+        tmp_path / "runs",
+        tmp_path / "people.csv",
+        "--embeddings",
+        tmp_path / "rows.npy",
+    ]
+    arguments += [
+        "--vectors",
+        tmp_path / "texts.npz",
+        "--book",
+        tmp_path / "book.json",
+        "--resamples",
+        "20",
+        "--probe",
+        "0",
+    ]
     arguments += ["--label-column", "label", "--group-columns", "gender"]
-    arguments += ["--method", "closed-form", "--sweep", "--export", tmp_path / "table.csv", *(["--json"] if as_json else [])]
+    arguments += [
+        "--method",
+        "closed-form",
+        "--sweep",
+        "--export",
+        tmp_path / "table.csv",
+        *(["--json"] if as_json else []),
+    ]
     monkeypatch.setattr(sys, "argv", ["equipoise", *map(str, arguments)])
     with pytest.raises(SystemExit) as stop:
         cli.main()
@@ -184,5 +256,12 @@ def test_the_command_line(as_json, tmp_path, monkeypatch, capsys):
     assert stop.value.code == 0, complaints
     assert (tmp_path / "table.csv").is_file()
     written = json.loads((tmp_path / "runs" / "sweep.json").read_text())
-    assert len(written["points"]) == 8 and "<!doctype html>" in (tmp_path / "runs" / "sweep.html").read_text()
-    assert json.loads(printed) == written if as_json else "kappa inf" in printed and "sweep.html" in printed
+    assert (
+        len(written["points"]) == 8
+        and "<!doctype html>" in (tmp_path / "runs" / "sweep.html").read_text()
+    )
+    assert (
+        json.loads(printed) == written
+        if as_json
+        else "kappa inf" in printed and "sweep.html" in printed
+    )

@@ -19,7 +19,15 @@ def space(rng):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"kappa": 0.3}, {"kappa": float("inf")}, {"kappa": "printed"}, {"weights": (0.1, 0.9)}, {"norm": "keep"}, {"kappa": 0}],
+    [
+        {},
+        {"kappa": 0.3},
+        {"kappa": float("inf")},
+        {"kappa": "printed"},
+        {"weights": (0.1, 0.9)},
+        {"norm": "keep"},
+        {"kappa": 0},
+    ],
     ids=str,
 )
 def test_gradcheck(rng, space, options):
@@ -49,10 +57,14 @@ def test_one_kappa_for_all_rows_may_be_learned(rng, space):
     e = torch.tensor(rng.standard_normal((5, 24)))
     kappa = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda k: eq.debias(e, space, kappa=k), kappa)
-    slope = torch.func.grad(lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked")[0, 0])(kappa.detach())
+    slope = torch.func.grad(lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked")[0, 0])(
+        kappa.detach()
+    )
     eq.debias(e, space, kappa=kappa)[0, 0].backward()
     assert torch.equal(slope, kappa.grad)
-    each = torch.func.vmap(lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked"))(torch.tensor([0.5, 2.0]))
+    each = torch.func.vmap(lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked"))(
+        torch.tensor([0.5, 2.0])
+    )
     assert torch.allclose(each[1], eq.debias(e, space, kappa=2.0), atol=1e-14)
     assert eq.certify(e, space, kappa=kappa).summary()["kappa"] == "0.8"
     with pytest.raises(InputError, match="negative or NaN"):
@@ -63,7 +75,9 @@ def test_one_kappa_for_all_rows_may_be_learned(rng, space):
 
 def test_functional_transforms_and_no_grad(rng, space):
     e = torch.tensor(rng.standard_normal((5, 24)))
-    jacobian = torch.func.vmap(torch.func.jacrev(lambda x: eq.debias(x, space, on_invalid="unchecked")))(e)
+    jacobian = torch.func.vmap(
+        torch.func.jacrev(lambda x: eq.debias(x, space, on_invalid="unchecked"))
+    )(e)
     assert jacobian.shape == (5, 24, 24)
     u = eq.debias(e, space)  # the result is unit: no gradient along itself
     assert torch.einsum("ni,nij->nj", u, jacobian).abs().max() < 1e-14
@@ -72,7 +86,9 @@ def test_functional_transforms_and_no_grad(rng, space):
         assert eq.kernels.which(weight) == "numba"
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16], ids=str
+)
 def test_dtypes_keep_their_type_and_memory(rng, space, dtype):
     e = torch.tensor(rng.standard_normal((200, 24)), dtype=dtype)
     before = e.clone()
@@ -91,7 +107,9 @@ def test_dtypes_keep_their_type_and_memory(rng, space, dtype):
 
 
 def test_autocast_and_matmul_precision_do_not_leak_in(rng, space):
-    e = torch.tensor(rows_at(rng, space, rng.uniform(0.1, 0.9, 100)), dtype=torch.float32, requires_grad=True)
+    e = torch.tensor(
+        rows_at(rng, space, rng.uniform(0.1, 0.9, 100)), dtype=torch.float32, requires_grad=True
+    )
     want = eq.debias(e, space)
     torch.set_float32_matmul_precision("medium")
     try:
@@ -105,7 +123,11 @@ def test_autocast_and_matmul_precision_do_not_leak_in(rng, space):
 def test_kappa_tensor_and_invalid_rows(rng, space):
     e = torch.tensor(rng.standard_normal((6, 24)))
     kappa = torch.tensor([0.0, 0.5, 1.0, 2.0, 9.0, float("inf")])
-    assert np.allclose(eq.debias(e, space, kappa=kappa).numpy(), eq.debias(e.numpy(), space, kappa=kappa.double().numpy()), atol=1e-7)
+    assert np.allclose(
+        eq.debias(e, space, kappa=kappa).numpy(),
+        eq.debias(e.numpy(), space, kappa=kappa.double().numpy()),
+        atol=1e-7,
+    )
     e[2], e[4, 0] = 0, float("nan")
     with pytest.raises(InvalidRowsError, match="2 of 6 rows"):
         eq.debias(e, space)
@@ -129,23 +151,39 @@ def test_errors(rng, space):
         eq.debias(torch.ones(6, 24, dtype=torch.int64), space)
 
 
-@pytest.mark.filterwarnings("ignore:To copy construct")  # the tracer's own remark on tensors made from numpy arrays
+@pytest.mark.filterwarnings(
+    "ignore:To copy construct"
+)  # the tracer's own remark on tensors made from numpy arrays
 def test_works_in_compiled_code(rng, space):
     e = torch.tensor(rng.standard_normal((6, 24)))
-    compiled = torch.compile(lambda x: eq.debias(2 * x, space, on_invalid="unchecked") + 1, backend="aot_eager")
+    compiled = torch.compile(
+        lambda x: eq.debias(2 * x, space, on_invalid="unchecked") + 1, backend="aot_eager"
+    )
     assert np.allclose(compiled(e).numpy(), eq.debias(e, space).numpy() + 1, atol=1e-14)
 
 
 def test_prototypes_may_be_tensors(rng):
     prototypes = rng.standard_normal((2, 24))
-    from_torch = eq.AttributeSpace.from_prototypes({"a": torch.tensor(prototypes[0]), "b": torch.tensor(prototypes[1], requires_grad=True)})
-    assert np.allclose(np.abs(from_torch.basis.T @ eq.AttributeSpace.from_prototypes(dict(zip("ab", prototypes, strict=True))).basis), 1)
-    half = eq.AttributeSpace.from_prototypes({"a": torch.tensor(prototypes[0]).bfloat16(), "b": torch.tensor(prototypes[1]).bfloat16()})
+    from_torch = eq.AttributeSpace.from_prototypes(
+        {"a": torch.tensor(prototypes[0]), "b": torch.tensor(prototypes[1], requires_grad=True)}
+    )
+    assert np.allclose(
+        np.abs(
+            from_torch.basis.T
+            @ eq.AttributeSpace.from_prototypes(dict(zip("ab", prototypes, strict=True))).basis
+        ),
+        1,
+    )
+    half = eq.AttributeSpace.from_prototypes(
+        {"a": torch.tensor(prototypes[0]).bfloat16(), "b": torch.tensor(prototypes[1]).bfloat16()}
+    )
     assert half.dim == 24
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("weights", [(1, 1), (0.3, 0.7), (0.01, 0.99), (1e300, 1e-300), (1e-300, 1e300)], ids=str)
+@pytest.mark.parametrize(
+    "weights", [(1, 1), (0.3, 0.7), (0.01, 0.99), (1e300, 1e-300), (1e-300, 1e300)], ids=str
+)
 def test_gradients_with_weights(rng, space, dtype, weights):
     e = torch.tensor(rng.standard_normal((20, 24)), dtype=dtype, requires_grad=True)
     eq.debias(e, space, weights=weights).sum().backward()
@@ -165,9 +203,13 @@ def test_forward_mode(rng, space):
 
     e, tangent = torch.tensor(rng.standard_normal((2, 3, 24)))
     with forward_ad.dual_level():
-        u = forward_ad.unpack_dual(eq.debias(forward_ad.make_dual(e, tangent), space, on_invalid="unchecked"))
+        u = forward_ad.unpack_dual(
+            eq.debias(forward_ad.make_dual(e, tangent), space, on_invalid="unchecked")
+        )
     step = 1e-6
-    difference = (eq.debias(e + step * tangent, space) - eq.debias(e - step * tangent, space)) / (2 * step)
+    difference = (eq.debias(e + step * tangent, space) - eq.debias(e - step * tangent, space)) / (
+        2 * step
+    )
     assert u.tangent is not None and torch.allclose(u.tangent, difference, atol=1e-8)
 
 
@@ -202,16 +244,28 @@ def test_default_check_inside_a_transform_says_what_to_pass(rng, space):
     e = torch.tensor(rng.standard_normal((3, 24)))
     with pytest.raises(InputError, match="unchecked"):
         torch.func.vmap(lambda x: eq.debias(x, space))(e)
-    u = torch.func.vmap(lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked"))(torch.ones(2, 3))
+    u = torch.func.vmap(lambda k: eq.debias(e, space, kappa=k, on_invalid="unchecked"))(
+        torch.ones(2, 3)
+    )
     assert torch.allclose(u[1], eq.debias(e, space), atol=1e-14)
 
 
 @pytest.mark.parametrize(
-    "make", [np.float32, lambda v: np.array(v, ">f8"), lambda v: torch.tensor(v).bfloat16(), lambda v: torch.tensor(v, requires_grad=True)]
+    "make",
+    [
+        np.float32,
+        lambda v: np.array(v, ">f8"),
+        lambda v: torch.tensor(v).bfloat16(),
+        lambda v: torch.tensor(v, requires_grad=True),
+    ],
 )
 def test_kappa_of_another_framework(rng, space, make):
     e = rng.standard_normal((3, 24))
     kappa = make([0.5, 1.0, 2.0])
     want = eq.debias(e, space, kappa=np.array([0.5, 1.0, 2.0]))
     for array in (e, torch.tensor(e)):
-        assert np.allclose(np.asarray(torch.as_tensor(eq.debias(array, space, kappa=kappa)).detach()), want, atol=1e-6)
+        assert np.allclose(
+            np.asarray(torch.as_tensor(eq.debias(array, space, kappa=kappa)).detach()),
+            want,
+            atol=1e-6,
+        )

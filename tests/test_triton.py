@@ -32,16 +32,24 @@ def run(e, low_rank, wanted=None, norm="unit", dtype=torch.float32):
     return out, bad
 
 
-@pytest.mark.parametrize("options", [{}, {"kappa": 0.2}, {"kappa": np.inf}, {"kappa": "printed"}, {"weights": (0.1, 0.9)}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"kappa": 0.2}, {"kappa": np.inf}, {"kappa": "printed"}, {"weights": (0.1, 0.9)}],
+    ids=str,
+)
 @pytest.mark.parametrize(("dim", "rank"), [(64, 1), (100, 3), (192, 7)])
 def test_float32_rows(rng, dim, rank, options):
     space = make_space(rng, dim, rank + 1)
     e = np.float32(rows_at(rng, space, np.array([1e-3, 0.1, 0.3, 0.45, 0.55, 0.9, 0.99])))
-    wanted = preference(options.get("kappa", None if "weights" in options else 1.0), options.get("weights"))
+    wanted = preference(
+        options.get("kappa", None if "weights" in options else 1.0), options.get("weights")
+    )
     for norm in ("unit", "keep"):
         u, bad = run(3 * e, space.low_rank, wanted, norm)
         want = eq.debias(3 * e.astype(np.float64), space, norm=norm, **options)
-        assert np.abs(u.numpy() - want).max() < 1e-6 * np.abs(want).max()  # eight units; p = 0.99 divides by o = 0.14
+        assert (
+            np.abs(u.numpy() - want).max() < 1e-6 * np.abs(want).max()
+        )  # eight units; p = 0.99 divides by o = 0.14
         assert not bad.any()
 
 
@@ -94,7 +102,11 @@ def test_float16_rows(rng, rank):
     """Low ranks fold the two terms into one; rows beyond p^2 = 3/4 must not."""
     space = make_space(rng, 100, rank + 1)
     assert not _triton.uses_tiles(space.low_rank, torch.float16)
-    e = rows_at(rng, space, np.concatenate([rng.uniform(0.01, 0.6, 40), rng.uniform(0.8, 0.86, 60), np.full(9, 0.95)])).astype(np.float16)
+    e = rows_at(
+        rng,
+        space,
+        np.concatenate([rng.uniform(0.01, 0.6, 40), rng.uniform(0.8, 0.86, 60), np.full(9, 0.95)]),
+    ).astype(np.float16)
     e[7] = 0
     u, bad = run(e, space.low_rank, dtype=torch.float16)
     assert bad.nonzero().ravel().tolist() == [7]
@@ -113,7 +125,11 @@ def test_extreme_lengths_are_kept(rng):
 
 
 def test_affine_map(rng):
-    low_rank = LowRank(rng.standard_normal((64, 3)) / 8, rng.standard_normal((64, 3)) / 8, rng.standard_normal(64) / 9)
+    low_rank = LowRank(
+        rng.standard_normal((64, 3)) / 8,
+        rng.standard_normal((64, 3)) / 8,
+        rng.standard_normal(64) / 9,
+    )
     x = rng.standard_normal((9, 64))
     e = unit(x)
     rest = e - (e @ low_rank.right @ low_rank.left.T + low_rank.bias)

@@ -1,4 +1,6 @@
-"""Random views of photographs, made on the device from bytes: 64 x 64 floats in [-1, 1] out of 72 x 72 bytes."""
+"""Random views of photographs, made on the device from bytes: 64 x 64 floats in [-1, 1] out of 72 x
+72 bytes.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,13 @@ SIDE = 64
 
 
 def centre(pictures: torch.Tensor) -> torch.Tensor:
-    """The middle 64 x 64 of bytes (n, height, width, 3), as floats (n, 3, 64, 64): what the shipped model sees."""
+    """The middle 64 x 64 of bytes (n, height, width, 3), as floats (n, 3, 64, 64): what the shipped
+    model sees.
+    """
     top, left = (pictures.shape[1] - SIDE) // 2, (pictures.shape[2] - SIDE) // 2
-    return (pictures[:, top : top + SIDE, left : left + SIDE].permute(0, 3, 1, 2).float() / 127.5 - 1).contiguous(
-        memory_format=torch.channels_last
-    )
+    return (
+        pictures[:, top : top + SIDE, left : left + SIDE].permute(0, 3, 1, 2).float() / 127.5 - 1
+    ).contiguous(memory_format=torch.channels_last)
 
 
 def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
@@ -32,7 +36,10 @@ def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
     angle = uniform(-0.2, 0.2) * chance(0.6)
     flip = 1 - 2 * chance(0.5).float()
     width, height = side * stretch, side / stretch
-    shift_x, shift_y = uniform(-1, 1) * (1 - width).clamp(min=0), uniform(-1, 1) * (1 - height).clamp(min=0)
+    shift_x, shift_y = (
+        uniform(-1, 1) * (1 - width).clamp(min=0),
+        uniform(-1, 1) * (1 - height).clamp(min=0),
+    )
     matrix = torch.stack(
         [
             torch.stack([angle.cos() * width * flip, -angle.sin() * height, shift_x], 1),
@@ -40,7 +47,12 @@ def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
         ],
         1,
     )
-    x = F.grid_sample(x, F.affine_grid(matrix, [n, 3, SIDE, SIDE], align_corners=False), padding_mode="reflection", align_corners=False)
+    x = F.grid_sample(
+        x,
+        F.affine_grid(matrix, [n, 3, SIDE, SIDE], align_corners=False),
+        padding_mode="reflection",
+        align_corners=False,
+    )
 
     mean = x.mean((1, 2, 3), keepdim=True)
     x = (x - mean) * uniform(0.65, 1.35, 1, 1, 1) + mean + uniform(-0.35, 0.35, 1, 1, 1) * 0.7
@@ -56,4 +68,8 @@ def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
     inside_y = ((rows - top[:, None]).abs() < size[:, None] / 2)[:, None, :, None]
     inside_x = ((rows - left[:, None]).abs() < size[:, None] / 2)[:, None, None, :]
     erased = inside_y & inside_x & chance(0.3)[:, None, None, None]
-    return torch.where(erased, uniform(-1, 1, 3, 1, 1), x).clamp(-1, 1).contiguous(memory_format=torch.channels_last)
+    return (
+        torch.where(erased, uniform(-1, 1, 3, 1, 1), x)
+        .clamp(-1, 1)
+        .contiguous(memory_format=torch.channels_last)
+    )

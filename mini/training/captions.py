@@ -13,9 +13,19 @@ from training.labels import AGES, ATTRIBUTES, GENDERS, RACES, WORDS, phrases
 PHOTO, TEMPLATES = phrases(WORDS["photo"]), phrases(WORDS["templates"])
 NEUTRAL = ("person", "person", "person", "human", "individual", "human being")
 CHILDREN, TEENS = AGES[:2], AGES[2:3]
-AT_WORK = ("", "", "", "at work", "on the job", "on duty", "at the workplace", "looking at the camera")
+AT_WORK = (
+    "",
+    "",
+    "",
+    "at work",
+    "on the job",
+    "on duty",
+    "at the workplace",
+    "looking at the camera",
+)
 AFAR = ("in the distance", "seen from afar", "from far away", "far away from the camera")
-ABSENT = 0.35  # weight of saying that an attribute is not there, where one that half of all people have weighs 1
+# weight of saying that an attribute is not there, where one that half of all people have weighs 1
+ABSENT = 0.35
 
 
 @dataclass
@@ -33,7 +43,11 @@ class Caption:
 
     def text(self, template: str) -> str:
         """The sentence."""
-        after = self.after if len(self.after) < 2 else [*self.after[:-2], f"{self.after[-2]} and {self.after[-1]}"]
+        after = (
+            self.after
+            if len(self.after) < 2
+            else [*self.after[:-2], f"{self.after[-2]} and {self.after[-1]}"]
+        )
         return fix_articles(template.format(" ".join(["a", *self.before, self.noun, *after])))
 
 
@@ -57,9 +71,16 @@ def face(rng: random.Random, gender: str, age: str, race: str) -> tuple[str, dic
 
 
 def attributes(
-    rng: random.Random, gender: str, young: bool, known: Mapping[str, bool], rates: Mapping[str, float]
+    rng: random.Random,
+    gender: str,
+    young: bool,
+    known: Mapping[str, bool],
+    rates: Mapping[str, float],
 ) -> tuple[str, dict[str, set[str]]]:
-    """A caption for a photograph of CelebA: up to three attributes, gender and youth at times. rates: how common each attribute is."""
+    """A caption for a photograph of CelebA: up to three attributes, gender and youth at times.
+
+    rates: how common each attribute is.
+    """
     caption = Caption()
     _gender_noun(rng, caption, gender if rng.random() < 0.7 else None, "30-39")
     if rng.random() < 0.25:
@@ -79,15 +100,30 @@ def attributes(
     return caption.text(rng.choice(PHOTO)), caption.says
 
 
-def at_work(rng: random.Random, occupation: str, gender: str | None = None, *, afar: bool = False) -> tuple[str, dict[str, set[str]]]:
-    """A caption for a photograph of IdenProf; the generator's captions name a gender too, or say that it was taken from afar."""
+def at_work(
+    rng: random.Random, occupation: str, gender: str | None = None, *, afar: bool = False
+) -> tuple[str, dict[str, set[str]]]:
+    """A caption for a photograph of IdenProf; the generator's captions name a gender too, or say
+    that it was taken from afar.
+    """
     noun = rng.choice(phrases(WORDS["idenprof"][occupation]))
     caption = Caption(
-        noun=noun, after=[part for part in [rng.choice(AFAR if afar else AT_WORK)] if part], says={"occupation": {occupation}}
+        noun=noun,
+        after=[part for part in [rng.choice(AFAR if afar else AT_WORK)] if part],
+        says={"occupation": {occupation}},
     )
     if gender:
-        word = rng.choice({"male": ("man", "gentleman", "guy"), "female": ("woman", "lady", "woman")}[gender])
-        caption.noun = rng.choice((f"{gender} {noun}", f"{gender} {noun}", f"{word} working as a {noun}", f"{noun} who is a {word}"))
+        word = rng.choice(
+            {"male": ("man", "gentleman", "guy"), "female": ("woman", "lady", "woman")}[gender]
+        )
+        caption.noun = rng.choice(
+            (
+                f"{gender} {noun}",
+                f"{gender} {noun}",
+                f"{word} working as a {noun}",
+                f"{noun} who is a {word}",
+            )
+        )
         caption.say("gender", [gender])
     return caption.text(rng.choice(TEMPLATES if rng.random() < 0.5 else PHOTO)), caption.says
 
@@ -104,7 +140,11 @@ def _gender_noun(rng: random.Random, caption: Caption, gender: str | None, age: 
 
 
 def _age(rng: random.Random, caption: Caption, age: str) -> None:
-    tables = WORDS["age"] if caption.noun in NEUTRAL else {place: WORDS["age"][place] for place in ("before", "after")}
+    tables = (
+        WORDS["age"]
+        if caption.noun in NEUTRAL
+        else {place: WORDS["age"][place] for place in ("before", "after")}
+    )
     place, phrase, allowed = _fitting(rng, tables, age)
     if place == "nouns":
         caption.noun = phrase
@@ -113,20 +153,36 @@ def _age(rng: random.Random, caption: Caption, age: str) -> None:
     caption.say("age", allowed)
 
 
-def _fitting(rng: random.Random, tables: Mapping[str, Mapping[str, str]], value: str) -> tuple[str, str, list[str]]:
-    fits = [(place, phrase, phrases(text)) for place, table in tables.items() for phrase, text in table.items() if value in phrases(text)]
+def _fitting(
+    rng: random.Random, tables: Mapping[str, Mapping[str, str]], value: str
+) -> tuple[str, str, list[str]]:
+    fits = [
+        (place, phrase, phrases(text))
+        for place, table in tables.items()
+        for phrase, text in table.items()
+        if value in phrases(text)
+    ]
     return rng.choice(fits)
 
 
 def _choose(rng: random.Random, known: Mapping[str, bool], rates: Mapping[str, float]) -> list[str]:
-    """Up to three attributes: of what is there, by how many bits it tells; what is not there is said less often."""
+    """Up to three attributes: of what is there, by how many bits it tells; what is not there is
+    said less often.
+    """
     sayable = [name for name in ATTRIBUTES if WORDS["celeba"][name][0 if known[name] else 1]]
     weights = [-math.log2(rates[name]) if known[name] else ABSENT for name in sayable]
     count = rng.choice((0, 1, 1, 2, 2, 3))
     return list(dict.fromkeys(rng.choices(sayable, weights, k=count)))
 
 
-def faces(rng: random.Random, count: int) -> dict[tuple[str, str, str], list[tuple[str, dict[str, set[str]]]]]:
+def faces(
+    rng: random.Random, count: int
+) -> dict[tuple[str, str, str], list[tuple[str, dict[str, set[str]]]]]:
     """``count`` captions, fewer where they repeat, for each gender, age and race."""
     keys = [(gender, age, race) for gender in GENDERS for age in AGES for race in RACES]
-    return {key: list({text: (text, says) for text, says in (face(rng, *key) for _ in range(count))}.values()) for key in keys}
+    return {
+        key: list(
+            {text: (text, says) for text, says in (face(rng, *key) for _ in range(count))}.values()
+        )
+        for key in keys
+    }

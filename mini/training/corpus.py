@@ -1,6 +1,8 @@
-"""Sentences to learn the teacher's text space from: prompts of a grammar, captions that people wrote, single words.
+"""Sentences to learn the teacher's text space from: prompts of a grammar, captions that people
+wrote, single words.
 
-No sentence but people's captions holds a held-out occupation, and none is a test caption of Flickr8k.
+No sentence but people's captions holds a held-out occupation, and none is a test caption of
+Flickr8k.
 """
 
 from __future__ import annotations
@@ -15,14 +17,23 @@ from pathlib import Path
 from equipoise.prompts.english import fix_articles
 from training.labels import GENDERS, HELD_OUT, OCCUPATIONS, WORDS, phrases
 
-LISTS = {name: phrases(WORDS[name]) for name in ("adjectives", "neutral", "scenes", "activities", "objects", "templates")}
+LISTS = {
+    name: phrases(WORDS[name])
+    for name in ("adjectives", "neutral", "scenes", "activities", "objects", "templates")
+}
 GENDER_WORDS = [
     word
     for gender in GENDERS
     for word in phrases(WORDS["gender"][gender]["plain"])
     if word not in ("he", "him", "his", "she", "her", "hers")
 ]
-SAID = [phrase for both in WORDS["celeba"].values() for said in both for phrase in phrases(said) if not phrase.startswith("adjective:")]
+SAID = [
+    phrase
+    for both in WORDS["celeba"].values()
+    for said in both
+    for phrase in phrases(said)
+    if not phrase.startswith("adjective:")
+]
 AGE, RACE = list(WORDS["age"]["before"]), list(WORDS["race"]["before"])
 WITH_GENDER = ("{g} {o}", "{o} who is a {g}", "{g} working as a {o}", "{g} who is a {o}")
 
@@ -31,7 +42,9 @@ def sentences(data: Path, vocabulary: list[str], count: int, seed: int = 0) -> l
     """Everything, each once, in a seeded order."""
     rng = random.Random(seed)
     ours = dict.fromkeys([*(prompt(rng) for _ in range(count)), *plain(), *words(vocabulary)])
-    held = re.compile("|".join(rf"\b{re.escape(name)}(?:e?s)?\b" for name in HELD_OUT), re.IGNORECASE)
+    held = re.compile(
+        "|".join(rf"\b{re.escape(name)}(?:e?s)?\b" for name in HELD_OUT), re.IGNORECASE
+    )
     tests = {normal(text) for text in flickr8k(data, test=True)}
     all_of_them = dict.fromkeys([*(text for text in ours if not held.search(text)), *people(data)])
     out = [text for text in all_of_them if normal(text) not in tests]
@@ -58,7 +71,11 @@ def prompt(rng: random.Random) -> str:
 
 
 def _person(rng: random.Random) -> str:
-    before = [rng.choice(words) for words, chance in ((LISTS["adjectives"], 0.3), (AGE, 0.25), (RACE, 0.25)) if rng.random() < chance]
+    before = [
+        rng.choice(words)
+        for words, chance in ((LISTS["adjectives"], 0.3), (AGE, 0.25), (RACE, 0.25))
+        if rng.random() < chance
+    ]
     kind = rng.random()
     gender = rng.choice(GENDER_WORDS) if rng.random() < 0.7 else rng.choice(("man", "woman"))
     if kind < 0.34:
@@ -76,7 +93,14 @@ def _person(rng: random.Random) -> str:
 def plain() -> Iterator[str]:
     """Every occupation, object, gender word and adjective by itself and in the commonest templates."""
     for noun in [*OCCUPATIONS, *LISTS["objects"], *GENDER_WORDS, *LISTS["neutral"]]:
-        for template in ("{n}", "a {n}", "a photo of a {n}", "a photo of the face of a {n}", "a picture of a {n}", "the {n}"):
+        for template in (
+            "{n}",
+            "a {n}",
+            "a photo of a {n}",
+            "a photo of the face of a {n}",
+            "a picture of a {n}",
+            "the {n}",
+        ):
             yield fix_articles(template.format(n=noun))
     for occupation in OCCUPATIONS:
         for gender in ("male", "female", "man", "woman"):
@@ -87,7 +111,9 @@ def plain() -> Iterator[str]:
 
 
 def words(vocabulary: list[str]) -> Iterator[str]:
-    """Single words, by themselves and as a photo: what unseen words are made of is learned from them."""
+    """Single words, by themselves and as a photo: what unseen words are made of is learned from
+    them.
+    """
     for word in dict.fromkeys(vocabulary):
         if word.isascii() and word.isalpha() and len(word) > 2:
             yield word
@@ -95,7 +121,9 @@ def words(vocabulary: list[str]) -> Iterator[str]:
 
 
 def people(data: Path) -> Iterator[str]:
-    """Captions that people wrote: Flickr8k without its test part, Flickr30K without those same pictures, COCO."""
+    """Captions that people wrote: Flickr8k without its test part, Flickr30K without those same
+    pictures, COCO.
+    """
     yield from flickr8k(data, test=False)
     folder = data / "annotations" / "flickr30k"
     tests = {name.split("_")[0] for name in _test_names(data)}
@@ -113,7 +141,9 @@ def people(data: Path) -> Iterator[str]:
 def flickr8k(data: Path, *, test: bool) -> Iterator[str]:
     """Its captions, of the test pictures or of all others."""
     names = _test_names(data)
-    with gzip.open(data / "annotations" / "flickr8k" / "Flickr8k.token.txt.gz", "rt", encoding="utf-8") as file:
+    with gzip.open(
+        data / "annotations" / "flickr8k" / "Flickr8k.token.txt.gz", "rt", encoding="utf-8"
+    ) as file:
         for line in file:
             name, _, text = line.partition("\t")
             if (name.split("#")[0] in names) is test:

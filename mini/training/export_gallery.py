@@ -1,4 +1,5 @@
-"""Stage 11: the gallery as it is shipped, checked, with the error of the classifier that named its groups.
+"""Stage 11: the gallery as it is shipped, checked, with the error of the classifier that named its
+groups.
 
 python -m training.export_gallery --work WORK --gallery gallery.parquet
 """
@@ -23,7 +24,9 @@ LIMIT = 6_000_000  # bytes
 
 
 def main() -> None:
-    """Read the gallery, its figures beside it and WORK/perceive.json; write the gallery's files of the package."""
+    """Read the gallery, its figures beside it and WORK/perceive.json; write the gallery's files of
+    the package.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--gallery", type=Path, required=True)
@@ -40,10 +43,19 @@ def main() -> None:
 def check(path: Path) -> None:
     """Raise unless every line has a picture of the right size, and what it was drawn from."""
     if path.stat().st_size > LIMIT:
-        raise ValueError(f"{path} has {path.stat().st_size:,} bytes, and {LIMIT:,} are shipped at most")
+        raise ValueError(
+            f"{path} has {path.stat().st_size:,} bytes, and {LIMIT:,} are shipped at most"
+        )
     table = pd.read_parquet(path)
-    if tuple(table.columns) != COLUMNS or table.isna().any(axis=None) or table["name"].duplicated().any():
-        raise ValueError(f"{path} needs the columns {', '.join(COLUMNS)}, a value in each and no name twice; it has {list(table.columns)}")
+    if (
+        tuple(table.columns) != COLUMNS
+        or table.isna().any(axis=None)
+        or table["name"].duplicated().any()
+    ):
+        raise ValueError(
+            f"{path} needs the columns {', '.join(COLUMNS)}, a value in each and no name twice; it"
+            f" has {list(table.columns)}"
+        )
     for name, data in zip(table["name"], table["image"], strict=True):
         size = Image.open(io.BytesIO(data)).convert("RGB").size
         if size != (PIXELS, PIXELS):

@@ -32,11 +32,21 @@ def main() -> None:
     model.load_state_dict(weights(stored))
     save_file(stored, FOLDER / WEIGHTS)
     inputs = (torch.randn(2, 3, PIXELS, PIXELS), torch.rand(2), torch.randn(2, DIM) / DIM**0.5)
-    write_graph(model, "forward", inputs, ["pictures", "times", "texts"], GRAPH, output="velocity", stored=WEIGHTS)
+    write_graph(
+        model,
+        "forward",
+        inputs,
+        ["pictures", "times", "texts"],
+        GRAPH,
+        output="velocity",
+        stored=WEIGHTS,
+    )
     seal(FOLDER, GRAPH, WEIGHTS)
     with torch.inference_mode():
         expected = model(*inputs).numpy()
-    np.testing.assert_allclose(Generator(FOLDER).velocity(*(value.numpy() for value in inputs)), expected, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        Generator(FOLDER).velocity(*(value.numpy() for value in inputs)), expected, atol=TOLERANCE
+    )
 
 
 if __name__ == "__main__":

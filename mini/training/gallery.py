@@ -1,4 +1,7 @@
-"""Stage 8: the gallery. Pictures of people who do not exist, what the independent classifier sees in them, and which are kept by rule.
+"""Stage 8: the gallery.
+
+Pictures of people who do not exist, what the independent classifier sees in them, and which are
+kept by rule.
 
 python -m training.gallery --work WORK --out gallery.parquet
 """
@@ -28,31 +31,59 @@ from training.teacher import DEVICE
 
 AGES = ("young", "middle-aged", "old")
 LOOKS = ("white", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino")
-AT_WORK = ("chef", "doctor", "engineer", "farmer", "firefighter", "judge", "mechanic", "pilot", "police officer", "waiter")
+AT_WORK = (
+    "chef",
+    "doctor",
+    "engineer",
+    "farmer",
+    "firefighter",
+    "judge",
+    "mechanic",
+    "pilot",
+    "police officer",
+    "waiter",
+)
 BY_TEXT = (
     "nurse", "teacher", "lawyer", "scientist", "secretary", "carpenter", "hairdresser", "librarian", "plumber", "receptionist",
     "soldier", "dentist", "cashier", "singer", "electrician", "dancer", "professor", "cleaner", "baker", "model",
 )  # fmt: skip
-NEAR_REAL = 0.95  # a picture is kept when it lies as near to photographs as this share of other photographs does
-CLEAR = 0.9  # a picture is kept when the classifier is as sure as this of the perceived gender: it sees a person
-COPIES = 0.01  # share of test photographs that lie nearer to a training photograph than a picture may
+# a picture is kept when it lies as near to photographs as this share of other photographs does
+NEAR_REAL = 0.95
+# a picture is kept when the classifier is as sure as this of the perceived gender: it sees a person
+CLEAR = 0.9
+COPIES = (
+    0.01  # share of test photographs that lie nearer to a training photograph than a picture may
+)
 QUALITY = 88  # of the JPEGs
 
 
 def prompts() -> list[tuple[str, str, int]]:
-    """(kind, prompt, how many are drawn): portraits over gender, age and looks; people at work, mostly with no gender named."""
+    """(kind, prompt, how many are drawn): portraits over gender, age and looks; people at work,
+    mostly with no gender named.
+    """
     portraits = [
         ("portrait", f"a photo of a{'n' * (first[0] in 'aeiouAEIOU')} {first} {' '.join(rest)}", 56)
         for first, *rest in product(AGES, LOOKS, ("man", "woman"))
     ]
-    neutral = [("at work", f"a photo of a{'n' * (name[0] in 'aeiou')} {name}", 90) for name in (*AT_WORK, *BY_TEXT)]
-    explicit = [("at work", f"a photo of a {gender} {name}", 30) for name in AT_WORK for gender in ("male", "female")]
+    neutral = [
+        ("at work", f"a photo of a{'n' * (name[0] in 'aeiou')} {name}", 90)
+        for name in (*AT_WORK, *BY_TEXT)
+    ]
+    explicit = [
+        ("at work", f"a photo of a {gender} {name}", 30)
+        for name in AT_WORK
+        for gender in ("male", "female")
+    ]
     return [*portraits, *neutral, *explicit]
 
 
 def asked(share: float = 1.0) -> list[tuple[str, str, int]]:
     """(kind, prompt, seed) of every picture, each with a seed of its own."""
-    wanted = [(kind, prompt) for kind, prompt, count in prompts() for _ in range(max(1, round(count * share)))]
+    wanted = [
+        (kind, prompt)
+        for kind, prompt, count in prompts()
+        for _ in range(max(1, round(count * share)))
+    ]
     return [(kind, prompt, seed) for seed, (kind, prompt) in enumerate(wanted)]
 
 
@@ -61,7 +92,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--share", type=float, default=1.0, help="Of the pictures to draw, to try things out.")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="Of the pictures to draw, to try things out."
+    )
     args = parser.parse_args()
     drawer, judge = Drawer(args.work), Judge(args.work)
     wanted = asked(args.share)
@@ -96,11 +129,17 @@ def main() -> None:
     print(json.dumps(figures, indent=1))
 
 
-def near_real(kind: np.ndarray, features: np.ndarray, batches: Batches, judge: Judge) -> tuple[np.ndarray, dict[str, float]]:
-    """Whether each picture lies near photographs of its kind in the classifier's features; the rule is set by test photographs alone."""
+def near_real(
+    kind: np.ndarray, features: np.ndarray, batches: Batches, judge: Judge
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Whether each picture lies near photographs of its kind in the classifier's features; the rule
+    is set by test photographs alone.
+    """
     keep, figures = np.zeros(len(kind), bool), {}
     for name, sources in (("portrait", ("fairface", "celeba")), ("at work", ("idenprof_close",))):
-        real, test = (photographs(batches, sources, parts) for parts in ((TRAIN, VALIDATION), (TEST,)))
+        real, test = (
+            photographs(batches, sources, parts) for parts in ((TRAIN, VALIDATION), (TEST,))
+        )
         there = judge(real)["features"]
         limit = float(np.quantile(nearest(judge(test)["features"], there), NEAR_REAL))
         of = kind == name
@@ -109,15 +148,23 @@ def near_real(kind: np.ndarray, features: np.ndarray, batches: Batches, judge: J
     return keep, figures
 
 
-def near_copies(pictures: np.ndarray, drawer: Drawer, batches: Batches) -> tuple[np.ndarray, dict[str, Any]]:
-    """Which pictures, or their mirror images, lie nearer to a training photograph, by pixels or by embedding, than COPIES of test photographs do."""
+def near_copies(
+    pictures: np.ndarray, drawer: Drawer, batches: Batches
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Which pictures, or their mirror images, lie nearer to a training photograph, by pixels or by
+    embedding, than COPIES of test photographs do.
+    """
     real, test = (
-        photographs(batches, ("fairface", "celeba", "idenprof", "idenprof_close"), parts) for parts in ((TRAIN, VALIDATION), (TEST,))
+        photographs(batches, ("fairface", "celeba", "idenprof", "idenprof_close"), parts)
+        for parts in ((TRAIN, VALIDATION), (TEST,))
     )
     copies, figures = np.zeros(len(pictures), bool), dict[str, Any]()
     for name, rows in (("pixels", thumbnails), ("embedding", drawer.image_rows)):
         there = rows(real)
-        theirs, ours = (np.minimum(nearest(rows(some), there), nearest(rows(some[:, :, ::-1]), there)) for some in (test, pictures))
+        theirs, ours = (
+            np.minimum(nearest(rows(some), there), nearest(rows(some[:, :, ::-1]), there))
+            for some in (test, pictures)
+        )
         limit = float(np.quantile(theirs, COPIES))
         copies |= ours < limit
         figures[f"nearest by {name}"] = {
@@ -133,14 +180,21 @@ def near_copies(pictures: np.ndarray, drawer: Drawer, batches: Batches) -> tuple
 def photographs(batches: Batches, sources: tuple[str, ...], parts: tuple[int, ...]) -> np.ndarray:
     """The middle of photographs, as bytes (n, 64, 64, 3)."""
     rows = torch.cat([batches.of(SOURCES.index(source), parts) for source in sources])
-    pixels = torch.cat([((centre(batches.pictures[part]) + 1) * 127.5).round().to(torch.uint8) for part in rows.split(4096)])
+    pixels = torch.cat(
+        [
+            ((centre(batches.pictures[part]) + 1) * 127.5).round().to(torch.uint8)
+            for part in rows.split(4096)
+        ]
+    )
     return pixels.permute(0, 2, 3, 1).cpu().numpy()
 
 
 def thumbnails(pictures: np.ndarray) -> np.ndarray:
     """Pixels at 32 x 32 with brightness and contrast taken out, as rows whose distances compare."""
     pixels = torch.from_numpy(np.ascontiguousarray(pictures)).permute(0, 3, 1, 2)
-    rows = torch.cat([F.avg_pool2d(part.to(DEVICE).float(), 2).flatten(1).half() for part in pixels.split(4096)]).float()
+    rows = torch.cat(
+        [F.avg_pool2d(part.to(DEVICE).float(), 2).flatten(1).half() for part in pixels.split(4096)]
+    ).float()
     rows = rows - rows.mean(1, keepdim=True)
     return (rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-6)).cpu().numpy()
 

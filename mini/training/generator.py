@@ -34,7 +34,9 @@ from training.teacher import DEVICE
 from training.text import autocast
 
 MIX = {"fairface": 0.36, "celeba": 0.14, "idenprof_close": 0.4, "idenprof": 0.1}
-UNSAID = 0.1  # share of pictures drawn without their text, so that there is something to guide away from
+UNSAID = (
+    0.1  # share of pictures drawn without their text, so that there is something to guide away from
+)
 NAMED = 0.6  # share of the captions of close-ups at work that name a gender, where it is clear
 CLEAR = 0.7  # how sure a classifier is of a gender that is named
 JITTER = 2  # pixels that a crop may be off the middle
@@ -48,14 +50,22 @@ PROMPTS = (
 
 
 class Texts:
-    """Text rows of every caption, and a caption for each photograph: of close-ups at work often with the gender that is seen,
+    """Text rows of every caption, and a caption for each photograph: of close-ups at work often
+    with the gender that is seen,
     of others at work with how far away they are."""
 
     def __init__(self, mini: Mini, batches: Batches):
         self.batches = batches
-        self.rows = torch.cat([text_rows(mini, part) for part in batches.captions["tokens"].split(4096)]).half()
-        close, afar = (batches.of(SOURCES.index(name), (TRAIN, VALIDATION)) for name in ("idenprof_close", "idenprof"))
-        occupation = torch.from_numpy(zero_shot.answer(batches.labels["bits"].cpu().numpy(), "occupation")).to(DEVICE)
+        self.rows = torch.cat(
+            [text_rows(mini, part) for part in batches.captions["tokens"].split(4096)]
+        ).half()
+        close, afar = (
+            batches.of(SOURCES.index(name), (TRAIN, VALIDATION))
+            for name in ("idenprof_close", "idenprof")
+        )
+        occupation = torch.from_numpy(
+            zero_shot.answer(batches.labels["bits"].cpu().numpy(), "occupation")
+        ).to(DEVICE)
         self.spans = batches.labels["spans"].clone()
         self.spans[afar] = batches.labels["spans_afar"][occupation[afar]]
         self.gender = torch.full_like(occupation, -1)
@@ -66,24 +76,37 @@ class Texts:
         """A text row for each photograph."""
         named = (self.gender[rows] >= 0) & (torch.rand(len(rows), device=DEVICE) < NAMED)
         start, end = torch.where(named[:, None], self.named[rows], self.spans[rows]).unbind(1)
-        return self.rows[start + (torch.rand(len(rows), device=DEVICE) * (end - start)).long()].float()
+        return self.rows[
+            start + (torch.rand(len(rows), device=DEVICE) * (end - start)).long()
+        ].float()
 
 
 def clear_gender(mini: Mini, batches: Batches, rows: torch.Tensor) -> torch.Tensor:
-    """The gender that both the model and a classifier see in each of these photographs, -1 where they differ or the classifier doubts."""
+    """The gender that both the model and a classifier see in each of these photographs, -1 where
+    they differ or the classifier doubts.
+    """
     pictures = batches.pictures[rows]
     middle = slice((pictures.shape[1] - SIDE) // 2, (pictures.shape[1] + SIDE) // 2)
     found = Judge(batches.work, "labeller")(pictures[:, middle, middle].cpu().numpy())["gender"]
     sure, classified = torch.from_numpy(found).to(DEVICE).max(1)
     tokenizer = Tokenizer.from_file(str(batches.work / "tokenizer.json"))
     male, female = (
-        zero_shot.ensemble(lambda texts: text_rows(mini, torch.from_numpy(tokenize(tokenizer, texts))).cpu().numpy(), nouns)
+        zero_shot.ensemble(
+            lambda texts: (
+                text_rows(mini, torch.from_numpy(tokenize(tokenizer, texts))).cpu().numpy()
+            ),
+            nouns,
+        )
         for nouns in zero_shot.SAID["gender"].values()
     )
     images = torch.cat([mini.encode_image(centre(part)) for part in pictures.split(512)])
     seen = (images @ torch.from_numpy(female - male).to(DEVICE) > 0).long()
     gender = torch.where((sure >= CLEAR) & (seen == classified), classified, -1)
-    print("close-ups with no clear gender, of men, of women:", torch.bincount(gender + 1, minlength=3).tolist(), flush=True)
+    print(
+        "close-ups with no clear gender, of men, of women:",
+        torch.bincount(gender + 1, minlength=3).tolist(),
+        flush=True,
+    )
     return gender
 
 
@@ -97,10 +120,14 @@ def text_rows(mini: Mini, tokens: torch.Tensor) -> torch.Tensor:
 def crops(pictures: torch.Tensor) -> torch.Tensor:
     """Nearly the middle of bytes (n, 72, 72, 3), mirrored or not, as floats (n, 3, 64, 64)."""
     n, middle = len(pictures), (pictures.shape[1] - SIDE) // 2
-    top, left = (torch.randint(middle - JITTER, middle + JITTER + 1, (n, 1), device=DEVICE) for _ in range(2))
+    top, left = (
+        torch.randint(middle - JITTER, middle + JITTER + 1, (n, 1), device=DEVICE) for _ in range(2)
+    )
     steps = torch.arange(SIDE, device=DEVICE)
     across = torch.where(torch.rand(n, 1, device=DEVICE) < 0.5, steps, SIDE - 1 - steps) + left
-    found = pictures[torch.arange(n, device=DEVICE)[:, None, None], (top + steps)[:, :, None], across[:, None, :]]
+    found = pictures[
+        torch.arange(n, device=DEVICE)[:, None, None], (top + steps)[:, :, None], across[:, None, :]
+    ]
     return found.permute(0, 3, 1, 2).float() / 127.5 - 1
 
 
@@ -108,7 +135,12 @@ def main() -> None:
     """Read WORK, write WORK/generator.safetensors and WORK/generator.png."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--from", dest="start", type=Path, help="Weights to go on from, of a run or as they are shipped.")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        type=Path,
+        help="Weights to go on from, of a run or as they are shipped.",
+    )
     parser.add_argument("--seconds", type=float, default=360, help="How long to train.")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--rate", type=float, default=6e-4)
@@ -124,13 +156,24 @@ def main() -> None:
     if args.start:
         model.load_state_dict(weights(load_file(args.start)))
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=0.02, betas=(0.9, 0.99), fused=DEVICE == "cuda")
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        lr=args.rate,
+        weight_decay=0.02,
+        betas=(0.9, 0.99),
+        fused=DEVICE == "cuda",
+    )
     compiled = cast(nn.Module, torch.compile(model, dynamic=False)) if DEVICE == "cuda" else model
     began, step, total, spent = None, 0, 0.0, 0.0
     while spent < args.seconds:
         spent = time.time() - began if began else 0.0
         for group in optimizer.param_groups:
-            group["lr"] = args.rate * min(1, (step + 1) / 300) * 0.5 * (1 + math.cos(math.pi * min(1.0, spent / args.seconds)))
+            group["lr"] = (
+                args.rate
+                * min(1, (step + 1) / 300)
+                * 0.5
+                * (1 + math.cos(math.pi * min(1.0, spent / args.seconds)))
+            )
         loss = one_step(compiled, model.nothing, batches, texts)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -152,10 +195,15 @@ def main() -> None:
 
 def write(model: nn.Module, work: Path) -> None:
     """The weights in half precision, for export or to go on from."""
-    save_file({name: tensor.half().contiguous() for name, tensor in model.state_dict().items()}, work / "generator.safetensors")
+    save_file(
+        {name: tensor.half().contiguous() for name, tensor in model.state_dict().items()},
+        work / "generator.safetensors",
+    )
 
 
-def one_step(model: nn.Module, nothing: torch.Tensor, batches: Batches, texts: Texts) -> torch.Tensor:
+def one_step(
+    model: nn.Module, nothing: torch.Tensor, batches: Batches, texts: Texts
+) -> torch.Tensor:
     """Squared error of the velocity at random times, more of them in the middle."""
     rows, _, _ = batches.draw()
     told = torch.where(torch.rand(len(rows), 1, device=DEVICE) < UNSAID, nothing, texts.of(rows))
@@ -184,7 +232,12 @@ class Drawer:
     def of_rows(self, rows: torch.Tensor, seeds: list[int]) -> np.ndarray:
         """The same for text rows (n, 256)."""
         blocks = range(0, len(seeds), BLOCK)
-        return np.concatenate([draw(self.model, rows[i : i + BLOCK], seeds[i : i + BLOCK], self.guidance, STEPS) for i in blocks])
+        return np.concatenate(
+            [
+                draw(self.model, rows[i : i + BLOCK], seeds[i : i + BLOCK], self.guidance, STEPS)
+                for i in blocks
+            ]
+        )
 
     def text_rows(self, prompts: list[str]) -> torch.Tensor:
         """Unit rows of texts."""
@@ -198,7 +251,11 @@ class Drawer:
     def image_rows(self, pictures: np.ndarray) -> np.ndarray:
         """Unit rows of bytes (n, 64, 64, 3)."""
         parts = torch.from_numpy(np.ascontiguousarray(pictures)).split(BLOCK)
-        return torch.cat([self.mini.encode_image(centre(part.to(DEVICE))) for part in parts]).cpu().numpy()
+        return (
+            torch.cat([self.mini.encode_image(centre(part.to(DEVICE))) for part in parts])
+            .cpu()
+            .numpy()
+        )
 
 
 def sheet(drawer: Drawer, path: Path, columns: int = 12) -> None:

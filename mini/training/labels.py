@@ -1,7 +1,9 @@
-"""What is known of a photograph, and what a caption says: bits over slots, so that two matrix products tell which pairs fit.
+"""What is known of a photograph, and what a caption says: bits over slots, so that two matrix
+products tell which pairs fit.
 
-A slot is one question (gender, age, race, occupation, one a CelebA attribute). A photograph sets one bit in each slot whose answer
-is known. A caption sets the bits of all answers that it allows, in each slot that it mentions.
+A slot is one question (gender, age, race, occupation, one a CelebA attribute). A photograph sets
+one bit in each slot whose answer is known. A caption sets the bits of all answers that it allows,
+in each slot that it mentions.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ import numpy as np
 WORDS = tomllib.loads((Path(__file__).parent / "words.toml").read_text())
 GENDERS = ("male", "female")
 AGES = ("0-2", "3-9", "10-19", "20-29", "30-39", "40-49", "50-59", "60-69", "70+")
-RACES = ("White", "Black", "Latino_Hispanic", "East Asian", "Southeast Asian", "Indian", "Middle Eastern")
+RACES = (
+    "White",
+    "Black",
+    "Latino_Hispanic",
+    "East Asian",
+    "Southeast Asian",
+    "Indian",
+    "Middle Eastern",
+)
 YES_NO = ("yes", "no")
 ATTRIBUTES = tuple(WORDS["celeba"])
 SLOTS = {
@@ -26,7 +36,10 @@ SLOTS = {
     "occupation": tuple(WORDS["idenprof"]),
     **dict.fromkeys(ATTRIBUTES, YES_NO),
 }
-BITS = {pair: i for i, pair in enumerate((slot, value) for slot, values in SLOTS.items() for value in values)}
+BITS = {
+    pair: i
+    for i, pair in enumerate((slot, value) for slot, values in SLOTS.items() for value in values)
+}
 
 
 def phrases(text: str) -> list[str]:

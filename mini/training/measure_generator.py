@@ -1,5 +1,7 @@
-"""Stage 9: what the generator can do, in figures. Does it draw what is asked, how near are its pictures to photographs, whom does it draw
-when nobody is named, and what does the closed form change about that?
+"""Stage 9: what the generator can do, in figures.
+
+Does it draw what is asked, how near are its pictures to photographs, whom does it draw when nobody
+is named, and what does the closed form change about that?
 
 python -m training.measure_generator --work WORK
 """
@@ -37,7 +39,9 @@ METHODS = {"none": None, "closed form": "closed-form", "projection": "orth-proj"
 
 
 class OnDevice:
-    """A drawer as the two halves of the library's pipeline, so that what is measured is what a user runs."""
+    """A drawer as the two halves of the library's pipeline, so that what is measured is what a user
+    runs.
+    """
 
     id, dim = "mini", DIM
 
@@ -59,9 +63,19 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=FIGURES)
     parser.add_argument("--each", type=int, default=100, help="Pictures a prompt.")
-    parser.add_argument("--others", type=float, nargs="*", default=[2.0, 4.5], help="Other guidance to compare with.")
+    parser.add_argument(
+        "--others",
+        type=float,
+        nargs="*",
+        default=[2.0, 4.5],
+        help="Other guidance to compare with.",
+    )
     args = parser.parse_args()
-    judge, batches, drawer = Judge(args.work), Batches(args.work, (TRAIN,), [], 1), Drawer(args.work)
+    judge, batches, drawer = (
+        Judge(args.work),
+        Batches(args.work, (TRAIN,), [], 1),
+        Drawer(args.work),
+    )
     out: dict[str, Any] = {
         "steps": STEPS,
         "guidance": GUIDANCE,
@@ -89,25 +103,35 @@ def stated(prompt: str) -> str | None:
 
 
 def asked(drawer: Drawer, judge: Judge, each: int) -> dict[str, Any]:
-    """Share of pictures that show the gender, and the occupation, that their prompt names; by prompt."""
+    """Share of pictures that show the gender, and the occupation, that their prompt names; by
+    prompt.
+    """
     gender = {prompt: group for prompt in PROMPTS if (group := stated(prompt))}
-    work = dict(zip([article(f"a photo of a {name}") for name in AT_WORK], SLOTS["occupation"], strict=True))
+    work = dict(
+        zip([article(f"a photo of a {name}") for name in AT_WORK], SLOTS["occupation"], strict=True)
+    )
     out: dict[str, Any] = {}
     for question, expected in (("gender", gender), ("occupation", work)):
         prompts = [prompt for prompt in expected for _ in range(each)]
         shown = says(judge(drawer(prompts, list(range(each)) * len(expected))), question)
         right = (shown == np.repeat(list(expected.values()), each)).reshape(-1, each)
         (entry,) = Resamples().mean(right[None].astype(float), (0.0, 1.0))
-        out[question] = entry | {"by prompt": dict(zip(expected, right.mean(1).round(3).tolist(), strict=True))}
+        out[question] = entry | {
+            "by prompt": dict(zip(expected, right.mean(1).round(3).tolist(), strict=True))
+        }
     return out
 
 
 def quality(drawer: Drawer, judge: Judge, batches: Batches, count: int) -> dict[str, float]:
-    """KID in the classifier's features against FairFace's test photographs: of pictures drawn from their captions, of training photographs."""
+    """KID in the classifier's features against FairFace's test photographs: of pictures drawn from
+    their captions, of training photographs.
+    """
     rows = batches.of(SOURCES.index("fairface"), (TEST,))[:count]
     captions = batches.captions["tokens"][batches.caption_of(rows)]
     drawn = drawer.of_rows(drawer.token_rows(captions), list(range(len(rows))))
-    test, train = (photographs(batches, ("fairface",), parts)[:count] for parts in ((TEST,), (TRAIN,)))
+    test, train = (
+        photographs(batches, ("fairface",), parts)[:count] for parts in ((TEST,), (TRAIN,))
+    )
     there = judge(test)["features"]
     return {
         "drawn": kernel_distance(judge(drawn)["features"], there),
@@ -117,9 +141,15 @@ def quality(drawer: Drawer, judge: Judge, batches: Batches, count: int) -> dict[
 
 
 def skew(drawer: Drawer, judge: Judge, occupations: Sequence[str], each: int) -> dict[str, Any]:
-    """SP of neutral prompts with the text row as it is and edited, and how many explicit prompts still show what they name."""
+    """SP of neutral prompts with the text row as it is and edited, and how many explicit prompts
+    still show what they name.
+    """
     neutral = [article(f"a photo of a {name}") for name in occupations]
-    explicit = [(f"a photo of a {gender} {name}", g) for name in occupations for g, gender in enumerate(GENDERS)]
+    explicit = [
+        (f"a photo of a {gender} {name}", g)
+        for name in occupations
+        for g, gender in enumerate(GENDERS)
+    ]
     half = OnDevice(drawer)
     pipe = MiniPipeline(half, half)
     codes, kept = [], []
@@ -128,24 +158,38 @@ def skew(drawer: Drawer, judge: Judge, occupations: Sequence[str], each: int) ->
             codes.append(genders(pipe, judge, neutral, each))
             kept.append(genders(pipe, judge, [prompt for prompt, _ in explicit], max(1, each // 4)))
     found, known = np.stack(codes), np.stack(kept)
-    parity, accuracy = Resamples().parity(found, len(GENDERS)), Resamples().accuracy(known, np.array([g for _, g in explicit]))
+    parity, accuracy = (
+        Resamples().parity(found, len(GENDERS)),
+        Resamples().accuracy(known, np.array([g for _, g in explicit])),
+    )
     return {
         "floor": parity_floor(each, len(GENDERS)),
-        "methods": {name: {"sp": parity[i], "explicit": accuracy[i]} for i, name in enumerate(METHODS)},
+        "methods": {
+            name: {"sp": parity[i], "explicit": accuracy[i]} for i, name in enumerate(METHODS)
+        },
         "share of women": {
-            name: dict(zip(METHODS, (found[:, p] == 1).mean(1).round(3).tolist(), strict=True)) for p, name in enumerate(occupations)
+            name: dict(zip(METHODS, (found[:, p] == 1).mean(1).round(3).tolist(), strict=True))
+            for p, name in enumerate(occupations)
         },
     }
 
 
 def attached(pipe: MiniPipeline, method: str | None) -> AbstractContextManager[Any]:
-    """The pipeline with a method on its text rows; with none, the closed form at strength 0, which changes nothing."""
-    return eq.generation.attach(pipe, "gender", method=method) if method else eq.generation.attach(pipe, "gender", kappa=0)
+    """The pipeline with a method on its text rows; with none, the closed form at strength 0, which
+    changes nothing.
+    """
+    return (
+        eq.generation.attach(pipe, "gender", method=method)
+        if method
+        else eq.generation.attach(pipe, "gender", kappa=0)
+    )
 
 
 def genders(pipe: MiniPipeline, judge: Judge, prompts: Sequence[str], each: int) -> np.ndarray:
     """The perceived gender (prompts, each), the same seeds for every prompt."""
-    pictures = pipe([prompt for prompt in prompts for _ in range(each)], seeds=list(range(each)) * len(prompts))
+    pictures = pipe(
+        [prompt for prompt in prompts for _ in range(each)], seeds=list(range(each)) * len(prompts)
+    )
     return judge(pictures)["gender"].argmax(1).reshape(len(prompts), each)
 
 

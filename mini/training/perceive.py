@@ -1,10 +1,14 @@
-"""Stage 6: the classifier that judges generated pictures. It shares no weight with the model, which conditions the generator.
+"""Stage 6: the classifier that judges generated pictures.
 
-Flickr8k, where several captions agree on a gender, is there for people who are not seen close by, and for close-ups like those at work.
+It shares no weight with the model, which conditions the generator.
+
+Flickr8k, where several captions agree on a gender, is there for people who are not seen close by,
+and for close-ups like those at work.
 
 python -m training.perceive --work WORK
 
-A second one, of another seed and without photographs at work, names genders to the generator: the first judges what came of it.
+A second one, of another seed and without photographs at work, names genders to the generator: the
+first judges what came of it.
 
 python -m training.perceive --work WORK --out labeller --seed 2 --without idenprof idenprof_close
 """
@@ -31,7 +35,14 @@ from training.teacher import DEVICE
 from training.text import autocast, warm_cosine
 from training.zero_shot import answer
 
-MIX = {"fairface": 0.4, "celeba": 0.15, "idenprof": 0.12, "flickr8k": 0.08, "idenprof_close": 0.13, "flickr8k_close": 0.12}
+MIX = {
+    "fairface": 0.4,
+    "celeba": 0.15,
+    "idenprof": 0.12,
+    "flickr8k": 0.08,
+    "idenprof_close": 0.13,
+    "flickr8k_close": 0.12,
+}
 HEADS = ("gender", "age", "race", "occupation")
 MEASURED = {
     "gender": ("gender", "fairface"),
@@ -78,8 +89,12 @@ def main() -> None:
     known = answers(batches.labels["bits"])
     model = Perceiver().to(DEVICE, memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.998), use_buffers=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.1, fused=DEVICE == "cuda")
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: warm_cosine(i, 200, args.steps))
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=2e-3, weight_decay=0.1, fused=DEVICE == "cuda"
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda i: warm_cosine(i, 200, args.steps)
+    )
     began = time.time()
     for step in range(args.steps):
         rows, _, _ = batches.draw()
@@ -92,9 +107,15 @@ def main() -> None:
         schedule.step()
         average.update_parameters(model)
         if step % 500 == 499:
-            print(f"perceive {step + 1} loss {loss.item():.3f} {time.time() - began:.0f} s", flush=True)
+            print(
+                f"perceive {step + 1} loss {loss.item():.3f} {time.time() - began:.0f} s",
+                flush=True,
+            )
     measured = measure(average.module.eval(), batches, known)
-    save_file({name: tensor.contiguous() for name, tensor in average.module.state_dict().items()}, args.work / f"{args.out}.safetensors")
+    save_file(
+        {name: tensor.contiguous() for name, tensor in average.module.state_dict().items()},
+        args.work / f"{args.out}.safetensors",
+    )
     (args.work / f"{args.out}.json").write_text(json.dumps(measured, indent=1))
     print(json.dumps(measured), flush=True)
 
@@ -106,14 +127,21 @@ def error(logits: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def measure(model: nn.Module, batches: Batches, known: dict[str, torch.Tensor]) -> dict[str, dict[str, float]]:
+def measure(
+    model: nn.Module, batches: Batches, known: dict[str, torch.Tensor]
+) -> dict[str, dict[str, float]]:
     """Accuracy and count, on the test photographs whose answer is known."""
     out = {}
     for figure, (name, source) in MEASURED.items():
         rows = batches.of(SOURCES.index(source), (TEST,))
         rows = rows[known[name][rows] >= 0]
-        found = torch.cat([model(centre(batches.pictures[part]))[name].argmax(1) for part in rows.split(512)])
-        out[figure] = {"accuracy": round((found == known[name][rows]).float().mean().item(), 4), "n": len(rows)}
+        found = torch.cat(
+            [model(centre(batches.pictures[part]))[name].argmax(1) for part in rows.split(512)]
+        )
+        out[figure] = {
+            "accuracy": round((found == known[name][rows]).float().mean().item(), 4),
+            "n": len(rows),
+        }
     return out
 
 

@@ -1,4 +1,5 @@
-"""Stage 0: photographs, captions, corpus and tokenizer, as plain arrays that any machine with torch can train on.
+"""Stage 0: photographs, captions, corpus and tokenizer, as plain arrays that any machine with torch
+can train on.
 
 python -m training.prepare --data DATA --teacher FOLDER --work WORK
 """
@@ -26,8 +27,12 @@ VOCABULARY = 8192
 PROMPTS = 350_000
 WORDS = 80_000  # of English, the commonest
 SHARD_BYTES = 45_000_000
-MALE = re.compile(r"\b(?:man|men|boy|boys|guy|guys|gentleman|male|father|he|his|him)\b", re.IGNORECASE)
-FEMALE = re.compile(r"\b(?:woman|women|girl|girls|lady|ladies|female|mother|she|her)\b", re.IGNORECASE)
+MALE = re.compile(
+    r"\b(?:man|men|boy|boys|guy|guys|gentleman|male|father|he|his|him)\b", re.IGNORECASE
+)
+FEMALE = re.compile(
+    r"\b(?:woman|women|girl|girls|lady|ladies|female|mother|she|her)\b", re.IGNORECASE
+)
 
 
 def main() -> None:
@@ -36,10 +41,18 @@ def main() -> None:
     from wordfreq import top_n_list  # pyright: ignore[reportMissingImports]
 
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="The folder with people/ and annotations/.")
-    parser.add_argument("--teacher", type=Path, required=True, help="all-MiniLM-L6-v2, for the words it knows.")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="The folder with people/ and annotations/."
+    )
+    parser.add_argument(
+        "--teacher", type=Path, required=True, help="all-MiniLM-L6-v2, for the words it knows."
+    )
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--tokenizer", type=Path, help="One to keep, so that a text tower that was trained with it still fits.")
+    parser.add_argument(
+        "--tokenizer",
+        type=Path,
+        help="One to keep, so that a text tower that was trained with it still fits.",
+    )
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
 
@@ -49,17 +62,25 @@ def main() -> None:
     rows = table.drop(columns="image").to_dict("records")
     spans = [pool.span(row) for row in rows]
     vocabulary = [*(args.teacher / "vocab.txt").read_text().split("\n"), *top_n_list("en", WORDS)]
-    texts = list(dict.fromkeys([*corpus.sentences(args.data, vocabulary, PROMPTS), *pool.written()]))
+    texts = list(
+        dict.fromkeys([*corpus.sentences(args.data, vocabulary, PROMPTS), *pool.written()])
+    )
     random.Random(SEED).shuffle(texts)
     with gzip.open(args.work / "corpus.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(texts))
-    tokenizer = Tokenizer.from_file(str(args.tokenizer)) if args.tokenizer else train_tokenizer(texts)
+    tokenizer = (
+        Tokenizer.from_file(str(args.tokenizer)) if args.tokenizer else train_tokenizer(texts)
+    )
     tokenizer.save(str(args.work / "tokenizer.json"))
 
     afar = [pool.afar(occupation) for occupation in SLOTS["occupation"]]
     tokens = tokenize(tokenizer, pool.texts)
     save_file(
-        {"tokens": tokens, "bits": np.packbits(np.stack(pool.bits), axis=1), "free": np.array(pool.free)},
+        {
+            "tokens": tokens,
+            "bits": np.packbits(np.stack(pool.bits), axis=1),
+            "free": np.array(pool.free),
+        },
         args.work / "captions.safetensors",
     )
     parents, close = close_ups_of(table)
@@ -71,36 +92,52 @@ def main() -> None:
         "part": table["part"].to_numpy(np.uint8)[own_and_parents],
         "spans": np.array(spans, np.int64)[own_and_parents],
         "spans_at_work": np.array(
-            [[pool.shared[occupation, gender] for gender in GENDERS] for occupation in SLOTS["occupation"]], np.int64
+            [
+                [pool.shared[occupation, gender] for gender in GENDERS]
+                for occupation in SLOTS["occupation"]
+            ],
+            np.int64,
         ),
         "spans_afar": np.array(afar, np.int64),
     }
     save_file(labels, args.work / "labels.safetensors")
     write_photographs([*table["image"], *close], args.work)
-    print(f"{len(table):,} photographs, {len(close):,} close-ups, {len(pool.texts):,} captions, {len(texts):,} sentences")
+    print(
+        f"{len(table):,} photographs, {len(close):,} close-ups, {len(pool.texts):,} captions,"
+        f" {len(texts):,} sentences"
+    )
 
 
 def photographs(data: Path) -> pd.DataFrame:
-    """All of them, with the part that each belongs to; a validation part is held out of every training set."""
+    """All of them, with the part that each belongs to; a validation part is held out of every
+    training set.
+    """
     folder = data / "people"
     faces = pd.concat(
-        [pd.read_parquet(folder / f"fairface_train_{i}.parquet") for i in range(3)] + [pd.read_parquet(folder / "fairface_val.parquet")]
+        [pd.read_parquet(folder / f"fairface_train_{i}.parquet") for i in range(3)]
+        + [pd.read_parquet(folder / "fairface_val.parquet")]
     )
     faces["part"] = np.where(faces["split"] == "val", TEST, _held(len(faces), 2000 / 40000))
     faces["age"] = faces["age"].replace("more than 70", AGES[-1])
     celeba = pd.read_parquet(folder / "celeba.parquet").sort_values("name")
-    celeba["part"] = np.where(np.arange(len(celeba)) >= len(celeba) - 2000, TEST, _held(len(celeba), 800 / 8000))
+    celeba["part"] = np.where(
+        np.arange(len(celeba)) >= len(celeba) - 2000, TEST, _held(len(celeba), 800 / 8000)
+    )
     work = pd.read_parquet(folder / "idenprof.parquet")
     work["part"] = np.where(work["split"] == "test", TEST, _held(len(work), 800 / 9000))
     flickr = pd.read_parquet(folder / "flickr8k.parquet")
     dev = (data / "annotations" / "flickr8k" / "Flickr_8k.devImages.txt").read_text().split()
     test = (data / "annotations" / "flickr8k" / "Flickr_8k.testImages.txt").read_text().split()
-    flickr["part"] = np.where(flickr["name"].isin(test), TEST, np.where(flickr["name"].isin(dev), VALIDATION, TRAIN))
+    flickr["part"] = np.where(
+        flickr["name"].isin(test), TEST, np.where(flickr["name"].isin(dev), VALIDATION, TRAIN)
+    )
     return pd.concat([faces, celeba, work, flickr], ignore_index=True)
 
 
 def close_ups_of(table: pd.DataFrame) -> tuple[np.ndarray, list[bytes]]:
-    """Close-ups of the sets that show people from afar, and the photograph that each is from, counted in the table."""
+    """Close-ups of the sets that show people from afar, and the photograph that each is from,
+    counted in the table.
+    """
     rows = np.flatnonzero(table["source"].isin(("idenprof", "flickr8k")))
     parents, found = close_ups(table["image"].iloc[rows].tolist())
     return rows[parents], found
@@ -113,8 +150,16 @@ def _held(count: int, share: float) -> np.ndarray:
 def known(row: dict[str, Any]) -> np.ndarray:
     """The bits of one photograph."""
     if row["source"] == "fairface":
-        youth = {"young": ["no"]} if row["age"] in ("60-69", "70+") else {"young": ["yes"]} if row["age"] in ("10-19", "20-29") else {}
-        return bits({"gender": [row["gender"]], "age": [row["age"]], "race": [row["race"]], **youth})
+        youth = (
+            {"young": ["no"]}
+            if row["age"] in ("60-69", "70+")
+            else {"young": ["yes"]}
+            if row["age"] in ("10-19", "20-29")
+            else {}
+        )
+        return bits(
+            {"gender": [row["gender"]], "age": [row["age"]], "race": [row["race"]], **youth}
+        )
     if row["source"] == "celeba":
         answers = {name: [YES_NO[not row[name]]] for name in ("young", *ATTRIBUTES)}
         return bits({"gender": [GENDERS[not row["male"]]], **answers})
@@ -131,7 +176,9 @@ def caption_gender(texts) -> str:
 
 
 class Pool:
-    """Captions of all photographs; those of FairFace and IdenProf are shared by photographs of the same labels."""
+    """Captions of all photographs; those of FairFace and IdenProf are shared by photographs of the
+    same labels.
+    """
 
     def __init__(self, rates: dict[str, float]) -> None:
         self.rates = rates
@@ -143,9 +190,13 @@ class Pool:
         for key, found in captions.faces(self.rng, 240).items():
             self.shared[key] = self._add(found)
         for occupation in captions.WORDS["idenprof"]:
-            self.shared[occupation] = self._add([captions.at_work(self.rng, occupation) for _ in range(400)])
+            self.shared[occupation] = self._add(
+                [captions.at_work(self.rng, occupation) for _ in range(400)]
+            )
             for gender in GENDERS:
-                self.shared[occupation, gender] = self._add([captions.at_work(self.rng, occupation, gender) for _ in range(200)])
+                self.shared[occupation, gender] = self._add(
+                    [captions.at_work(self.rng, occupation, gender) for _ in range(200)]
+                )
 
     def span(self, row: dict[str, Any]) -> tuple[int, int]:
         """Where the captions of a photograph are: the first, and one after the last."""
@@ -156,17 +207,28 @@ class Pool:
         if row["source"] == "celeba":
             has = {name: bool(row[name]) for name in ATTRIBUTES}
             return self._add(
-                [captions.attributes(self.rng, GENDERS[not row["male"]], bool(row["young"]), has, self.rates) for _ in range(14)]
+                [
+                    captions.attributes(
+                        self.rng, GENDERS[not row["male"]], bool(row["young"]), has, self.rates
+                    )
+                    for _ in range(14)
+                ]
             )
         return self._add([(text, {}) for text in row["captions"]], free=True)
 
     def afar(self, occupation: str) -> tuple[int, int]:
-        """Captions that say that somebody at work is far away: for the generator, whose other captions at work go with close-ups."""
+        """Captions that say that somebody at work is far away: for the generator, whose other
+        captions at work go with close-ups.
+        """
         return self._add([captions.at_work(self.rng, occupation, afar=True) for _ in range(200)])
 
     def written(self) -> list[str]:
         """Our own captions, each once."""
-        return list(dict.fromkeys(text for text, free in zip(self.texts, self.free, strict=True) if not free))
+        return list(
+            dict.fromkeys(
+                text for text, free in zip(self.texts, self.free, strict=True) if not free
+            )
+        )
 
     def _add(self, found, *, free: bool = False) -> tuple[int, int]:
         start = len(self.texts)
@@ -179,7 +241,15 @@ class Pool:
 
 def train_tokenizer(texts: list[str]):
     """Lower-case word pieces; a first token, so that no text is empty."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import (
+        Tokenizer,
+        decoders,
+        models,
+        normalizers,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
 
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=40))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -194,7 +264,9 @@ def train_tokenizer(texts: list[str]):
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", tokenizer.token_to_id("[CLS]"))])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A", special_tokens=[("[CLS]", tokenizer.token_to_id("[CLS]"))]
+    )
     return tokenizer
 
 
@@ -206,7 +278,10 @@ def write_photographs(pictures: list[bytes], work: Path) -> None:
         size += len(picture)
         if size > SHARD_BYTES or i == len(pictures) - 1:
             ends = np.cumsum([len(picture) for picture in shard])
-            save_file({"jpeg": np.frombuffer(b"".join(shard), np.uint8), "ends": ends}, work / f"photographs_{number}.safetensors")
+            save_file(
+                {"jpeg": np.frombuffer(b"".join(shard), np.uint8), "ends": ends},
+                work / f"photographs_{number}.safetensors",
+            )
             shard, size, number = [], 0, number + 1
 
 

@@ -1,4 +1,5 @@
-"""Stage 12: contact sheets for the documentation, each chosen by rule: the surest, a random draw, and what the sifting threw away; and the
+"""Stage 12: contact sheets for the documentation, each chosen by rule: the surest, a random draw,
+and what the sifting threw away; and the
 same pictures with their text row as it is and edited.
 
 python -m training.sheets --work WORK --gallery gallery.parquet --out FOLDER
@@ -35,14 +36,26 @@ def main() -> None:
     count = COLUMNS * ROWS
     for kind, name in (("portrait", "portraits"), ("at work", "at_work")):
         of = cast(pd.DataFrame, kept[kept["kind"] == kind])
-        write(decoded(of.sort_values("gender_probability", ascending=False).head(count)), args.out / f"gallery_{name}_surest.jpg")
-        write(decoded(of.iloc[rng.choice(len(of), count, replace=False)]), args.out / f"gallery_{name}_typical.jpg")
+        write(
+            decoded(of.sort_values("gender_probability", ascending=False).head(count)),
+            args.out / f"gallery_{name}_surest.jpg",
+        )
+        write(
+            decoded(of.iloc[rng.choice(len(of), count, replace=False)]),
+            args.out / f"gallery_{name}_typical.jpg",
+        )
     drawn, there = asked(), set(zip(kept["prompt"], kept["seed"], strict=True))
     gone = [(prompt, seed) for _, prompt, seed in drawn if (prompt, seed) not in there]
     some = [gone[i] for i in rng.choice(len(gone), count, replace=False)]
     drawer = Drawer(args.work)
-    write(drawer([prompt for prompt, _ in some], [seed for _, seed in some]), args.out / "gallery_sifted_out.jpg")
-    write(np.concatenate([edited(drawer, method) for method in METHODS.values()]), args.out / "generator_edits.jpg")
+    write(
+        drawer([prompt for prompt, _ in some], [seed for _, seed in some]),
+        args.out / "gallery_sifted_out.jpg",
+    )
+    write(
+        np.concatenate([edited(drawer, method) for method in METHODS.values()]),
+        args.out / "generator_edits.jpg",
+    )
 
 
 def edited(drawer: Drawer, method: str | None) -> np.ndarray:
@@ -51,7 +64,10 @@ def edited(drawer: Drawer, method: str | None) -> np.ndarray:
     half = OnDevice(drawer)
     pipe = MiniPipeline(half, half)
     with attached(pipe, method):
-        return pipe([prompt for prompt in EDITED for _ in range(each)], seeds=list(range(each)) * len(EDITED))
+        return pipe(
+            [prompt for prompt in EDITED for _ in range(each)],
+            seeds=list(range(each)) * len(EDITED),
+        )
 
 
 def decoded(table: pd.DataFrame) -> np.ndarray:
@@ -61,7 +77,9 @@ def decoded(table: pd.DataFrame) -> np.ndarray:
 
 def write(pictures: np.ndarray, path: Path) -> None:
     """In rows."""
-    rows = [np.concatenate(list(row), axis=1) for row in np.split(pictures, len(pictures) // COLUMNS)]
+    rows = [
+        np.concatenate(list(row), axis=1) for row in np.split(pictures, len(pictures) // COLUMNS)
+    ]
     Image.fromarray(np.concatenate(rows)).save(path, quality=90)
 
 

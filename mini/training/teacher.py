@@ -1,4 +1,5 @@
-"""Stage 1: what the teacher makes of every sentence of the corpus, in the 256 directions that hold most of it.
+"""Stage 1: what the teacher makes of every sentence of the corpus, in the 256 directions that hold
+most of it.
 
 python -m training.teacher --teacher FOLDER --work WORK
 """
@@ -30,7 +31,13 @@ class Teacher:
         from transformers import AutoModel, AutoTokenizer
 
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        self.model = AutoModel.from_pretrained(folder, dtype=torch.float16 if DEVICE == "cuda" else torch.float32).to(DEVICE).eval()
+        self.model = (
+            AutoModel.from_pretrained(
+                folder, dtype=torch.float16 if DEVICE == "cuda" else torch.float32
+            )
+            .to(DEVICE)
+            .eval()
+        )
 
     @torch.inference_mode()
     def __call__(self, texts: list[str], batch: int = 1024) -> torch.Tensor:
@@ -38,15 +45,25 @@ class Teacher:
         order = np.argsort([len(text) for text in texts])
         out = torch.empty(len(texts), self.model.config.hidden_size, device=DEVICE)
         for rows in np.array_split(order, max(1, len(order) // batch)):
-            tokens = self.tokenizer([texts[i] for i in rows], padding=True, truncation=True, max_length=64, return_tensors="pt").to(DEVICE)
+            tokens = self.tokenizer(
+                [texts[i] for i in rows],
+                padding=True,
+                truncation=True,
+                max_length=64,
+                return_tensors="pt",
+            ).to(DEVICE)
             states = self.model(**tokens).last_hidden_state.float()
             mask = tokens["attention_mask"].unsqueeze(-1)
-            out[torch.from_numpy(rows).to(DEVICE)] = F.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
+            out[torch.from_numpy(rows).to(DEVICE)] = F.normalize(
+                (states * mask).sum(1) / mask.sum(1), dim=-1
+            )
         return out
 
 
 def main() -> None:
-    """Read WORK/corpus.txt.gz, write WORK/teacher.safetensors: rows, tokens, which sentences are a gender word, which hold none."""
+    """Read WORK/corpus.txt.gz, write WORK/teacher.safetensors: rows, tokens, which sentences are a
+    gender word, which hold none.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--teacher", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
@@ -58,9 +75,13 @@ def main() -> None:
     targets = F.normalize(rows @ directions[:, -DIM:].float(), dim=-1)
     tokens = tokenize(Tokenizer.from_file(str(args.work / "tokenizer.json")), texts)
     gender = [torch.tensor([text in said for text in texts]) for said in gender_words()]
-    words = re.compile("|".join(rf"\b{word}\b" for said in gender_words() for word in said), re.IGNORECASE)
+    words = re.compile(
+        "|".join(rf"\b{word}\b" for said in gender_words() for word in said), re.IGNORECASE
+    )
     arrays = {"targets": targets.half().cpu(), "tokens": torch.from_numpy(tokens)}
-    arrays |= {name: torch.nonzero(which).squeeze(1) for name, which in zip(GENDERS, gender, strict=True)}
+    arrays |= {
+        name: torch.nonzero(which).squeeze(1) for name, which in zip(GENDERS, gender, strict=True)
+    }
     arrays["silent"] = torch.tensor([i for i, text in enumerate(texts) if not words.search(text)])
     save_file(arrays, args.work / "teacher.safetensors")
     print(f"{len(texts):,} sentences; {energy[-DIM:].sum() / energy.sum():.4f} of the energy kept")

@@ -23,7 +23,9 @@ WARM_UP = 300
 
 
 class Student(nn.Module):
-    """The text tower with a second head that mimics the teacher, while the first learns to meet images."""
+    """The text tower with a second head that mimics the teacher, while the first learns to meet
+    images.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +47,9 @@ def autocast() -> torch.autocast:
 def mimic_loss(rows: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Each sentence where the teacher has it, and all pairs as similar as the teacher finds them."""
     rows = F.normalize(rows.float(), dim=-1)
-    return (1 - (rows * targets).sum(1)).mean() + 10 * F.mse_loss(rows @ rows.T, targets @ targets.T)
+    return (1 - (rows * targets).sum(1)).mean() + 10 * F.mse_loss(
+        rows @ rows.T, targets @ targets.T
+    )
 
 
 def main() -> None:
@@ -60,8 +64,12 @@ def main() -> None:
     data = load_file(args.work / "teacher.safetensors", device=DEVICE)
     tokens, targets = data["tokens"], data["targets"]
     student = Student().to(DEVICE)
-    optimizer = torch.optim.AdamW(student.parameters(), lr=1.2e-3, weight_decay=0.02, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: warm_cosine(i, WARM_UP, args.steps))
+    optimizer = torch.optim.AdamW(
+        student.parameters(), lr=1.2e-3, weight_decay=0.02, betas=(0.9, 0.98)
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda i: warm_cosine(i, WARM_UP, args.steps)
+    )
     began = time.time()
     for step in range(args.steps):
         rows = torch.randint(HELD_OUT, len(tokens), (args.batch,), device=DEVICE)
@@ -75,7 +83,8 @@ def main() -> None:
         schedule.step()
         if step % 500 == 499 or step == args.steps - 1:
             print(
-                f"text {step + 1} loss {loss.item():.4f} held-out cosine {held_out(student, tokens, targets):.4f} {time.time() - began:.0f} s",
+                f"text {step + 1} loss {loss.item():.4f} held-out cosine"
+                f" {held_out(student, tokens, targets):.4f} {time.time() - began:.0f} s",
                 flush=True,
             )
     student.tower.head.load_state_dict(student.mimic.state_dict())

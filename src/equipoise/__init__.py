@@ -1,4 +1,6 @@
-"""equipoise: remove social bias from vision-language embeddings in closed form, and prove how little changed."""
+"""equipoise: remove social bias from vision-language embeddings in closed form, and prove how
+little changed.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,17 @@ from equipoise.errors import EquipoiseError
 from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
-    from equipoise import audit, datasets, generation, methods, metrics, published, report, search, tasks
+    from equipoise import (
+        audit,
+        datasets,
+        generation,
+        methods,
+        metrics,
+        published,
+        report,
+        search,
+        tasks,
+    )
     from equipoise.applying import apply
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
@@ -85,7 +97,9 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'equipoise' has no attribute {name!r}")
     module = import_module(_LATER[name])
-    value = globals()[name] = module if _LATER[name] == f"equipoise.{name}" else getattr(module, name)
+    value = globals()[name] = (
+        module if _LATER[name] == f"equipoise.{name}" else getattr(module, name)
+    )
     return value
 
 

@@ -1,4 +1,6 @@
-"""Files: arrays and metadata in one safetensors file, written atomically, read back with clear errors. Never pickle."""
+"""Files: arrays and metadata in one safetensors file, written atomically, read back with clear
+errors. Never pickle.
+"""
 
 from __future__ import annotations
 
@@ -20,35 +22,56 @@ RANDOM = 8  # bytes in a temporary name
 _KEY = "equipoise"
 
 
-def save(path: str | os.PathLike, kind: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> None:
+def save(
+    path: str | os.PathLike,
+    kind: str,
+    arrays: Mapping[str, np.ndarray],
+    metadata: Mapping[str, Any],
+) -> None:
     """Write under a temporary name, flush to disk, then rename: the file is whole or absent."""
     from safetensors.numpy import save as to_bytes
 
     document = {"kind": kind, "format": FORMAT, **metadata}
-    data = to_bytes({k: np.ascontiguousarray(v) for k, v in arrays.items()}, {_KEY: json.dumps(document, sort_keys=True)})
+    data = to_bytes(
+        {k: np.ascontiguousarray(v) for k, v in arrays.items()},
+        {_KEY: json.dumps(document, sort_keys=True)},
+    )
     write_atomically(Path(path), data)
 
 
-def require_format(path: str | os.PathLike, version: int, newest: int, word: str = "format") -> None:
+def require_format(
+    path: str | os.PathLike, version: int, newest: int, word: str = "format"
+) -> None:
     """Raise for a file of a newer equipoise."""
     if version > newest:
-        raise ArtefactError(f"{path} has {word} {version} and this equipoise reads up to {newest}; type: pip install -U equipoise")
+        raise ArtefactError(
+            f"{path} has {word} {version} and this equipoise reads up to {newest}; type: pip"
+            " install -U equipoise"
+        )
 
 
 def digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str:
     """A hash that tells arrays and metadata from others."""
     parts = [json.dumps(metadata, sort_keys=True)]
     parts += [
-        f"{name} {array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}" for name, array in sorted(arrays.items())
+        f"{name} {array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"
+        for name, array in sorted(arrays.items())
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def cache_folder() -> Path:
-    """Where what can be made again is kept: EQUIPOISE_CACHE, or the user's folder for such things."""
+    """Return the cache folder: EQUIPOISE_CACHE, or the user's own cache folder."""
     if given := os.environ.get("EQUIPOISE_CACHE"):
         return Path(given)
-    return Path(os.environ.get("LOCALAPPDATA") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "equipoise"
+    return (
+        Path(
+            os.environ.get("LOCALAPPDATA")
+            or os.environ.get("XDG_CACHE_HOME")
+            or Path.home() / ".cache"
+        )
+        / "equipoise"
+    )
 
 
 def sha256(path: str | os.PathLike) -> str:
@@ -71,7 +94,10 @@ def clear_torn(folder: Path, *patterns: str) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Raise now what ``write_atomically`` would raise later, after long work. Nothing stays behind."""
+    """Raise now what ``write_atomically`` would raise later, after long work.
+
+    Nothing stays behind.
+    """
     made = [folder for folder in path.parents if not folder.exists()]
     try:
         _write(path, b"", keep=False)
@@ -94,7 +120,10 @@ def _write(path: Path, data: bytes, keep: bool) -> None:
         if keep:
             os.replace(temporary, path)
     except OSError as error:
-        raise ArtefactError(f"{path} cannot be written ({error.strerror or error}); pass another place, or free some space") from None
+        raise ArtefactError(
+            f"{path} cannot be written ({error.strerror or error}); pass another place, or free"
+            " some space"
+        ) from None
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -108,27 +137,37 @@ def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dic
     if path.is_dir():
         raise ArtefactError(f"{path} is a folder; pass the file in it")
     if not path.is_file():
-        raise ArtefactError(f"there is no file {path}; check the path, or fit and save {_article(kind)} {kind} first")
+        raise ArtefactError(
+            f"there is no file {path}; check the path, or fit and save {_article(kind)} {kind}"
+            " first"
+        )
     try:
         with safe_open(path, framework="np") as file:
             metadata = (file.metadata() or {}).get(_KEY)
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, ValueError, OSError) as error:
         raise ArtefactError(
-            f"{path} is not a safetensors file, or a truncated one ({error}); pass another, or copy or fit it again"
+            f"{path} is not a safetensors file, or a truncated one ({error}); pass another, or copy"
+            " or fit it again"
         ) from None
     if metadata is None:
         raise ArtefactError(
-            f"{path} is a safetensors file, but equipoise did not write it; pass a file that {_article(kind)} {kind} was saved to"
+            f"{path} is a safetensors file, but equipoise did not write it; pass a file that"
+            f" {_article(kind)} {kind} was saved to"
         )
     try:
         document = json.loads(metadata)
         found, version = str(document.pop("kind")), int(document.pop("format"))
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-        raise ArtefactError(f"the metadata of {path} cannot be read ({error!r}); the file is damaged, so copy or fit it again") from None
+        raise ArtefactError(
+            f"the metadata of {path} cannot be read ({error!r}); the file is damaged, so copy or"
+            " fit it again"
+        ) from None
     require_format(path, version, FORMAT)
     if found != kind:
-        raise ArtefactError(f"{path} holds {_article(found)} {found}, and {_article(kind)} {kind} was asked for")
+        raise ArtefactError(
+            f"{path} holds {_article(found)} {found}, and {_article(kind)} {kind} was asked for"
+        )
     return arrays, document
 
 

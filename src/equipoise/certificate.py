@@ -1,6 +1,8 @@
-"""Certificates: leakage and loss measured on the numbers that were produced, beside what the theory guarantees.
+"""Certificates: leakage and loss measured on the numbers that were produced, beside what the theory
+guarantees.
 
-Per-row arrays for who wants them; ``Totals`` (sums, extremes, histograms) for who certifies shard by shard and merges.
+Per-row arrays for who wants them; ``Totals`` (sums, extremes, histograms) for who certifies shard
+by shard and merges.
 """
 
 from __future__ import annotations
@@ -22,13 +24,17 @@ from equipoise.space import AttributeSpace, EncoderRef
 
 BINS_PER_DECADE = 64
 EDGES = np.concatenate([[0.0], np.logspace(-9, 0.5, round(9.5 * BINS_PER_DECADE) + 1)])
-ALMOST_UNIT = 2.0**-5  # a row this close to unit length was meant to be of unit length, in any dtype; others kept their own
+# a row this close to unit length was meant to be of unit length, in any dtype; others kept their
+# own
+ALMOST_UNIT = 2.0**-5
 BARE = "unknown: a bare array does not say which encoder made it"
 
 
 @dataclass
 class Tally:
-    """One quantity over many rows: its sum, its largest value, and counts on fixed logarithmic bins (under 4 % wide)."""
+    """One quantity over many rows: its sum, its largest value, and counts on fixed logarithmic bins
+    (under 4 % wide).
+    """
 
     total: float = 0.0
     largest: float = 0.0
@@ -38,13 +44,22 @@ class Tally:
     def of(cls, values: Float64) -> Tally:
         if values.size == 0:
             return cls()
-        below = np.searchsorted(np.sort(values, axis=None), EDGES, side="right")  # quicker than looking each value up
+        below = np.searchsorted(
+            np.sort(values, axis=None), EDGES, side="right"
+        )  # quicker than looking each value up
         counts = np.diff(below, prepend=0, append=values.size)
         bins = np.flatnonzero(counts)
-        return cls(float(values.sum()), float(values.max()), dict(zip(bins.tolist(), counts[bins].tolist(), strict=True)))
+        return cls(
+            float(values.sum()),
+            float(values.max()),
+            dict(zip(bins.tolist(), counts[bins].tolist(), strict=True)),
+        )
 
     def __add__(self, other: Tally) -> Tally:
-        counts = {b: self.counts.get(b, 0) + other.counts.get(b, 0) for b in sorted(self.counts.keys() | other.counts.keys())}
+        counts = {
+            b: self.counts.get(b, 0) + other.counts.get(b, 0)
+            for b in sorted(self.counts.keys() | other.counts.keys())
+        }
         return Tally(self.total + other.total, max(self.largest, other.largest), counts)
 
     def quantile(self, q: float) -> float:
@@ -58,7 +73,12 @@ class Tally:
 
     def summary(self) -> dict[str, float]:
         n = sum(self.counts.values())
-        return {"mean": self.total / n if n else 0.0, "median": self.quantile(0.5), "p95": self.quantile(0.95), "max": self.largest}
+        return {
+            "mean": self.total / n if n else 0.0,
+            "median": self.quantile(0.5),
+            "p95": self.quantile(0.95),
+            "max": self.largest,
+        }
 
 
 @dataclass
@@ -80,16 +100,24 @@ class Totals:
     facts: dict[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Totals) -> Totals:
-        differing = sorted(k for k in self.facts.keys() & other.facts.keys() if self.facts[k] != other.facts[k])
+        differing = sorted(
+            k for k in self.facts.keys() & other.facts.keys() if self.facts[k] != other.facts[k]
+        )
         if differing:
-            raise InputError(f"certificates of different runs do not merge: they differ in {', '.join(differing)}")
+            raise InputError(
+                "certificates of different runs do not merge: they differ in"
+                f" {', '.join(differing)}"
+            )
         merged = {name: getattr(self, name) + getattr(other, name) for name in self.ADDED}
         worst = {name: max(getattr(self, name), getattr(other, name)) for name in self.WORST}
         return Totals(**merged, **worst, facts=self.facts or other.facts)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a manifest; ``from_json`` reads it back."""
-        return {name: dict(vars(value)) if isinstance(value, Tally) else value for name, value in vars(self).items()}
+        return {
+            name: dict(vars(value)) if isinstance(value, Tally) else value
+            for name, value in vars(self).items()
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Totals:
@@ -108,7 +136,10 @@ class Totals:
             "leakage": self.leakage.summary(),
             "self_loss": self.self_loss.summary(),
             "group_gap_bound": self.group_gap_bound,
-            "differs_from_theory_by": {"leakage": self.leakage_error, "self_loss": self.self_loss_error},
+            "differs_from_theory_by": {
+                "leakage": self.leakage_error,
+                "self_loss": self.self_loss_error,
+            },
             "length_error": self.length_error,
             **self.facts,
         }
@@ -116,11 +147,13 @@ class Totals:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What debiasing did to each row, float64 arrays of the embeddings' leading shape; NaN for rows without a direction.
+    """What debiasing did to each row, float64 arrays of the embeddings' leading shape; NaN for rows
+    without a direction.
 
-    leakage_before, leakage: length of the part inside the attribute space, before and after. self_loss: 1 - <u, e>, taken
-    as |u - e|^2 / 2 of the unit vectors. expected_*: what the theory gives for the same rows. length_error: how far the
-    stored row's length is from what ``norm=`` promises.
+    leakage_before, leakage: length of the part inside the attribute space, before and after.
+    self_loss: 1 - <u, e>, taken as |u - e|^2 / 2 of the unit vectors. expected_*: what the theory
+    gives for the same rows. length_error: how far the stored row's length is from what ``norm=``
+    promises.
     """
 
     leakage_before: Float64
@@ -134,25 +167,33 @@ class Certificate:
     def summary(self) -> dict[str, Any]:
         """Counts, means, quantiles, bounds and differences from the theory, as plain numbers.
 
-        Quantiles are exact here, where the rows are at hand; those of merged ``totals`` are upper edges of bins under 4 % wide.
+        Quantiles are exact here, where the rows are at hand; those of merged ``totals`` are upper
+        edges of bins under 4 % wide.
         """
         summary = self.totals.summary()
         for name in ("leakage_before", "leakage", "self_loss"):
             values = getattr(self, name)
             values = values[np.isfinite(values)]
             if values.size:
-                summary[name] |= {"median": float(np.median(values)), "p95": float(np.quantile(values, 0.95))}
+                summary[name] |= {
+                    "median": float(np.median(values)),
+                    "p95": float(np.quantile(values, 0.95)),
+                }
         return summary
 
     def __repr__(self) -> str:
         means = ", ".join(
-            f"{name} {getattr(self.totals, name).summary()['mean']:.4f}" for name in ("leakage_before", "leakage", "self_loss")
+            f"{name} {getattr(self.totals, name).summary()['mean']:.4f}"
+            for name in ("leakage_before", "leakage", "self_loss")
         )
         return f"Certificate(n={self.totals.n}, invalid={self.totals.invalid}, means: {means})"
 
     def __add__(self, other: Certificate) -> Certificate:
         """The certificate of both runs' rows, one after the other."""
-        rows = (np.concatenate([getattr(self, f.name).ravel(), getattr(other, f.name).ravel()]) for f in fields(self)[:-1])
+        rows = (
+            np.concatenate([getattr(self, f.name).ravel(), getattr(other, f.name).ravel()])
+            for f in fields(self)[:-1]
+        )
         return Certificate(*rows, totals=self.totals + other.totals)
 
 
@@ -174,10 +215,12 @@ def certify(
     weights: tuple[float, float] | None = None,
     encoder: Any = None,
 ) -> Certificate:
-    """Measure what debiasing does to embeddings ``e`` (..., d), or what it did, if ``u`` is what was stored.
+    """Measure what debiasing does to embeddings ``e`` (..., d), or what it did, if ``u`` is what
+    was stored.
 
-    Rows without a direction are counted as invalid and left out of every figure. encoder (or the store that holds e) says which
-    encoder made them: one that did not make the space is refused. A bare array cannot say, and the certificate says so.
+    Rows without a direction are counted as invalid and left out of every figure. encoder (or the
+    store that holds e) says which encoder made them: one that did not make the space is refused. A
+    bare array cannot say, and the certificate says so.
     """
     wanted = check_arguments(e, space, kappa, weights)
     space.require_encoder(encoder)
@@ -187,32 +230,51 @@ def certify(
     if u is None:
         u = debias(e, space, kappa=kappa, weights=weights, on_invalid="keep")
     elif kernels.framework(u) != kernels.framework(e):
-        raise InputError(f"u is of type {type(u).__name__} and the embeddings are of type {type(e).__name__}; they must match")
+        raise InputError(
+            f"u is of type {type(u).__name__} and the embeddings are of type {type(e).__name__};"
+            " they must match"
+        )
     elif tuple(u.shape) != tuple(e.shape):
-        raise InputError(f"u has shape {tuple(u.shape)} and the embeddings {tuple(e.shape)}; they must be the same rows")
+        raise InputError(
+            f"u has shape {tuple(u.shape)} and the embeddings {tuple(e.shape)}; they must be the"
+            " same rows"
+        )
     facts = facts_of(space, wanted, kernels.dtype_name(u), kernel, made_by)
-    return certificate_of(kernels.measure(e, u, space.low_rank), space, wanted, dtype, facts, tuple(e.shape[:-1]))
+    return certificate_of(
+        kernels.measure(e, u, space.low_rank), space, wanted, dtype, facts, tuple(e.shape[:-1])
+    )
 
 
-def facts_of(space: AttributeSpace, wanted: Preference, dtype: str, kernel: str, made_by: EncoderRef) -> dict[str, str]:
+def facts_of(
+    space: AttributeSpace, wanted: Preference, dtype: str, kernel: str, made_by: EncoderRef
+) -> dict[str, str]:
     """What a certificate says beside its numbers."""
     return {
         "kappa": _describe(wanted),
         "dtype": dtype,
         "kernel": kernel,
         "space": space.fingerprint,
-        "space_encoder": str(space.encoder) if any(space.encoder) else "unknown: the space does not say",
+        "space_encoder": (
+            str(space.encoder) if any(space.encoder) else "unknown: the space does not say"
+        ),
         "embeddings_encoder": str(made_by) if any(made_by) else BARE,
         "version": __version__,
     }
 
 
 def certificate_of(
-    columns: Columns, space: AttributeSpace, wanted: Preference, dtype: str, facts: dict[str, str], shape: tuple[int, ...]
+    columns: Columns,
+    space: AttributeSpace,
+    wanted: Preference,
+    dtype: str,
+    facts: dict[str, str],
+    shape: tuple[int, ...],
 ) -> Certificate:
     """From what ``kernels.measure`` gives for embeddings of this dtype and leading shape."""
     p, o, leakage, chord, before, after = columns
-    with np.errstate(over="ignore"):  # of rows so short that no number says how much longer a unit row is
+    with np.errstate(
+        over="ignore"
+    ):  # of rows so short that no number says how much longer a unit row is
         unit_error, keep_error = np.abs(after - 1), np.abs(after / before - 1)
     length_error = np.where(unit_error <= ALMOST_UNIT, unit_error, keep_error)
     expected_leakage, expected_loss = _expected(p, o, wanted, shape, geometry.limits(dtype).pure)
@@ -220,7 +282,9 @@ def certificate_of(
     good = np.isfinite(p) & np.isfinite(leakage)  # a row that u lost counts as invalid too
     n = int(good.sum())
     good = slice(None) if n == good.size else good  # which copies nothing
-    stored = (leakage * (1 + length_error))[good].max(initial=0.0)  # a stored row may be a little longer than 1
+    stored = (leakage * (1 + length_error))[good].max(
+        initial=0.0
+    )  # a stored row may be a little longer than 1
     totals = Totals(
         n=n,
         invalid=p.size - n,
@@ -238,28 +302,40 @@ def certificate_of(
 
 
 def cross_bound(c_image: Certificate, c_text: Certificate, *, paired: bool = False) -> Float64:
-    """Bound on ``|<u_I, u_T> - <e_I, e_T>|`` of unit e, for every image and text, shape (images..., texts...); row by row if ``paired``.
+    """Bound on ``|<u_I, u_T> - <e_I, e_T>|`` of unit e, for every image and text, shape (images...,
+    texts...); row by row if ``paired``.
 
     The angle form ``2 sin((delta_I + delta_T) / 2)``, plus what the stored rows' lengths can add.
     """
     for c in (c_image, c_text):
         if not isinstance(c, Certificate):
             raise InputError(
-                f"cross_bound takes two certificates, and this is {type(c).__name__}; make one with eq.certify(embeddings, space)"
+                f"cross_bound takes two certificates, and this is {type(c).__name__}; make one with"
+                " eq.certify(embeddings, space)"
             )
     if paired and c_image.self_loss.shape != c_text.self_loss.shape:
-        raise InputError(f"paired certificates must have one shape, and these have {c_image.self_loss.shape} and {c_text.self_loss.shape}")
-    outer = (lambda a: a) if paired else (lambda a: a.reshape(a.shape + (1,) * c_text.self_loss.ndim))
+        raise InputError(
+            f"paired certificates must have one shape, and these have {c_image.self_loss.shape} and"
+            f" {c_text.self_loss.shape}"
+        )
+    outer = (
+        (lambda a: a) if paired else (lambda a: a.reshape(a.shape + (1,) * c_text.self_loss.ndim))
+    )
     image, text = np.sqrt(2 * outer(c_image.self_loss)), np.sqrt(2 * c_text.self_loss)
     lengths = (1 + outer(c_image.length_error)) * (1 + c_text.length_error) - 1
     return geometry.cross_utility_bound(image, text) + lengths
 
 
 def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = None) -> Frontier:
-    """The Pareto front of these embeddings: mean leakage against mean loss over kappa, from 0 to infinity."""
+    """The Pareto front of these embeddings: mean leakage against mean loss over kappa, from 0 to
+    infinity.
+    """
     check_arguments(e, space, 1.0, None)
     try:
-        grid = np.asarray([0, *np.geomspace(1e-2, 1e2, 41), np.inf] if kappas is None else kappas, dtype=np.float64)
+        grid = np.asarray(
+            [0, *np.geomspace(1e-2, 1e2, 41), np.inf] if kappas is None else kappas,
+            dtype=np.float64,
+        )
     except (TypeError, ValueError):
         grid = np.array(np.nan)
     if grid.ndim != 1 or not (grid >= 0).all():
@@ -272,7 +348,9 @@ def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = Non
     return Frontier(grid, leakage, loss, len(p))
 
 
-def _expected(p: Float64, o: Float64, wanted: Preference, shape: tuple[int, ...], pure: float) -> tuple[Float64, Float64]:
+def _expected(
+    p: Float64, o: Float64, wanted: Preference, shape: tuple[int, ...], pure: float
+) -> tuple[Float64, Float64]:
     kappa = wanted.kappa(p * p, o, np.sqrt)
     if wanted.kind == "kappa" and wanted.constant is None:
         kappa = np.broadcast_to(to_numpy(kappa), shape).reshape(-1).astype(np.float64)
@@ -285,4 +363,8 @@ def _describe(wanted: Preference) -> str:
         return repr(wanted.constant)
     if wanted.kind == "kappa" and not len(wanted.value.shape):  # a tensor with one number
         return repr(float(to_numpy(wanted.value)))
-    return {"kappa": "one a row", "printed": "printed", "weights": f"weights with ratio {wanted.value}"}[wanted.kind]
+    return {
+        "kappa": "one a row",
+        "printed": "printed",
+        "weights": f"weights with ratio {wanted.value}",
+    }[wanted.kind]

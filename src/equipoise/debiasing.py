@@ -29,17 +29,18 @@ def debias(
 ) -> Any:
     """Debias embeddings ``e`` (..., d) in closed form: the same type, dtype, device and shape out.
 
-    kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the orthogonal projection; an
-    array (one a row) or "printed" (the paper's Problem (4) without its proof's rescaling). A gradient flows to a kappa of
-    torch or jax. ``weights=(w1, w2)`` instead of kappa minimises ``w1 * leakage + w2 * loss``; where ``w1 / w2`` exceeds a
-    row's p, that is the projection.
-    norm: "unit" gives unit rows, "keep" gives each row its own length back.
-    out: an array of e's shape and dtype to write to (a memory map, or e itself), returned.
-    on_invalid: rows without a direction (zero, NaN, infinite) "raise" an error that names them, or are returned
-    unchanged ("keep"), or are not looked for ("unchecked": no device synchronisation, and what jit needs).
+    kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the
+    orthogonal projection; an array (one a row) or "printed" (the paper's Problem (4) without its
+    proof's rescaling). A gradient flows to a kappa of torch or jax. ``weights=(w1, w2)`` instead of
+    kappa minimises ``w1 * leakage + w2 * loss``; where ``w1 / w2`` exceeds a row's p, that is the
+    projection. norm: "unit" gives unit rows, "keep" gives each row its own length back. out: an
+    array of e's shape and dtype to write to (a memory map, or e itself), returned. on_invalid: rows
+    without a direction (zero, NaN, infinite) "raise" an error that names them, or are returned
+    unchanged ("keep"), or are not looked for ("unchecked": no device synchronisation, and what jit
+    needs).
 
-    At kappa 0, rows of unit length (as far as float16, where they may come from, can hold it) come back bit for bit; others
-    are divided by their length unless norm is "keep".
+    At kappa 0, rows of unit length (as far as float16, where they may come from, can hold it) come
+    back bit for bit; others are divided by their length unless norm is "keep".
     """
     wanted = check_arguments(e, space, kappa, weights, norm, on_invalid)
     _check_out(e, out)
@@ -51,26 +52,50 @@ def debias(
     return u
 
 
-def check_arguments(e: Any, space: AttributeSpace, kappa: Any, weights: Any, norm: str = "unit", on_invalid: str = "keep"):
+def check_arguments(
+    e: Any,
+    space: AttributeSpace,
+    kappa: Any,
+    weights: Any,
+    norm: str = "unit",
+    on_invalid: str = "keep",
+):
     """What debias and certify accept; returns the preference."""
     if not isinstance(space, AttributeSpace):
         swapped = "; the embeddings come first" if isinstance(e, AttributeSpace) else ""
         if isinstance(space, Mapping):  # a SpaceSet
-            raise InputError("there is a space a prompt here; pick one (spaces[prompt]), or use eq.wrap or a method, which pick by prompt")
-        raise InputError(f"the space is of type {type(space).__name__}; pass an AttributeSpace (AttributeSpace.load reads a file){swapped}")
+            raise InputError(
+                "there is a space a prompt here; pick one (spaces[prompt]), or use eq.wrap or a"
+                " method, which pick by prompt"
+            )
+        raise InputError(
+            f"the space is of type {type(space).__name__}; pass an AttributeSpace"
+            f" (AttributeSpace.load reads a file){swapped}"
+        )
     kernels.dtype_name(e)
     if len(e.shape) == 0 or e.shape[-1] != space.dim:
         width = f"{e.shape[-1]} wide" if len(e.shape) else "a single number"
-        advice = "transpose them" if len(e.shape) == 2 and e.shape[0] == space.dim else "fit a space with the encoder that made them"
+        advice = (
+            "transpose them"
+            if len(e.shape) == 2 and e.shape[0] == space.dim
+            else "fit a space with the encoder that made them"
+        )
         raise InputError(
-            f"the embeddings are {width} and the attribute space is {space.dim} wide: rows must be embeddings of its encoder; {advice}"
+            f"the embeddings are {width} and the attribute space is {space.dim} wide: rows must be"
+            f" embeddings of its encoder; {advice}"
         )
     if norm not in NORMS:
         raise InputError(f'norm={norm!r} is not legal; pass "unit" or "keep"')
     if on_invalid not in ("raise", "keep", "unchecked"):
-        raise InputError(f'on_invalid={on_invalid!r} is not legal; pass "raise", "keep" or "unchecked"')
+        raise InputError(
+            f'on_invalid={on_invalid!r} is not legal; pass "raise", "keep" or "unchecked"'
+        )
     followed = weights is None and _followed(kappa)
-    wanted = Preference("kappa", kappa) if followed else preference(space.kappa if kappa is None and weights is None else kappa, weights)
+    wanted = (
+        Preference("kappa", kappa)
+        if followed
+        else preference(space.kappa if kappa is None and weights is None else kappa, weights)
+    )
     if wanted.kind == "kappa" and wanted.constant is None:
         wanted = Preference("kappa", _kappas(wanted.value, e, on_invalid))
     return wanted
@@ -86,20 +111,30 @@ def _kappas(kappa: Any, e: Any, on_invalid: str) -> Any:
     except ValueError:
         fits = False
     if not fits:
-        raise InputError(f"kappa has shape {tuple(kappa.shape)}, which does not fit the embeddings' leading shape {tuple(shape)}")
+        raise InputError(
+            f"kappa has shape {tuple(kappa.shape)}, which does not fit the embeddings' leading"
+            f" shape {tuple(shape)}"
+        )
     if on_invalid != "unchecked" and not _traced(kappa) and not bool((kappa >= 0).all()):
-        raise InputError("kappa holds negative or NaN values; each must be a number from 0 (identity) to infinity (projection)")
+        raise InputError(
+            "kappa holds negative or NaN values; each must be a number from 0 (identity) to"
+            " infinity (projection)"
+        )
     return kappa
 
 
 def _followed(kappa: Any) -> bool:
-    """Whether kappa is a tensor or a jax array that must stay one: a gradient flows to it, or its value is not there yet."""
+    """Whether kappa is a tensor or a jax array that must stay one: a gradient flows to it, or its
+    value is not there yet.
+    """
     array = hasattr(kappa, "shape") and not isinstance(kappa, np.ndarray | np.generic)
     return array and (getattr(kappa, "requires_grad", False) or _traced(kappa))
 
 
 def _traced(x: Any) -> bool:
-    """Whether x stands for values that are not there yet, or that a transform follows (jit, vmap, grad, compile)."""
+    """Whether x stands for values that are not there yet, or that a transform follows (jit, vmap,
+    grad, compile).
+    """
     kind = kernels.framework(x)
     if kind == "torch":
         from equipoise.kernels import torch
@@ -117,21 +152,36 @@ def _check_out(e: Any, out: Any) -> None:
         return
     kind = kernels.framework(e)
     if kind == "jax":
-        raise InputError("jax arrays cannot be written to, so out= is not legal with them; use the returned array")
-    if not isinstance(out, np.ndarray if kind == "numpy" else type(e)) and not (hasattr(out, "detach") and kind == "torch"):
         raise InputError(
-            f"out is of type {type(out).__name__} and the embeddings are of type {type(e).__name__}; they must match "
-            "(numpy.lib.format.open_memmap makes a .npy file to write to)"
+            "jax arrays cannot be written to, so out= is not legal with them; use the returned"
+            " array"
         )
-    if out.shape != e.shape or out.dtype != e.dtype or getattr(out, "device", None) != getattr(e, "device", None):
+    if not isinstance(out, np.ndarray if kind == "numpy" else type(e)) and not (
+        hasattr(out, "detach") and kind == "torch"
+    ):
         raise InputError(
-            f"out has shape {tuple(out.shape)} and dtype {out.dtype}; it must match the embeddings: {tuple(e.shape)}, {e.dtype}"
-            + (f", on {e.device}" if kind == "torch" else "")
+            f"out is of type {type(out).__name__} and the embeddings are of type"
+            f" {type(e).__name__}; they must match (numpy.lib.format.open_memmap makes a .npy file"
+            " to write to)"
+        )
+    if (
+        out.shape != e.shape
+        or out.dtype != e.dtype
+        or getattr(out, "device", None) != getattr(e, "device", None)
+    ):
+        raise InputError(
+            f"out has shape {tuple(out.shape)} and dtype {out.dtype}; it must match the embeddings:"
+            f" {tuple(e.shape)}, {e.dtype}" + (f", on {e.device}" if kind == "torch" else "")
         )
     if kind == "numpy" and not out.flags.writeable:
-        raise InputError("out is read-only; open the memory map with mode='r+' or 'w+', or pass a writable array")
+        raise InputError(
+            "out is read-only; open the memory map with mode='r+' or 'w+', or pass a writable array"
+        )
     if _overlap(e, out) and not _same_memory(e, out):
-        raise InputError("out overlaps the embeddings without being the same rows; pass another array, or e itself")
+        raise InputError(
+            "out overlaps the embeddings without being the same rows; pass another array, or e"
+            " itself"
+        )
 
 
 def _overlap(e: Any, out: Any) -> bool:
@@ -153,7 +203,10 @@ def _span(x: Any) -> tuple[int, int]:
 def _same_memory(e: Any, out: Any) -> bool:
     if kernels.framework(e) == "torch":
         return e.data_ptr() == out.data_ptr() and e.stride() == out.stride()
-    return e.__array_interface__["data"][0] == out.__array_interface__["data"][0] and e.strides == out.strides
+    return (
+        e.__array_interface__["data"][0] == out.__array_interface__["data"][0]
+        and e.strides == out.strides
+    )
 
 
 def _without_direction(e: Any) -> np.ndarray:
@@ -168,7 +221,10 @@ def _as_numpy(bad: Any) -> np.ndarray:
         return bad
     if kind == "torch":
         if _traced(bad):
-            raise InputError('inside torch.func or torch.compile rows cannot be looked at; pass on_invalid="unchecked", or "keep"')
+            raise InputError(
+                "inside torch.func or torch.compile rows cannot be looked at; pass"
+                ' on_invalid="unchecked", or "keep"'
+            )
         if bad.device.type != "cpu" and not bool(bad.any()):  # one flag across the bus, not a mask
             return np.zeros(0, bool)
         return bad.cpu().numpy()

@@ -12,7 +12,20 @@ import numpy as np
 from equipoise._version import __version__
 from equipoise.encoders import load_encoder
 
-CORE = ("numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "safetensors", "pydantic", "typer", "rich", "jinja2", "plotly", "pillow")
+CORE = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "pyarrow",
+    "safetensors",
+    "pydantic",
+    "typer",
+    "rich",
+    "jinja2",
+    "plotly",
+    "pillow",
+)
 EXTRAS = {
     "numba": ("numba",),
     "torch": ("torch",),
@@ -51,13 +64,22 @@ class Trial(NamedTuple):
 
 def versions() -> dict[str, str | None]:
     """Of Python, equipoise and all it may use; None where it is not installed."""
-    packages = dict.fromkeys([*CORE, *(package for needed in EXTRAS.values() for package in needed)])
-    return {"python": platform.python_version(), "equipoise": __version__, **{name: _version(name) for name in packages}}
+    packages = dict.fromkeys(
+        [*CORE, *(package for needed in EXTRAS.values() for package in needed)]
+    )
+    return {
+        "python": platform.python_version(),
+        "equipoise": __version__,
+        **{name: _version(name) for name in packages},
+    }
 
 
 def extras() -> dict[str, str | None]:
     """Each extra: None where it is whole, else the pip line that completes it."""
-    return {extra: None if all(map(_version, needed)) else f'pip install "equipoise[{extra}]"' for extra, needed in EXTRAS.items()}
+    return {
+        extra: None if all(map(_version, needed)) else f'pip install "equipoise[{extra}]"'
+        for extra, needed in EXTRAS.items()
+    }
 
 
 def about_mini() -> dict[str, str] | None:
@@ -77,8 +99,12 @@ def devices() -> list[str]:
 
     from equipoise.encoders import torch_towers
 
-    cards = [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
-    return [name for kind in torch_towers.devices() for name in (cards if kind == "cuda" else [kind])]
+    cards = [
+        f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())
+    ]
+    return [
+        name for kind in torch_towers.devices() for name in (cards if kind == "cuda" else [kind])
+    ]
 
 
 def try_encoder(spec: str, **options: Any) -> Trial:

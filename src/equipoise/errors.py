@@ -10,7 +10,10 @@ class InputError(EquipoiseError, ValueError):
 
 
 class InvalidRowsError(InputError):
-    """Rows without a direction: zero, NaN or infinite ones. ``rows`` holds the first of their indices."""
+    """Rows without a direction: zero, NaN or infinite ones.
+
+    ``rows`` holds the first of their indices.
+    """
 
     def __init__(self, message: str, rows: tuple = (), count: int = 0):
         super().__init__(message)
@@ -34,5 +37,8 @@ class MissingExtraError(EquipoiseError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, what: str, package: str, extra: str):
-        super().__init__(f'{what} needs {package}, which is not installed. Type: pip install "equipoise[{extra}]"')
+        super().__init__(
+            f"{what} needs {package}, which is not installed. Type: pip install"
+            f' "equipoise[{extra}]"'
+        )
         self.extra = extra

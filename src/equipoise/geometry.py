@@ -1,12 +1,12 @@
 """The mathematics: attribute spaces, the closed form, and what it guarantees. No I/O, no framework.
 
-A unit embedding ``e`` splits into a part inside the attribute space and a neutral part, of lengths ``p`` and ``o``
-(``p**2 + o**2 = 1``): ``e`` stands at the angle theta from its neutral part, ``p = sin(theta)``, ``o = cos(theta)``.
-The debiased ``u`` lies on the same arc, at a smaller angle phi. Its leakage is ``L = sin(phi)``, its self-utility loss
-``V = 1 - cos(theta - phi)``.
+A unit embedding ``e`` splits into a part inside the attribute space and a neutral part, of lengths
+``p`` and ``o`` (``p**2 + o**2 = 1``): ``e`` stands at the angle theta from its neutral part, ``p =
+sin(theta)``, ``o = cos(theta)``. The debiased ``u`` lies on the same arc, at a smaller angle phi.
+Its leakage is ``L = sin(phi)``, its self-utility loss ``V = 1 - cos(theta - phi)``.
 
-The functions of one row take ``p2 = p**2`` and ``o``, and a ``sqrt``, because the kernels share them: numpy, torch and
-jax pass arrays, numba compiles them for numbers.
+The functions of one row take ``p2 = p**2`` and ``o``, and a ``sqrt``, because the kernels share
+them: numpy, torch and jax pass arrays, numba compiles them for numbers.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ Array = Any  # numpy array, torch tensor, jax array or a number: only operators 
 Float64 = NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-5
-"""Singular values under this fraction of the largest one are dropped: above float32's noise, below any real direction."""
+"""Singular values under this fraction of the largest one are dropped: above float32's noise, below
+any real direction.
+"""
 
 IDENTICAL = 1e-6
-"""Unit prototypes that differ by less than this are the same prototype, as far as float32 encoders can tell; a mean this short is none."""
+"""Unit prototypes that differ by less than this are the same prototype, as far as float32 encoders
+can tell; a mean this short is none.
+"""
 
 TINY = 1e-20
 """Keeps a division by zero out of a value or a gradient; a leakage of this size is zero."""
@@ -35,11 +39,13 @@ TINY2 = 1e-30
 """The same under a square root, where float32 must still hold it as a normal number."""
 
 
-# --- The closed form (Theorem 1), with half-angles so that no term cancels ---------------------------------------------
+# --- The closed form (Theorem 1), with half-angles so that no term cancels
+# ---------------------------------------------
 
 
 def half_angle(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> tuple[Array, Array]:
-    """``(shrink, beta)``: ``u = (beta / o) * e_perp + shrink * e_par`` minimises ``max(kappa * L / p, V / (1 - o))``.
+    """``(shrink, beta)``: ``u = (beta / o) * e_perp + shrink * e_par`` minimises ``max(kappa * L /
+    p, V / (1 - o))``.
 
     kappa = 1 is the paper's minimax point, 0 the identity, infinity the orthogonal projection.
     """
@@ -51,7 +57,9 @@ def half_angle(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> tuple[Array
 
 
 def self_loss(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> Array:
-    """V of the closed form, ``1 - cos(theta - phi)``, with ``1 - g`` written without its cancellation."""
+    """V of the closed form, ``1 - cos(theta - phi)``, with ``1 - g`` written without its
+    cancellation.
+    """
     t2 = p2 / ((1 + o) * (1 + o))
     k = kappa * (1 + t2)
     root = sqrt(k) * sqrt(4 + k)
@@ -62,7 +70,8 @@ def self_loss(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> Array:
     return 2 * y2 / (1 + y2)
 
 
-# --- Every preference is a kappa ---------------------------------------------------------------------------------------
+# --- Every preference is a kappa
+# ---------------------------------------------------------------------------------------
 
 
 def printed_kappa(p2: Array, o: Array, sqrt: Callable) -> Array:
@@ -71,24 +80,32 @@ def printed_kappa(p2: Array, o: Array, sqrt: Callable) -> Array:
 
 
 def weighted_kappa(p2: Array, o: Array, ratio: Array, sqrt: Callable) -> Array:
-    """Problems (1)-(3), ``min w1 L + w2 V`` with ``ratio = w1 / w2``: the kappa whose ``tan(phi) = max(0, p - ratio) / o``."""
+    """Problems (1)-(3), ``min w1 L + w2 V`` with ``ratio = w1 / w2``: the kappa whose ``tan(phi) =
+    max(0, p - ratio) / o``.
+    """
     p = sqrt(p2 + TINY2)
     s = (p - ratio + abs(p - ratio)) / 2 + TINY  # max(0, p - ratio), for numbers and arrays alike
     h = sqrt(s * s + o * o)
     return ratio * ratio * o * o * (1 + o) / (p * s * (h + o * o + p * s))
 
 
-# --- Where a floating-point type stops -------------------------------------------------------------------------------
+# --- Where a floating-point type stops
+# -------------------------------------------------------------------------------
 
 
 class Limits(NamedTuple):
     """Where a floating-point type stops being trustworthy."""
 
-    small: float  # squared lengths outside [small, large] are computed again on the row times `up` or 1/up
+    # squared lengths outside [small, large] are computed again on the row times `up` or 1/up
+    small: float
     large: float
     up: float
-    pure: float  # o at or below this is rounding: the row is pure attribute (Proposition 2, case B) and stays as it is
-    unit: float  # a squared length this close to 1 is unit length, as far as the type, or the float16 it may come from, can hold it
+    # o at or below this is rounding: the row is pure attribute (Proposition 2, case B) and stays as
+    # it is
+    pure: float
+    # a squared length this close to 1 is unit length, as far as the type, or the float16 it may
+    # come from, can hold it
+    unit: float
 
 
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -102,11 +119,14 @@ def limits(dtype: str) -> Limits:
 
 
 def row_scale(n2: Array, one: Array, where: Callable, limits: Limits) -> Array:
-    """A power of two that brings a row whose squared length under- or overflows back into range; 1 for ordinary rows."""
+    """A power of two that brings a row whose squared length under- or overflows back into range; 1
+    for ordinary rows.
+    """
     return where(n2 < limits.small, limits.up * one, where(n2 > limits.large, one / limits.up, one))
 
 
-# --- Prototypes and the attribute space --------------------------------------------------------------------------------
+# --- Prototypes and the attribute space
+# --------------------------------------------------------------------------------
 
 
 def unit(x: Float64) -> Float64:
@@ -116,18 +136,24 @@ def unit(x: Float64) -> Float64:
 
 
 def prototype(embeddings: Float64) -> Float64:
-    """Spherical mean of a group's embeddings: (d,) or (m, d) in, the normalised sum of the unit rows out."""
+    """Spherical mean of a group's embeddings: (d,) or (m, d) in, the normalised sum of the unit
+    rows out.
+    """
     rows = unit(np.atleast_2d(embeddings))
     total = rows.sum(axis=0)
     if np.linalg.norm(total) <= IDENTICAL * len(rows):  # rounding would choose the direction
         raise InputError(
-            "the embeddings of a group cancel each other out, so it has no prototype; pass embeddings that have a common direction"
+            "the embeddings of a group cancel each other out, so it has no prototype; pass"
+            " embeddings that have a common direction"
         )
     return unit(total)
 
 
-def attribute_basis(prototypes: Float64, tolerance: float = RANK_TOLERANCE) -> tuple[Float64, Float64]:
-    """Orthonormal basis (d, r) of the span of prototype differences, and all singular values, from (groups, d) unit rows.
+def attribute_basis(
+    prototypes: Float64, tolerance: float = RANK_TOLERANCE
+) -> tuple[Float64, Float64]:
+    """Orthonormal basis (d, r) of the span of prototype differences, and all singular values, from
+    (groups, d) unit rows.
 
     Centred on their mean, so that no group is the reference.
     """
@@ -135,12 +161,14 @@ def attribute_basis(prototypes: Float64, tolerance: float = RANK_TOLERANCE) -> t
 
 
 def union_basis(bases: list[Float64], tolerance: float = RANK_TOLERANCE) -> tuple[Float64, Float64]:
-    """Basis of the sum of several subspaces; orthonormal bases in, so that a weak attribute is not cut beside a strong one."""
+    """Basis of the sum of several subspaces; orthonormal bases in, so that a weak attribute is not
+    cut beside a strong one.
+    """
     return _span(np.concatenate(bases, axis=1).T, tolerance, sum(basis.shape[1] for basis in bases))
 
 
 def span_basis(rows: Float64, tolerance: float = RANK_TOLERANCE) -> Float64:
-    """Orthonormal basis (d, r) of what rows (n, d) span, uncentred: what they share is in it too."""
+    """Return an orthonormal basis (d, r) of what rows (n, d) span, without centring them."""
     return _span(rows, tolerance, len(rows))[0]
 
 
@@ -148,20 +176,26 @@ def _span(rows: Float64, tolerance: float, most: int) -> tuple[Float64, Float64]
     left, singular, _ = np.linalg.svd(rows, full_matrices=False)
     if singular[0] <= IDENTICAL:
         raise InputError(
-            f"the prototypes are identical (they differ by at most {singular[0]:.1e}), so they span no attribute space; "
-            "pass prototypes of groups that the encoder tells apart"
+            f"the prototypes are identical (they differ by at most {singular[0]:.1e}), so they span"
+            " no attribute space; pass prototypes of groups that the encoder tells apart"
         )
-    # The rows' own combinations, made orthonormal: closer to their span, by a digit, than the SVD's right vectors.
-    noise = _EPS["float64"] * max(rows.shape)  # what rounding alone leaves of a direction that is not there
+    # The rows' own combinations, made orthonormal: closer to their span, by a digit, than the SVD's
+    # right vectors.
+    noise = _EPS["float64"] * max(
+        rows.shape
+    )  # what rounding alone leaves of a direction that is not there
     rank = min(most, int((singular > max(tolerance, noise) * singular[0]).sum()))
     return np.linalg.qr(rows.T @ left[:, :rank])[0], singular
 
 
-# --- What is guaranteed ------------------------------------------------------------------------------------------------
+# --- What is guaranteed
+# ------------------------------------------------------------------------------------------------
 
 
 def split(e: Float64, basis: Float64) -> tuple[Float64, Float64]:
-    """``(p, o)`` of each row of ``e`` (any length), o taken from the residual so that it is right where p is near 1."""
+    """``(p, o)`` of each row of ``e`` (any length), o taken from the residual so that it is right
+    where p is near 1.
+    """
     e = unit(e)
     c = e @ basis
     return np.linalg.norm(c, axis=-1), np.linalg.norm(e - c @ basis.T, axis=-1)
@@ -174,14 +208,17 @@ def leakage_and_loss(p: Float64, o: Float64, kappa: Array) -> tuple[Float64, Flo
 
 
 def pareto_front(p: float, points: int = 101) -> tuple[Float64, Float64]:
-    """Lemma 2: ``points`` pairs (L, V) from the projection (0, 1 - o) to the identity (p, 0), for a row with this p."""
+    """Lemma 2: ``points`` pairs (L, V) from the projection (0, 1 - o) to the identity (p, 0), for a
+    row with this p.
+    """
     theta = np.arcsin(p)
     phi = np.linspace(0, theta, points)
     return np.sin(phi), 2 * np.sin((theta - phi) / 2) ** 2
 
 
 def group_gap_bound(leakage: Float64, prototypes: Float64, basis: Float64) -> Float64:
-    """How far ``<u, p_g>`` and ``<u, p_h>`` can differ, over all pairs of groups, for rows of this leakage.
+    """How far ``<u, p_g>`` and ``<u, p_h>`` can differ, over all pairs of groups, for rows of this
+    leakage.
 
     ``L * |p_g - p_h|`` plus what the rank cut dropped of ``p_g - p_h``.
     """
@@ -192,6 +229,8 @@ def group_gap_bound(leakage: Float64, prototypes: Float64, basis: Float64) -> Fl
 
 
 def cross_utility_bound(chord_image: Float64, chord_text: Float64) -> Float64:
-    """``2 sin((delta_I + delta_T) / 2)``, with the angles delta that the two chords ``|u - e|`` span (below Proposition 1's sum)."""
+    """``2 sin((delta_I + delta_T) / 2)``, with the angles delta that the two chords ``|u - e|``
+    span (below Proposition 1's sum).
+    """
     angle = np.arcsin(np.minimum(chord_image / 2, 1)) + np.arcsin(np.minimum(chord_text / 2, 1))
     return 2 * np.sin(np.minimum(angle, np.pi / 2))

@@ -1,4 +1,6 @@
-"""A progress bar on everything that takes over two seconds: items a second and time left, silent when nobody watches."""
+"""A progress bar on everything that takes over two seconds: items a second and time left, silent
+when nobody watches.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,13 @@ DELAY = 2.0
 
 
 @contextmanager
-def progress(label: str, total: int | None = None, show: bool | None = None, size: float = 0) -> Iterator[Callable[[int], None]]:
-    """Gives a function to call with the number of items just done. show: None for a terminal only. size: bytes of an item."""
+def progress(
+    label: str, total: int | None = None, show: bool | None = None, size: float = 0
+) -> Iterator[Callable[[int], None]]:
+    """Gives a function to call with the number of items just done.
+
+    show: None for a terminal only. size: bytes of an item.
+    """
     done = 0
 
     def advance(count: int) -> None:
@@ -26,7 +33,9 @@ def progress(label: str, total: int | None = None, show: bool | None = None, siz
 
 
 @contextmanager
-def reporting(label: str, show: bool | None = None, size: float = 0) -> Iterator[Callable[[int, int | None], None]]:
+def reporting(
+    label: str, show: bool | None = None, size: float = 0
+) -> Iterator[Callable[[int, int | None], None]]:
     """Gives a function to call with (items done, items in all)."""
     if not (_watched() if show is None else show):
         yield lambda done, total: None
@@ -52,8 +61,14 @@ def reporting(label: str, show: bool | None = None, size: float = 0) -> Iterator
 
 @contextmanager
 def quiet_off_terminals(*libraries: Any) -> Iterator[None]:
-    """Without the bars of Hugging Face libraries, given as their ``utils.logging``, where nobody watches."""
-    shown = [] if _watched() else [library for library in libraries if library.is_progress_bar_enabled()]
+    """Without the bars of Hugging Face libraries, given as their ``utils.logging``, where nobody
+    watches.
+    """
+    shown = (
+        []
+        if _watched()
+        else [library for library in libraries if library.is_progress_bar_enabled()]
+    )
     for library in shown:
         library.disable_progress_bar()
     try:
@@ -70,16 +85,30 @@ def _watched() -> bool:
 
 def _bar(label: str, show: bool | None):
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
     bar = Progress(*columns, console=Console(stderr=True, force_terminal=show), transient=True)
     bar.add_task(label, total=None, rate="")
     return bar
 
 
 def tell(done: int, total: int, what: str) -> None:
-    """A line for each finished part of work whose parts have bars of their own; on a terminal only."""
+    """A line for each finished part of work whose parts have bars of their own; on a terminal
+    only.
+    """
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -1,4 +1,6 @@
-"""Exact search: the images that score highest for each text, block by block, without the matrix of all scores."""
+"""Exact search: the images that score highest for each text, block by block, without the matrix of
+all scores.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +29,20 @@ def top_k(
     block: int = BLOCK,
     show_progress: bool | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``(indices, scores)`` of the k images with the largest inner product for each text: (queries, k), int64 and float32, best first.
+    """``(indices, scores)`` of the k images with the largest inner product for each text: (queries,
+    k), int64 and float32, best first.
 
-    texts (queries, d); images (n, d): an array, a memory map, or blocks of rows one after the other (``store.shards()``, any iterator).
-    float16, float32 or float64. transform: applied to each block of image rows before it is scored, so that an operator needs no second
-    copy of the index; it must treat each row by itself. show_progress: None for a terminal only.
+    texts (queries, d); images (n, d): an array, a memory map, or blocks of rows one after the other
+    (``store.shards()``, any iterator). float16, float32 or float64. transform: applied to each
+    block of image rows before it is scored, so that an operator needs no second copy of the index;
+    it must treat each row by itself. show_progress: None for a terminal only.
 
-    A score is the inner product in float64, rounded to float32; of equal scores the lower index comes first. ``block`` changes speed and
-    memory, never the result. Held at once: block scores for at most 1,024 texts a thread, for each text 16 k bytes (2 KiB where that is
-    less), and a float32 copy of block images, unless they are contiguous float32 already. A k beyond the number of images gives all of
-    them. Image rows that hold NaN, infinity or a number beyond float32 (unreadable pictures) are never among the results.
+    A score is the inner product in float64, rounded to float32; of equal scores the lower index
+    comes first. ``block`` changes speed and memory, never the result. Held at once: block scores
+    for at most 1,024 texts a thread, for each text 16 k bytes (2 KiB where that is less), and a
+    float32 copy of block images, unless they are contiguous float32 already. A k beyond the number
+    of images gives all of them. Image rows that hold NaN, infinity or a number beyond float32
+    (unreadable pictures) are never among the results.
     """
     texts = _check_texts(texts)
     for name, value in (("k", k), ("block", block)):
@@ -49,7 +55,11 @@ def top_k(
             best.offer(_transformed(rows, transform, best.seen, texts.shape[1]), int(block))
             advance(len(rows))
     if not best.usable:
-        found = f"none of the {best.seen} images has a finite embedding" if best.seen else "there are no images"
+        found = (
+            f"none of the {best.seen} images has a finite embedding"
+            if best.seen
+            else "there are no images"
+        )
         raise InputError(f"{found}, so nothing can be found; pass at least one row of numbers")
     return best.result()
 
@@ -57,22 +67,31 @@ def top_k(
 def _check_texts(texts: np.ndarray) -> np.ndarray:
     _check_rows(texts, "texts")
     if not texts.size:
-        raise InputError(f"texts have shape {texts.shape}: there is nothing to search for; pass at least one row")
+        raise InputError(
+            f"texts have shape {texts.shape}: there is nothing to search for; pass at least one row"
+        )
     with np.errstate(over="ignore"):
         bad = np.flatnonzero(~np.isfinite(texts.astype(np.float32)).all(axis=1))
     if bad.size:
         raise InputError(
-            f"{bad.size} of {len(texts)} texts hold NaN, infinity or numbers beyond float32 (first: {bad[0]}); remove those rows"
+            f"{bad.size} of {len(texts)} texts hold NaN, infinity or numbers beyond float32 (first:"
+            f" {bad[0]}); remove those rows"
         )
     return texts.astype(np.float64)
 
 
 def _windows(images: Images, block: int, as_they_are: bool) -> Iterator[np.ndarray]:
-    """Rows that are worked on together: a block where they must be converted, many blocks where they can be read as they lie."""
+    """Rows that are worked on together: a block where they must be converted, many blocks where
+    they can be read as they lie.
+    """
     if isinstance(images, np.ndarray):
         images = (images,)
     elif not isinstance(images, Iterable):
-        advice = "pass its shards()" if hasattr(images, "shards") else "pass an array (n, d), or blocks of rows"
+        advice = (
+            "pass its shards()"
+            if hasattr(images, "shards")
+            else "pass an array (n, d), or blocks of rows"
+        )
         raise InputError(f"images are of type {type(images).__name__}; {advice}")
     for rows in images:
         _check_rows(rows, "images")
@@ -90,9 +109,14 @@ def _transformed(rows: np.ndarray, transform: Transform | None, seen: int, dim: 
         count, rows, made = len(rows), transform(rows), "transformed images"
         _check_rows(rows, made)
         if len(rows) != count:
-            raise InputError(f"transform made {len(rows)} rows of {count}; it must return one row for each that it is given")
+            raise InputError(
+                f"transform made {len(rows)} rows of {count}; it must return one row for each that"
+                " it is given"
+            )
     if rows.shape[1] != dim:
-        raise InputError(f"{made} are {rows.shape[1]} wide and texts are {dim} wide; embed both with one encoder")
+        raise InputError(
+            f"{made} are {rows.shape[1]} wide and texts are {dim} wide; embed both with one encoder"
+        )
     return rows
 
 
@@ -100,8 +124,13 @@ def _check_rows(rows: np.ndarray, name: str) -> None:
     if not isinstance(rows, np.ndarray):
         raise InputError(f"{name} hold a {type(rows).__name__}; pass numpy arrays (n, d)")
     if isinstance(rows, np.ma.MaskedArray):
-        raise InputError(f"{name} are a masked array, whose hidden rows would be searched all the same; drop those rows, or pass its data")
+        raise InputError(
+            f"{name} are a masked array, whose hidden rows would be searched all the same; drop"
+            " those rows, or pass its data"
+        )
     if rows.ndim != 2:
         raise InputError(f"{name} have shape {rows.shape}; rows must be embeddings, so pass (n, d)")
     if rows.dtype.name not in _DTYPES:
-        raise InputError(f"{name} have dtype {rows.dtype.name}; convert them to one of {', '.join(_DTYPES)}")
+        raise InputError(
+            f"{name} have dtype {rows.dtype.name}; convert them to one of {', '.join(_DTYPES)}"
+        )

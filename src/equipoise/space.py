@@ -1,4 +1,6 @@
-"""``AttributeSpace``: the fitted artefact, the subspace that prototype differences span, and where it came from."""
+"""``AttributeSpace``: the fitted artefact, the subspace that prototype differences span, and where
+it came from.
+"""
 
 from __future__ import annotations
 
@@ -52,18 +54,33 @@ class EncoderRef(NamedTuple):
         return cls(*(str(getattr(encoder, name, None) or "") for name in cls._fields))
 
     def differs_from(self, other: EncoderRef) -> bool:
-        """True where both say something, and not the same. Fingerprints decide where both have one."""
+        """True where both say something, and not the same.
+
+        Fingerprints decide where both have one.
+        """
         if self.fingerprint and other.fingerprint:
             return self.fingerprint != other.fingerprint
         return any(a and b and a != b for a, b in zip(self[:2], other[:2], strict=True))
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.id or "an unnamed encoder", self.revision and f"@{self.revision}", self.fingerprint[:12])))
+        return " ".join(
+            filter(
+                None,
+                (
+                    self.id or "an unnamed encoder",
+                    self.revision and f"@{self.revision}",
+                    self.fingerprint[:12],
+                ),
+            )
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class AttributeSpace:
-    """Span of prototype differences, with an orthonormal ``basis`` (d, r). Made by ``from_prototypes``, ``from_prompts`` or ``load``."""
+    """Span of prototype differences, with an orthonormal ``basis`` (d, r).
+
+    Made by ``from_prototypes``, ``from_prompts`` or ``load``.
+    """
 
     basis: Float64
     parts: tuple[Part, ...]
@@ -86,10 +103,12 @@ class AttributeSpace:
         encoder: Any = None,
         book_hash: str = "",
     ) -> AttributeSpace:
-        """Fit from one prototype a group, (d,), or a group's embeddings, (m, d), whose spherical mean is taken.
+        """Fit from one prototype a group, (d,), or a group's embeddings, (m, d), whose spherical
+        mean is taken.
 
-        attribute: its name, or the Attribute. tolerance: directions with a singular value under this fraction of the largest are
-        dropped. kappa: what ``debias`` uses by default. encoder (an encoder or its id) and book_hash say where the prototypes came from.
+        attribute: its name, or the Attribute. tolerance: directions with a singular value under
+        this fraction of the largest are dropped. kappa: what ``debias`` uses by default. encoder
+        (an encoder or its id) and book_hash say where the prototypes came from.
         """
         if scope not in SCOPES:
             raise InputError(f"scope={scope!r} is not legal; pass one of {', '.join(SCOPES)}")
@@ -97,7 +116,15 @@ class AttributeSpace:
         groups, unit_prototypes = _prototypes(prototypes)
         basis, _ = geometry.attribute_basis(unit_prototypes, tolerance)
         part = Part(str(getattr(attribute, "name", attribute)), groups, unit_prototypes)
-        return cls(basis, (part,), _one_kappa(kappa), scope, float(tolerance), EncoderRef.of(encoder), book_hash)
+        return cls(
+            basis,
+            (part,),
+            _one_kappa(kappa),
+            scope,
+            float(tolerance),
+            EncoderRef.of(encoder),
+            book_hash,
+        )
 
     @classmethod
     def from_prompts(
@@ -113,18 +140,32 @@ class AttributeSpace:
         allow_partial: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> AttributeSpace:
-        """Fit one shared space: a prototype a group and prompt of the book, averaged over the prompts.
+        """Fit one shared space: a prototype a group and prompt of the book, averaged over the
+        prompts.
 
-        encoder: anything with ``encode_text``. prompts: those of the book to use, all by default. prototype: "both" (anchor and variants),
-        "anchor" or "variants". allow_partial leaves out prompts that lack a group. progress(done, all) is told of texts encoded.
+        encoder: anything with ``encode_text``. prompts: those of the book to use, all by default.
+        prototype: "both" (anchor and variants), "anchor" or "variants". allow_partial leaves out
+        prompts that lack a group. progress(done, all) is told of texts encoded.
         """
         from equipoise.prompts.prototypes import prompt_prototypes
 
         check_options(kappa, tolerance)
-        options = {"prompts": prompts, "prototype": prototype, "allow_partial": allow_partial, "progress": progress}
+        options = {
+            "prompts": prompts,
+            "prototype": prototype,
+            "allow_partial": allow_partial,
+            "progress": progress,
+        }
         _, rows = prompt_prototypes(encoder, book, attribute, **options)
         given = {group: rows[:, i] for i, group in enumerate(attribute.groups)}
-        return cls.from_prototypes(given, attribute=attribute.name, kappa=kappa, tolerance=tolerance, encoder=encoder, book_hash=book.hash)
+        return cls.from_prototypes(
+            given,
+            attribute=attribute.name,
+            kappa=kappa,
+            tolerance=tolerance,
+            encoder=encoder,
+            book_hash=book.hash,
+        )
 
     def __post_init__(self) -> None:
         for array in (self.basis, *(part.prototypes for part in self.parts)):
@@ -153,8 +194,13 @@ class AttributeSpace:
         return LowRank.projection(self.basis)
 
     def group_gap_bound(self, leakage: Float64) -> Float64:
-        """How far the similarities to two groups' prototypes can differ for rows of this leakage, the worst pair of any part."""
-        return np.max([geometry.group_gap_bound(leakage, part.prototypes, self.basis) for part in self.parts], axis=0)
+        """How far the similarities to two groups' prototypes can differ for rows of this leakage,
+        the worst pair of any part.
+        """
+        return np.max(
+            [geometry.group_gap_bound(leakage, part.prototypes, self.basis) for part in self.parts],
+            axis=0,
+        )
 
     def with_kappa(self, kappa: float) -> AttributeSpace:
         """The same space with another default kappa."""
@@ -165,25 +211,42 @@ class AttributeSpace:
         if not isinstance(other, AttributeSpace):
             return NotImplemented
         if self.dim != other.dim:
-            raise InputError(f"spaces of {self.dim} and of {other.dim} dimensions have no union: they come from different encoders")
+            raise InputError(
+                f"spaces of {self.dim} and of {other.dim} dimensions have no union: they come from"
+                " different encoders"
+            )
         self.require_encoder(other.encoder)
         if self.kappa != other.kappa:
-            raise InputError(f"the spaces have kappa {self.kappa} and {other.kappa}; give both the same with .with_kappa(...)")
+            raise InputError(
+                f"the spaces have kappa {self.kappa} and {other.kappa}; give both the same with"
+                " .with_kappa(...)"
+            )
         tolerance = max(self.tolerance, other.tolerance)
         basis, _ = geometry.union_basis([self.basis, other.basis], tolerance)
         scope = self.scope if self.scope == other.scope else "mixed"
         books = ",".join(dict.fromkeys(filter(None, (self.book_hash, other.book_hash))))
         encoder = max(self.encoder, other.encoder, key=lambda ref: sum(map(bool, ref)))
         parts = self.parts + other.parts
-        return replace(self, basis=basis, parts=parts, scope=scope, tolerance=tolerance, book_hash=books, encoder=encoder)
+        return replace(
+            self,
+            basis=basis,
+            parts=parts,
+            scope=scope,
+            tolerance=tolerance,
+            book_hash=books,
+            encoder=encoder,
+        )
 
     def require_encoder(self, encoder: Any) -> None:
-        """Raise unless ``encoder`` (an encoder, its id, or an EncoderRef) is the one this space was fitted with, or neither says."""
+        """Raise unless ``encoder`` (an encoder, its id, or an EncoderRef) is the one this space was
+        fitted with, or neither says.
+        """
         given = EncoderRef.of(encoder)
         if self.encoder.differs_from(given):
             raise EncoderMismatchError(
-                f"this attribute space was fitted with {self.encoder}, and {given} was given; embeddings of two encoders do not share a "
-                "space, so fit one with the encoder that made the embeddings"
+                f"this attribute space was fitted with {self.encoder}, and {given} was given;"
+                " embeddings of two encoders do not share a space, so fit one with the encoder"
+                " that made the embeddings"
             )
 
     def save(self, path: str | os.PathLike) -> None:
@@ -192,7 +255,10 @@ class AttributeSpace:
 
     def arrays(self) -> dict[str, Float64]:
         """The arrays of the file."""
-        return {"basis": self.basis, **{f"prototypes.{i}": part.prototypes for i, part in enumerate(self.parts)}}
+        return {
+            "basis": self.basis,
+            **{f"prototypes.{i}": part.prototypes for i, part in enumerate(self.parts)},
+        }
 
     def metadata(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON has it."""
@@ -215,14 +281,24 @@ class AttributeSpace:
         try:
             space = cls.from_arrays(arrays, metadata)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise ArtefactError(f"{path} does not hold a whole attribute space ({error}); the file is damaged, so fit it again") from None
+            raise ArtefactError(
+                f"{path} does not hold a whole attribute space ({error}); the file is damaged, so"
+                " fit it again"
+            ) from None
         space.require_encoder(encoder)
         return space
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Float64], metadata: Mapping[str, Any]) -> AttributeSpace:
-        """From what a file holds; KeyError, TypeError or ValueError where it does not hold a whole space."""
-        parts = tuple(Part(part["attribute"], tuple(part["groups"]), arrays[f"prototypes.{i}"]) for i, part in enumerate(metadata["parts"]))
+    def from_arrays(
+        cls, arrays: Mapping[str, Float64], metadata: Mapping[str, Any]
+    ) -> AttributeSpace:
+        """From what a file holds; KeyError, TypeError or ValueError where it does not hold a whole
+        space.
+        """
+        parts = tuple(
+            Part(part["attribute"], tuple(part["groups"]), arrays[f"prototypes.{i}"])
+            for i, part in enumerate(metadata["parts"])
+        )
         space = cls(
             basis=arrays["basis"],
             parts=parts,
@@ -237,11 +313,17 @@ class AttributeSpace:
         return space
 
     def _check_arrays(self) -> None:
-        """What a file could have got wrong: each array float64, finite and of its shape, basis orthonormal, prototypes unit."""
+        """What a file could have got wrong: each array float64, finite and of its shape, basis
+        orthonormal, prototypes unit.
+        """
         arrays = (self.basis, *(part.prototypes for part in self.parts))
-        if not self.parts or any(a.dtype != np.float64 or a.ndim != 2 or not np.isfinite(a).all() for a in arrays):
+        if not self.parts or any(
+            a.dtype != np.float64 or a.ndim != 2 or not np.isfinite(a).all() for a in arrays
+        ):
             raise ValueError("an array is missing, or not of finite float64 rows")
-        if self.rank == 0 or not np.allclose(self.basis.T @ self.basis, np.eye(self.rank), atol=1e-6):
+        if self.rank == 0 or not np.allclose(
+            self.basis.T @ self.basis, np.eye(self.rank), atol=1e-6
+        ):
             raise ValueError("the basis is not orthonormal")
         for part in self.parts:
             named = all(isinstance(group, str) for group in part.groups)
@@ -251,28 +333,43 @@ class AttributeSpace:
                 raise ValueError("the prototypes are not of unit length")
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Upload to the Hugging Face hub; returns the address of the commit. Options as in ``equipoise.hub.push``."""
+        """Upload to the Hugging Face hub; returns the address of the commit.
+
+        Options as in ``equipoise.hub.push``.
+        """
         from equipoise import hub
 
         return hub.push(self, repo_id, **options)
 
     @classmethod
-    def from_pretrained(cls, repo_id_or_folder: str | os.PathLike, *, encoder: Any = None, **options: Any) -> AttributeSpace:
-        """Load from a folder or from the Hugging Face hub. Options as in ``equipoise.hub.fetch``."""
+    def from_pretrained(
+        cls, repo_id_or_folder: str | os.PathLike, *, encoder: Any = None, **options: Any
+    ) -> AttributeSpace:
+        """Load from a folder or from the Hugging Face hub.
+
+        Options as in ``equipoise.hub.fetch``.
+        """
         from equipoise import hub
 
         return cls.load(hub.fetch(repo_id_or_folder, **options), encoder=encoder)
 
     def __repr__(self) -> str:
-        attributes = " + ".join(f"{part.attribute or 'attribute'}({', '.join(part.groups)})" for part in self.parts)
-        return f"AttributeSpace({attributes}, dim={self.dim}, rank={self.rank}, kappa={self.kappa:g})"
+        attributes = " + ".join(
+            f"{part.attribute or 'attribute'}({', '.join(part.groups)})" for part in self.parts
+        )
+        return (
+            f"AttributeSpace({attributes}, dim={self.dim}, rank={self.rank}, kappa={self.kappa:g})"
+        )
 
 
 def check_options(kappa: Any = 1.0, tolerance: Any = RANK_TOLERANCE) -> None:
     """Raise for what no space can be fitted with, before any work."""
     _one_kappa(kappa)
     if not (isinstance(tolerance, int | float | np.number) and 0 <= tolerance < 1):
-        raise InputError(f"tolerance={tolerance} is not legal; it is a fraction of the largest singular value, from 0 to below 1")
+        raise InputError(
+            f"tolerance={tolerance} is not legal; it is a fraction of the largest singular value,"
+            " from 0 to below 1"
+        )
 
 
 def _one_kappa(kappa: Any) -> float:
@@ -285,10 +382,13 @@ def _one_kappa(kappa: Any) -> float:
 def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
     """Check what the user gave; unit float64 rows, one a group."""
     if not isinstance(given, Mapping):
-        raise InputError(f"prototypes must be a mapping of group -> vector, and this is {type(given).__name__}")
+        raise InputError(
+            f"prototypes must be a mapping of group -> vector, and this is {type(given).__name__}"
+        )
     if len(given) < 2:
         raise InputError(
-            f"an attribute needs two groups or more, and {len(given)} was given: {list(given)}; add the groups it is compared with"
+            f"an attribute needs two groups or more, and {len(given)} was given: {list(given)}; add"
+            " the groups it is compared with"
         )
     if len({str(group) for group in given}) < len(given):
         raise InputError(f"two groups have the same name: {list(given)}; name each differently")
@@ -298,14 +398,17 @@ def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
         width = width or array.shape[-1]
         if array.shape[-1] != width:
             raise InputError(
-                f"the prototype of {group!r} is {array.shape[-1]} wide and the first one {width}; all must come from one encoder"
+                f"the prototype of {group!r} is {array.shape[-1]} wide and the first one {width};"
+                " all must come from one encoder"
             )
         rows.append(geometry.prototype(array))
     return tuple(str(group) for group in given), np.stack(rows)
 
 
 def _to_float64(group: str, vector: Any) -> Float64:
-    if hasattr(vector, "detach"):  # torch: off the device, and through float64 because numpy has no bfloat16
+    if hasattr(
+        vector, "detach"
+    ):  # torch: off the device, and through float64 because numpy has no bfloat16
         vector = vector.detach().cpu().double().numpy()
     try:
         if np.iscomplexobj(vector) or isinstance(vector, np.ma.MaskedArray):
@@ -313,13 +416,22 @@ def _to_float64(group: str, vector: Any) -> Float64:
         array = np.asarray(vector, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
-            f"the prototype of {group!r} is not an array of numbers ({type(vector).__name__}); encode prompts first, "
-            "and pass rows of one width"
+            f"the prototype of {group!r} is not an array of numbers ({type(vector).__name__});"
+            " encode prompts first, and pass rows of one width"
         ) from None
     if array.ndim not in (1, 2) or array.size == 0:
-        raise InputError(f"the prototype of {group!r} has shape {array.shape}; pass a vector (d,) or its embeddings (m, d)")
+        raise InputError(
+            f"the prototype of {group!r} has shape {array.shape}; pass a vector (d,) or its"
+            " embeddings (m, d)"
+        )
     if not np.isfinite(array).all():
-        raise InputError(f"the prototype of {group!r} holds NaN or infinity; look for a failed encoding or an overflow in float16")
+        raise InputError(
+            f"the prototype of {group!r} holds NaN or infinity; look for a failed encoding or an"
+            " overflow in float16"
+        )
     if not np.abs(array).max(axis=-1).all():
-        raise InputError(f"the prototype of {group!r} is zero, so it has no direction; look for a failed encoding")
+        raise InputError(
+            f"the prototype of {group!r} is zero, so it has no direction; look for a failed"
+            " encoding"
+        )
     return array

@@ -1,4 +1,6 @@
-"""``SpaceSet``: one attribute space a prompt, the paper's own scope; a mapping that saves to one file."""
+"""``SpaceSet``: one attribute space a prompt, the paper's own scope; a mapping that saves to one
+file.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ KIND = "space set"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpaceSet(Mapping[str, AttributeSpace]):
-    """Prompt -> attribute space, all of one attribute and one encoder. Made by ``from_prompts`` or ``load``."""
+    """Prompt -> attribute space, all of one attribute and one encoder.
+
+    Made by ``from_prompts`` or ``load``.
+    """
 
     spaces: Mapping[str, AttributeSpace]
 
@@ -41,17 +46,31 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         allow_partial: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> SpaceSet:
-        """One space for each prompt of the book (or of ``prompts``), options as in ``AttributeSpace.from_prompts``."""
+        """One space for each prompt of the book (or of ``prompts``), options as in
+        ``AttributeSpace.from_prompts``.
+        """
         from equipoise.prompts.prototypes import prompt_prototypes
 
         check_options(kappa, tolerance)
         names, rows = prompt_prototypes(
-            encoder, book, attribute, prompts=prompts, prototype=prototype, allow_partial=allow_partial, progress=progress
+            encoder,
+            book,
+            attribute,
+            prompts=prompts,
+            prototype=prototype,
+            allow_partial=allow_partial,
+            progress=progress,
         )
         spaces = {}
         for name, prototypes in zip(names, rows, strict=True):
             given = dict(zip(attribute.groups, prototypes, strict=True))
-            options = {"attribute": attribute.name, "kappa": kappa, "tolerance": tolerance, "encoder": encoder, "book_hash": book.hash}
+            options = {
+                "attribute": attribute.name,
+                "kappa": kappa,
+                "tolerance": tolerance,
+                "encoder": encoder,
+                "book_hash": book.hash,
+            }
             try:
                 spaces[name] = AttributeSpace.from_prototypes(given, scope="per prompt", **options)
             except InputError as error:
@@ -65,14 +84,28 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         for prompt, space in self.spaces.items():
             if len(space.parts) > 1:
                 raise InputError(
-                    f"the spaces of a set must have one attribute, and that of {prompt!r} is a union of {len(space.parts)}; fit a set for "
-                    "each, or one for their intersection"
+                    f"the spaces of a set must have one attribute, and that of {prompt!r} is a"
+                    f" union of {len(space.parts)}; fit a set for each, or one for their"
+                    " intersection"
                 )
-            for name in ("dim", "groups", "kappa", "scope", "tolerance", "encoder", "book_hash", "attribute"):
-                mine, theirs = (one.parts[0].attribute if name == "attribute" else getattr(one, name) for one in (space, first))
+            for name in (
+                "dim",
+                "groups",
+                "kappa",
+                "scope",
+                "tolerance",
+                "encoder",
+                "book_hash",
+                "attribute",
+            ):
+                mine, theirs = (
+                    one.parts[0].attribute if name == "attribute" else getattr(one, name)
+                    for one in (space, first)
+                )
                 if mine != theirs:
                     raise InputError(
-                        f"the spaces of a set must have one {name}, and {prompt!r} has {mine!r} where the first has {theirs!r}"
+                        f"the spaces of a set must have one {name}, and {prompt!r} has {mine!r}"
+                        f" where the first has {theirs!r}"
                     )
 
     def __getitem__(self, prompt: str) -> AttributeSpace:
@@ -80,7 +113,8 @@ class SpaceSet(Mapping[str, AttributeSpace]):
             return self.spaces[prompt]
         except KeyError:
             raise InputError(
-                f"the set has no space for {prompt!r}; it has {len(self)} prompts, such as {next(iter(self.spaces))!r}"
+                f"the set has no space for {prompt!r}; it has {len(self)} prompts, such as"
+                f" {next(iter(self.spaces))!r}"
             ) from None
 
     def get(self, prompt: str, default: Any = None) -> Any:
@@ -124,11 +158,17 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         """The arrays of the file: bases side by side, prototypes stacked."""
         spaces = list(self.spaces.values())
         prototypes = np.stack([space.parts[0].prototypes for space in spaces])
-        return {"basis": np.concatenate([space.basis for space in spaces], axis=1), "prototypes": prototypes}
+        return {
+            "basis": np.concatenate([space.basis for space in spaces], axis=1),
+            "prototypes": prototypes,
+        }
 
     def metadata(self) -> dict[str, Any]:
         """Everything but the arrays, as JSON has it."""
-        return self._first.metadata() | {"prompts": list(self.spaces), "ranks": [space.rank for space in self.spaces.values()]}
+        return self._first.metadata() | {
+            "prompts": list(self.spaces),
+            "ranks": [space.rank for space in self.spaces.values()],
+        }
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, encoder: Any = None) -> SpaceSet:
@@ -136,22 +176,41 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         arrays, metadata = artefact.load(path, KIND)
         try:
             loaded = cls.from_arrays(arrays, metadata)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            raise ArtefactError(f"{path} does not hold a whole space set ({error}); the file is damaged, so fit it again") from None
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            IndexError,
+            AttributeError,
+            OverflowError,
+        ) as error:
+            raise ArtefactError(
+                f"{path} does not hold a whole space set ({error}); the file is damaged, so fit it"
+                " again"
+            ) from None
         loaded.require_encoder(encoder)
         return loaded
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> SpaceSet:
-        """From what a file holds; KeyError, TypeError, ValueError or IndexError where it does not hold a whole set."""
+        """From what a file holds; KeyError, TypeError, ValueError or IndexError where it does not
+        hold a whole set.
+        """
         prompts, ranks = metadata["prompts"], metadata["ranks"]
         ends = np.cumsum(ranks)
-        if not len(prompts) == len(set(prompts)) == len(ranks) == len(arrays["prototypes"]) or ends[-1] != arrays["basis"].shape[1]:
+        if (
+            not len(prompts) == len(set(prompts)) == len(ranks) == len(arrays["prototypes"])
+            or ends[-1] != arrays["basis"].shape[1]
+        ):
             raise ValueError("prompts, ranks and arrays do not match")
         spaces = {}
-        for prompt, start, end, prototypes in zip(prompts, ends - ranks, ends, arrays["prototypes"], strict=True):
+        for prompt, start, end, prototypes in zip(
+            prompts, ends - ranks, ends, arrays["prototypes"], strict=True
+        ):
             basis = np.ascontiguousarray(arrays["basis"][:, start:end])
-            spaces[prompt] = AttributeSpace.from_arrays({"basis": basis, "prototypes.0": prototypes}, metadata)
+            spaces[prompt] = AttributeSpace.from_arrays(
+                {"basis": basis, "prototypes.0": prototypes}, metadata
+            )
         return cls(spaces)
 
     def __repr__(self) -> str:

@@ -1,4 +1,5 @@
-"""equipoise-mini: a compact vision-language model of people, a generator that its texts condition, and a gallery that this one drew.
+"""equipoise-mini: a compact vision-language model of people, a generator that its texts condition,
+and a gallery that this one drew.
 
 ``equipoise.load_encoder("mini")`` runs the model on onnxruntime.
 """
@@ -21,27 +22,35 @@ NOTICE = (
     "because some of the photographs that it learned from are (see its LICENSE)."
 )
 KNOWS = (
-    "It knows faces and people at work, in English: perceived gender, age, race, hair, glasses, hats, smiles, ten occupations by sight, "
-    "many more by text alone. Other prompts get an embedding too, from text associations that no photograph has corrected."
+    "It knows faces and people at work, in English: perceived gender, age, race, hair, glasses,"
+    " hats, smiles, ten occupations by sight, many more by text alone. Other prompts get an"
+    " embedding too, from text associations that no photograph has corrected."
 )
 
 
 def torch_model() -> Mini:
-    """The same weights as a torch module, gradients included: ``encode_image(bytes or floats)``, ``encode_text(ids, mask)``."""
+    """The same weights as a torch module, gradients included: ``encode_image(bytes or floats)``,
+    ``encode_text(ids, mask)``.
+    """
     from equipoise_mini.module import load
 
     return load(FOLDER)
 
 
 class Gallery(NamedTuple):
-    """table: a parquet file, a line a picture of somebody who does not exist. figures: how it was sifted, how far its classifier errs."""
+    """table: a parquet file, a line a picture of somebody who does not exist.
+
+    figures: how it was sifted, how far its classifier errs.
+    """
 
     table: Path
     figures: dict[str, Any]
 
 
 def gallery() -> Gallery:
-    """About two thousand small pictures, each with its prompt, its seed and the groups that an independent classifier perceives."""
+    """About two thousand small pictures, each with its prompt, its seed and the groups that an
+    independent classifier perceives.
+    """
     import json
 
     from equipoise_mini.files import require
@@ -52,7 +61,8 @@ def gallery() -> Gallery:
 
 
 def generator(threads: int | None = None, device: str | None = None) -> Sampler:
-    """What draws pictures of text rows: ``generator().sample(encoder.encode_text(["a photo of a doctor"]), seeds=[0])``.
+    """What draws pictures of text rows: ``generator().sample(encoder.encode_text(["a photo of a
+    doctor"]), seeds=[0])``.
 
     On onnxruntime, with so many threads; with a device such as "cuda" in torch, in half precision.
     """

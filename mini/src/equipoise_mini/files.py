@@ -10,14 +10,22 @@ CHECKSUMS = "checksums.json"
 
 
 def require(folder: Path, *names: str) -> None:
-    """Raise FileNotFoundError for a file that is not there, ValueError for one that is not as it was made."""
+    """Raise FileNotFoundError for a file that is not there, ValueError for one that is not as it
+    was made.
+    """
     for name in names:
         if not (folder / name).is_file():
-            raise FileNotFoundError(f"the installed equipoise-mini has no {name}; type: pip install -U --force-reinstall equipoise-mini")
+            raise FileNotFoundError(
+                f"the installed equipoise-mini has no {name}; type: pip install -U"
+                " --force-reinstall equipoise-mini"
+            )
     known = checksums(folder)
     for name in names:
         if known.get(name) != sha256(folder / name):
-            raise ValueError(f"{folder / name} is damaged: its checksum is not the one in {CHECKSUMS}; install equipoise-mini again")
+            raise ValueError(
+                f"{folder / name} is damaged: its checksum is not the one in {CHECKSUMS}; install"
+                " equipoise-mini again"
+            )
 
 
 def seal(folder: Path, *names: str) -> None:
@@ -32,7 +40,9 @@ def checksums(folder: Path) -> dict[str, str]:
     try:
         return dict(json.loads((folder / CHECKSUMS).read_text()))
     except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{folder / CHECKSUMS} cannot be read ({error}); install equipoise-mini again") from None
+        raise ValueError(
+            f"{folder / CHECKSUMS} cannot be read ({error}); install equipoise-mini again"
+        ) from None
 
 
 def sha256(path: Path) -> str:

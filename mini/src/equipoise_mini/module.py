@@ -1,4 +1,7 @@
-"""The two towers in torch, for training and for methods that need gradients. onnxruntime runs the same weights without torch."""
+"""The two towers in torch, for training and for methods that need gradients.
+
+onnxruntime runs the same weights without torch.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +36,16 @@ class Mini(nn.Module):
         """Rows (n, 256) of tokens (n, length)."""
         return F.normalize(self.text(self.text.tokens(input_ids), attention_mask), dim=-1)
 
-    def forward(self, pixels: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, pixels: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Both."""
         return self.encode_image(pixels), self.encode_text(input_ids, attention_mask)
 
 
 class ImageTower(nn.Module):
-    """Four stages of residual 3 x 3 convolutions, each at half the resolution of the one before; mean, LayerNorm, linear.
+    """Four stages of residual 3 x 3 convolutions, each at half the resolution of the one before;
+    mean, LayerNorm, linear.
 
     Training has batch norms; they are folded into the convolutions of what is shipped.
     """
@@ -100,9 +106,17 @@ class TextTower(nn.Module):
         nn.init.normal_(self.tokens.weight, std=0.02)
         nn.init.normal_(self.positions, std=0.02)
 
-    def pooled(self, embeddings: torch.Tensor, attention_mask: torch.Tensor, prefix: torch.Tensor | None = None) -> torch.Tensor:
-        """Mean state (n, width) of token embeddings (n, length, width). prefix (room, width): before each text, without positions; it is
-        attended to, and not part of the mean."""
+    def pooled(
+        self,
+        embeddings: torch.Tensor,
+        attention_mask: torch.Tensor,
+        prefix: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Mean state (n, width) of token embeddings (n, length, width).
+
+        prefix (room, width): before each text, without positions; it is attended to, and not part
+        of the mean.
+        """
         x = embeddings + self.positions[: embeddings.shape[1]]
         there = attention_mask.bool()
         weights = there.to(x.dtype).unsqueeze(-1)
@@ -114,8 +128,15 @@ class TextTower(nn.Module):
             x = layer(x, there[:, None, None, :])
         return (self.norm(x[:, room:]) * weights).sum(1) / weights.sum(1)
 
-    def forward(self, embeddings: torch.Tensor, attention_mask: torch.Tensor, prefix: torch.Tensor | None = None) -> torch.Tensor:
-        """Features (n, 256), of any length, of token embeddings; learned ones, prefix (room, width), may stand in front."""
+    def forward(
+        self,
+        embeddings: torch.Tensor,
+        attention_mask: torch.Tensor,
+        prefix: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Features (n, 256), of any length, of token embeddings; learned ones, prefix (room,
+        width), may stand in front.
+        """
         return self.head(self.pooled(embeddings, attention_mask, prefix))
 
 
@@ -131,7 +152,11 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         n, length, width = x.shape
-        q, k, v = self.qkv(self.norm_attention(x)).view(n, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm_attention(x))
+            .view(n, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         x = x + self.out(attended.transpose(1, 2).reshape(n, length, width))
         return x + self.down(F.gelu(self.up(self.norm_perceptron(x))))
@@ -140,7 +165,9 @@ class Layer(nn.Module):
 def weights(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """float32 weights from what the file holds: matrices are whole numbers times a scale."""
     names = [name for name in stored if not name.endswith(SCALE)]
-    return {name: stored[name].float() * stored.get(f"{name}{SCALE}", torch.ones(())) for name in names}
+    return {
+        name: stored[name].float() * stored.get(f"{name}{SCALE}", torch.ones(())) for name in names
+    }
 
 
 def load(folder: Path) -> Mini:

@@ -12,11 +12,18 @@ from equipoise_mini import PIXELS
 
 def noise(seeds: Sequence[int]) -> np.ndarray:
     """(n, 3, 64, 64), a picture's noise depending on its seed alone."""
-    return np.stack([np.random.default_rng(seed).standard_normal((3, PIXELS, PIXELS), np.float32) for seed in seeds])
+    return np.stack(
+        [
+            np.random.default_rng(seed).standard_normal((3, PIXELS, PIXELS), np.float32)
+            for seed in seeds
+        ]
+    )
 
 
 def integrate(velocity: Callable[[Any, float], Any], start: Any, steps: int) -> Any:
-    """Follow ``velocity(pictures, time)`` from time 0 to 1 in equal steps of second order (Adams-Bashforth)."""
+    """Follow ``velocity(pictures, time)`` from time 0 to 1 in equal steps of second order
+    (Adams-Bashforth).
+    """
     x, last = start, None
     for i in range(steps):
         now = velocity(x, i / steps)

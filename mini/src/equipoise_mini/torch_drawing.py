@@ -27,15 +27,24 @@ class TorchGenerator(Sampler):
         self.model = Velocity().eval()
         self.model.load_state_dict(weights(load_file(folder / WEIGHTS)))
         self.model.to(device)
-        self.precision = f"{'bfloat16' if _in_half(self.model) else 'float32'} on {self.model.nothing.device.type}"
+        self.precision = (
+            f"{'bfloat16' if _in_half(self.model) else 'float32'} on"
+            f" {self.model.nothing.device.type}"
+        )
 
-    def draw(self, rows: np.ndarray, seeds: Sequence[int], guidance: float, steps: int) -> np.ndarray:
+    def draw(
+        self, rows: np.ndarray, seeds: Sequence[int], guidance: float, steps: int
+    ) -> np.ndarray:
         return draw(self.model, torch.from_numpy(rows), seeds, guidance, steps)
 
 
 @torch.inference_mode()
-def draw(model: Velocity, rows: torch.Tensor, seeds: Sequence[int], guidance: float, steps: int) -> np.ndarray:
-    """Bytes (n, 64, 64, 3) of text rows, one seed a row, on the model's device; on a GPU in bfloat16."""
+def draw(
+    model: Velocity, rows: torch.Tensor, seeds: Sequence[int], guidance: float, steps: int
+) -> np.ndarray:
+    """Bytes (n, 64, 64, 3) of text rows, one seed a row, on the model's device; on a GPU in
+    bfloat16.
+    """
     device = model.nothing.device
     texts = torch.cat([rows.to(device), model.nothing.expand(len(rows), -1)])
 
@@ -45,7 +54,9 @@ def draw(model: Velocity, rows: torch.Tensor, seeds: Sequence[int], guidance: fl
             said, unsaid = model(torch.cat([pictures, pictures]), times, texts).float().chunk(2)
         return unsaid + guidance * (said - unsaid)
 
-    return to_bytes(integrate(guided, torch.from_numpy(noise(seeds)).to(device), steps).cpu().numpy())
+    return to_bytes(
+        integrate(guided, torch.from_numpy(noise(seeds)).to(device), steps).cpu().numpy()
+    )
 
 
 def _in_half(model: Velocity) -> bool:

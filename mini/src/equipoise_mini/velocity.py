@@ -1,6 +1,8 @@
-"""The generator's network in torch, for training and export: which way each pixel moves on its straight line from noise to a picture.
+"""The generator's network in torch, for training and export: which way each pixel moves on its
+straight line from noise to a picture.
 
-Fine detail is convolved at 32 x 32; most of the work is attention over the 16 x 16 patches. One pass is 6.6 GFLOP.
+Fine detail is convolved at 32 x 32; most of the work is attention over the 16 x 16 patches. One
+pass is 6.6 GFLOP.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ COARSE = PIXELS // 4
 
 
 class Velocity(nn.Module):
-    """Pictures (n, 3, 64, 64) in [-1, 1] on their way, times (n,) in [0, 1], unit text rows (n, 256); out: velocities like the pictures."""
+    """Pictures (n, 3, 64, 64) in [-1, 1] on their way, times (n,) in [0, 1], unit text rows (n,
+    256); out: velocities like the pictures.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,7 +44,9 @@ class Velocity(nn.Module):
         nn.init.zeros_(self.leave.weight)
         nn.init.zeros_(self.leave.bias)  # pyright: ignore[reportArgumentType]
 
-    def forward(self, pictures: torch.Tensor, times: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, pictures: torch.Tensor, times: torch.Tensor, texts: torch.Tensor
+    ) -> torch.Tensor:
         told = F.silu(self.time(waves(times)) + self.text(texts * math.sqrt(DIM)))
         fine = self.enter(F.pixel_unshuffle(pictures, 2))
         for block in self.before:
@@ -56,7 +62,9 @@ class Velocity(nn.Module):
 
 
 class FineBlock(nn.Module):
-    """Two convolutions at 32 x 32 beside the identity, the second scaled and shifted by what is told."""
+    """Two convolutions at 32 x 32 beside the identity, the second scaled and shifted by what is
+    told.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +81,9 @@ class FineBlock(nn.Module):
 
 
 class CoarseBlock(nn.Module):
-    """Attention and a perceptron beside the identity, each scaled, shifted and gated by what is told."""
+    """Attention and a perceptron beside the identity, each scaled, shifted and gated by what is
+    told.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""How far the annotators agree: unanimity as in the paper's appendix D, Fleiss' kappa, gold questions, and what is to be made again."""
+"""How far the annotators agree: unanimity as in the paper's appendix D, Fleiss' kappa, gold
+questions, and what is to be made again.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,20 @@ AGAIN = (DISAGREED, UNSURE)
 RESAMPLES = 1000
 
 
-def agreement(project: Project, *, needed: int | None = None, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:
-    """What people said, as a document of plain values. needed: answers that make an image unanimous; one of each annotator by default."""
+def agreement(
+    project: Project, *, needed: int | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> dict[str, Any]:
+    """What people said, as a document of plain values.
+
+    needed: answers that make an image unanimous; one of each annotator by default.
+    """
     annotators = people.names(project.database)
     needed = len(annotators) if needed is None else needed
     if needed < 2:
-        raise InputError(f"{needed} answers an image cannot agree; two annotators or more are needed, and there are {len(annotators)}")
+        raise InputError(
+            f"{needed} answers an image cannot agree; two annotators or more are needed, and there"
+            f" are {len(annotators)}"
+        )
     known = catalogue.pictures(project.database)
     asked = [picture for picture in known if picture.asked]
     said = labels.said(project.database)
@@ -36,7 +46,13 @@ def agreement(project: Project, *, needed: int | None = None, resamples: int = R
     for label in said:
         answers[label.image].append(label.answer)
     outcomes = {picture.image: outcome(answers[picture.image], needed) for picture in asked}
-    estimates = _estimates(project.question, [given for given in answers.values() if len(given) >= needed], len(asked), resamples, seed)
+    estimates = _estimates(
+        project.question,
+        [given for given in answers.values() if len(given) >= needed],
+        len(asked),
+        resamples,
+        seed,
+    )
     gold = {picture.image: picture.gold for picture in known if picture.gold is not None}
     checked = labels.said(project.database, gold=True)
     return {
@@ -46,14 +62,23 @@ def agreement(project: Project, *, needed: int | None = None, resamples: int = R
         "images": len(asked),
         **_counted(outcomes.values()),
         **estimates,
-        "annotators": [_annotator(name, project.question, said, checked, gold) for name in annotators],
+        "annotators": [
+            _annotator(name, project.question, said, checked, gold) for name in annotators
+        ],
         "methods": _methods(asked, outcomes),
-        "regenerate": [_again(picture, outcomes[picture.image]) for picture in asked if outcomes[picture.image] in AGAIN],
+        "regenerate": [
+            _again(picture, outcomes[picture.image])
+            for picture in asked
+            if outcomes[picture.image] in AGAIN
+        ],
     }
 
 
 def outcome(answers: Sequence[str], needed: int) -> str:
-    """What an image's answers come to. Two that differ, or one that is unsure, decide it before all have answered."""
+    """What an image's answers come to.
+
+    Two that differ, or one that is unsure, decide it before all have answered.
+    """
     if UNSURE in answers:
         return UNSURE
     if len(set(answers)) > 1:
@@ -74,11 +99,19 @@ def _methods(asked: Sequence[Picture], outcomes: Mapping[str, str]) -> list[dict
     by: dict[str, list[str]] = defaultdict(list)
     for picture in asked:
         by[picture.method].append(outcomes[picture.image])
-    return [{"method": method, "images": len(of), **_counted(of)} for method, of in sorted(by.items()) if method]
+    return [
+        {"method": method, "images": len(of), **_counted(of)}
+        for method, of in sorted(by.items())
+        if method
+    ]
 
 
-def _estimates(question: Question, answered: list[list[str]], images: int, resamples: int, seed: int) -> dict[str, Any]:
-    """Unanimity and kappa of the images that all have answered, with intervals over those images; None where there are none."""
+def _estimates(
+    question: Question, answered: list[list[str]], images: int, resamples: int, seed: int
+) -> dict[str, Any]:
+    """Unanimity and kappa of the images that all have answered, with intervals over those images;
+    None where there are none.
+    """
     if not answered:
         return {"unanimity": None, "kappa": None}
     counts = np.array([[given.count(answer) for answer in question.legal] for given in answered])
@@ -89,19 +122,34 @@ def _estimates(question: Question, answered: list[list[str]], images: int, resam
     values = {"unanimity": float(often @ sure / n), "kappa": fleiss_kappa(patterns, often)}
     replicates = {"unanimity": drawn @ sure / n, "kappa": fleiss_kappa(patterns, drawn)}
     keyed = ({("people", name): value for name, value in of.items()} for of in (values, replicates))
-    result = Bootstrap(*keyed, leave_one_out=lambda key: [], over="images", n=n, left_out=images - n)
+    result = Bootstrap(
+        *keyed, leave_one_out=lambda key: [], over="images", n=n, left_out=images - n
+    )
     return {name: _plain(asdict(result.estimate("people", name))) for name in values}
 
 
 def _plain(estimate: dict[str, Any]) -> dict[str, Any]:
     """Without what JSON cannot say."""
-    return {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in estimate.items()}
+    return {
+        name: None if isinstance(value, float) and np.isnan(value) else value
+        for name, value in estimate.items()
+    }
 
 
-def _annotator(name: str, question: Question, said: Sequence[Label], checked: Sequence[Label], gold: Mapping[str, str]) -> dict[str, Any]:
+def _annotator(
+    name: str,
+    question: Question,
+    said: Sequence[Label],
+    checked: Sequence[Label],
+    gold: Mapping[str, str],
+) -> dict[str, Any]:
     counts = Counter(label.answer for label in said if label.annotator == name)
     asked = [label.answer == gold[label.image] for label in checked if label.annotator == name]
-    row = {"annotator": name, "answered": counts.total(), "counts": {answer: counts[answer] for answer in question.legal}}
+    row = {
+        "annotator": name,
+        "answered": counts.total(),
+        "counts": {answer: counts[answer] for answer in question.legal},
+    }
     return row | {"gold": _share(sum(asked), len(asked)) if asked else None}
 
 
@@ -110,4 +158,10 @@ def _share(right: int, asked: int) -> dict[str, float]:
     from scipy.stats import binomtest
 
     low, high = binomtest(right, asked).proportion_ci(0.95, method="wilson")
-    return {"right": right, "asked": asked, "share": right / asked, "low": float(low), "high": float(high)}
+    return {
+        "right": right,
+        "asked": asked,
+        "share": right / asked,
+        "low": float(low),
+        "high": float(high),
+    }

@@ -30,15 +30,22 @@ def question_of(attribute: str | None, text: str | None, answers: Sequence[str])
 
 def opened(folder: Path, database: Path | None, gold: Path | None, **options: Any) -> Project:
     """A project with what was typed."""
-    return Project.open(folder, database=database, gold=None if gold is None else read_gold(gold), **options)
+    return Project.open(
+        folder, database=database, gold=None if gold is None else read_gold(gold), **options
+    )
 
 
-def invitations(project: Project, names: Sequence[str], renew: Sequence[str]) -> dict[str, str | None]:
-    """A token for each annotator who needs one; None for those whose old one still opens the page."""
+def invitations(
+    project: Project, names: Sequence[str], renew: Sequence[str]
+) -> dict[str, str | None]:
+    """Return a token per annotator, or None where the old one still opens the page."""
     wanted = [name.strip() for given in names for name in given.split(",") if name.strip()]
     everyone = list(dict.fromkeys([*people.names(project.database, invited=True), *wanted]))
     if unknown := [name for name in renew if name not in everyone]:
-        raise InputError(f"{unknown[0]!r} is no annotator of this project; there are {', '.join(everyone) or 'none'}")
+        raise InputError(
+            f"{unknown[0]!r} is no annotator of this project; there are"
+            f" {', '.join(everyone) or 'none'}"
+        )
     if not everyone:
         raise InputError("nobody is named who may answer; pass --annotators anna,ben,chris")
     for name in wanted:
@@ -46,13 +53,26 @@ def invitations(project: Project, names: Sequence[str], renew: Sequence[str]) ->
     return {name: people.invite(project.database, name, renew=name in renew) for name in everyone}
 
 
-def export(project: Project, out: Path, form: str | None = None, gold: bool = False, configuration: Path | None = None) -> int:
-    """Write all labels, and give how many they are. gold: those of gold questions instead. configuration: where Label Studio's goes."""
+def export(
+    project: Project,
+    out: Path,
+    form: str | None = None,
+    gold: bool = False,
+    configuration: Path | None = None,
+) -> int:
+    """Write all labels, and give how many they are.
+
+    gold: those of gold questions instead. configuration: where Label Studio's goes.
+    """
     form = form or ("label-studio" if out.suffix == ".json" else "csv")
     if form not in FORMATS:
         raise InputError(f"{form!r} is no format; pass {' or '.join(FORMATS)}")
     said = labels.said(project.database, gold=gold)
-    about = [picture for picture in catalogue.pictures(project.database) if (picture.gold is not None if gold else picture.asked)]
+    about = [
+        picture
+        for picture in catalogue.pictures(project.database)
+        if (picture.gold is not None if gold else picture.asked)
+    ]
     text = exchange.to_csv(said) if form == "csv" else exchange.to_label_studio(said, about)
     write_atomically(out, text.encode())
     if configuration is not None:

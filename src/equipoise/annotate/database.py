@@ -1,4 +1,6 @@
-"""The SQLite file of a project: its tables, and transactions that are whole or nothing and on disk when they end."""
+"""The SQLite file of a project: its tables, and transactions that are whole or nothing and on disk
+when they end.
+"""
 
 from __future__ import annotations
 
@@ -18,42 +20,56 @@ VERSION = 1
 PRIME = 2**31 - 1
 _SCHEMA = """
 create table if not exists settings (name text primary key, value text not null) without rowid;
-create table if not exists annotators (name text primary key, token blob, factor integer not null) without rowid;
+create table if not exists annotators (name text primary key, token blob, factor integer not null)
+    without rowid;
 create table if not exists pictures (
-    id text primary key, path text not null, digest text not null, size integer not null, changed integer not null, place integer not null,
-    prompt text not null, method text not null, asked integer not null, gold text, state text not null, unique (path, digest)
+    id text primary key, path text not null, digest text not null, size integer not null, changed
+    integer not null, place integer not null,
+    prompt text not null, method text not null, asked integer not null, gold text, state text not
+    null, unique (path, digest)
 ) without rowid;
 create table if not exists history (
-    entry integer primary key, annotator text not null references annotators, request text not null, picture text references pictures,
+    entry integer primary key, annotator text not null references annotators, request text not null,
+    picture text references pictures,
     answer text, at text not null, unique (annotator, request)
 );
 create table if not exists labels (
-    annotator text not null references annotators, picture text not null references pictures, answer text not null, at text not null,
+    annotator text not null references annotators, picture text not null references pictures, answer
+    text not null, at text not null,
     entry integer not null references history, primary key (annotator, picture)
 ) without rowid;
 """
 
 
 class Database:
-    """One connection that the server's threads share; other processes may read and write at the same time."""
+    """One connection that the server's threads share; other processes may read and write at the
+    same time.
+    """
 
     def __init__(self, path: Path):
         self.path = path
         self._lock = threading.RLock()
         try:
-            self._db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                path, timeout=60, isolation_level=None, check_same_thread=False
+            )
             self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = full")  # an answer that was confirmed outlives a power cut
+            self._db.execute(
+                "pragma synchronous = full"
+            )  # an answer that was confirmed outlives a power cut
             self._db.execute("pragma foreign_keys = on")
             version = self._db.execute("pragma user_version").fetchone()[0]
             if version > VERSION:
                 raise ArtefactError(
-                    f"{path} is of a newer equipoise (version {version}, this one reads {VERSION}); type: pip install -U equipoise"
+                    f"{path} is of a newer equipoise (version {version}, this one reads {VERSION});"
+                    " type: pip install -U equipoise"
                 )
             self._db.executescript(_SCHEMA)
             self._db.execute(f"pragma user_version = {VERSION}")
         except sqlite3.Error as error:
-            raise ArtefactError(f"{path} cannot be used for labels ({error}); pass another file as --database") from None
+            raise ArtefactError(
+                f"{path} cannot be used for labels ({error}); pass another file as --database"
+            ) from None
 
     def close(self) -> None:
         with self._lock:
@@ -61,7 +77,10 @@ class Database:
 
     def settings(self) -> dict[str, Any]:
         with self.reading() as db:
-            return {name: json.loads(value) for name, value in db.execute("select name, value from settings")}
+            return {
+                name: json.loads(value)
+                for name, value in db.execute("select name, value from settings")
+            }
 
     def set(self, settings: Mapping[str, Any]) -> None:
         with self.writing() as db:
@@ -89,7 +108,10 @@ class Database:
                 self._db.execute("commit")
             except sqlite3.Error as error:
                 self._roll_back()
-                raise ArtefactError(f"{self.path} cannot be read or written ({error}); see that its disk is there and has space") from None
+                raise ArtefactError(
+                    f"{self.path} cannot be read or written ({error}); see that its disk is there"
+                    " and has space"
+                ) from None
             except BaseException:
                 self._roll_back()
                 raise
@@ -100,7 +122,9 @@ class Database:
 
 
 def number(text: str) -> int:
-    """Of pictures and annotators: their products modulo ``PRIME`` give everyone an order of their own, the same every day."""
+    """Of pictures and annotators: their products modulo ``PRIME`` give everyone an order of their
+    own, the same every day.
+    """
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") % (PRIME - 1) + 1
 
 

@@ -32,11 +32,17 @@ def to_csv(labels: Iterable[Label]) -> str:
 
 
 def to_label_studio(labels: Iterable[Label], pictures: Sequence[Picture]) -> str:
-    """A task for each picture, answered or not. Paths are as Label Studio's local storage has them."""
+    """A task for each picture, answered or not.
+
+    Paths are as Label Studio's local storage has them.
+    """
     given = defaultdict(list)
     for label in labels:
         given[label.image].append(_annotation(label))
-    tasks = [{"id": i, "data": _data(picture), "annotations": given[picture.image]} for i, picture in enumerate(pictures, 1)]
+    tasks = [
+        {"id": i, "data": _data(picture), "annotations": given[picture.image]}
+        for i, picture in enumerate(pictures, 1)
+    ]
     return json.dumps(tasks, indent=1, ensure_ascii=False)
 
 
@@ -45,8 +51,14 @@ def configuration(question: Question) -> str:
     from xml.sax.saxutils import quoteattr
 
     choices = "\n".join(f"    <Choice value={quoteattr(answer)}/>" for answer in question.legal)
-    head = f'<View>\n  <Header value={quoteattr(question.text)}/>\n  <Image name="image" value="$image"/>\n'
-    return f'{head}  <Choices name="{CONTROL}" toName="image" choice="single">\n{choices}\n  </Choices>\n</View>\n'
+    head = (
+        f'<View>\n  <Header value={quoteattr(question.text)}/>\n  <Image name="image"'
+        ' value="$image"/>\n'
+    )
+    return (
+        f'{head}  <Choices name="{CONTROL}" toName="image" choice="single">\n{choices}\n '
+        " </Choices>\n</View>\n"
+    )
 
 
 def read(path: Path, question: Question, pictures: Sequence[Picture]) -> list[Label]:
@@ -57,38 +69,67 @@ def read(path: Path, question: Question, pictures: Sequence[Picture]) -> list[La
         raise InputError(f"{path} cannot be read ({error})") from None
     if path.suffix not in (".csv", ".json"):
         raise InputError(f"{path} is of an unknown kind; pass .csv, or the .json of Label Studio")
-    found = list(_csv(path, text) if path.suffix == ".csv" else _label_studio(path, text, {picture.image for picture in pictures}))
+    found = list(
+        _csv(path, text)
+        if path.suffix == ".csv"
+        else _label_studio(path, text, {picture.image for picture in pictures})
+    )
     said: dict[tuple[str, str], str] = {}
     for label in found:
         question.require(label.answer)
         people.require_name(label.annotator)
         if said.setdefault((label.image, label.annotator), label.answer) != label.answer:
-            raise InputError(f"{path} holds two answers of {label.annotator} to {label.image}; leave one of them")
+            raise InputError(
+                f"{path} holds two answers of {label.annotator} to {label.image}; leave one of them"
+            )
     return found
 
 
 def _csv(path: Path, text: str) -> Iterator[Label]:
     rows = csv.DictReader(io.StringIO(text, newline=""))
     try:
-        if missing := [name for name in ("image", "annotator", "answer") if name not in (rows.fieldnames or ())]:
+        if missing := [
+            name for name in ("image", "annotator", "answer") if name not in (rows.fieldnames or ())
+        ]:
             raise InputError(
-                f"{path} has no column {', '.join(missing)}; labels are the columns image, annotator, answer and, if known, at"
+                f"{path} has no column {', '.join(missing)}; labels are the columns image,"
+                " annotator, answer and, if known, at"
             )
         for row in rows:
-            yield Label(row["image"] or "", (row["annotator"] or "").strip(), row["answer"] or "", _time(row.get("at")))
+            yield Label(
+                row["image"] or "",
+                (row["annotator"] or "").strip(),
+                row["answer"] or "",
+                _time(row.get("at")),
+            )
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
 
 
 def _data(picture: Picture) -> dict[str, str]:
     address = f"/data/local-files/?d={quote(picture.image)}"
-    return {"image": address, "path": picture.image, "prompt": picture.prompt, "method": picture.method}
+    return {
+        "image": address,
+        "path": picture.image,
+        "prompt": picture.prompt,
+        "method": picture.method,
+    }
 
 
 def _annotation(label: Label) -> dict[str, Any]:
-    choice = {"from_name": CONTROL, "to_name": "image", "type": "choices", "value": {"choices": [label.answer]}}
-    by = {"completed_by": {"email": label.annotator}} if "@" in label.annotator else {}  # Label Studio refuses other names
-    return {"result": [choice | {"meta": {"annotator": label.annotator}}], "created_at": label.at, **by}
+    choice = {
+        "from_name": CONTROL,
+        "to_name": "image",
+        "type": "choices",
+        "value": {"choices": [label.answer]},
+    }
+    # Label Studio refuses other names
+    by = {"completed_by": {"email": label.annotator}} if "@" in label.annotator else {}
+    return {
+        "result": [choice | {"meta": {"annotator": label.annotator}}],
+        "created_at": label.at,
+        **by,
+    }
 
 
 def _label_studio(path: Path, text: str, images: Set[str]) -> Iterator[Label]:
@@ -100,23 +141,33 @@ def _label_studio(path: Path, text: str, images: Set[str]) -> Iterator[Label]:
                 choices = [item for item in annotation["result"] if item["type"] == "choices"]
                 if choices and not annotation.get("was_cancelled"):
                     (answer,) = choices[0]["value"]["choices"]
-                    yield Label(image, _who(annotation, choices[0]), str(answer), _time(annotation.get("created_at")))
+                    yield Label(
+                        image,
+                        _who(annotation, choices[0]),
+                        str(answer),
+                        _time(annotation.get("created_at")),
+                    )
     except InputError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{path} is not what Label Studio exports as JSON, tasks with annotations that make one choice each ({error!r})"
+            f"{path} is not what Label Studio exports as JSON, tasks with annotations that make one"
+            f" choice each ({error!r})"
         ) from None
 
 
 def _who(annotation: dict[str, Any], choice: dict[str, Any]) -> str:
     by = annotation.get("completed_by")
-    name = (choice.get("meta") or {}).get("annotator") or (by.get("email") or by.get("id") if isinstance(by, dict) else by)
+    name = (choice.get("meta") or {}).get("annotator") or (
+        by.get("email") or by.get("id") if isinstance(by, dict) else by
+    )
     return name if isinstance(name, str) else f"user {name}"
 
 
 def _image(data: dict[str, Any], images: Set[str]) -> str:
-    """The picture that a task is about: by its path, or by the end of its address, which Label Studio puts other things before."""
+    """The picture that a task is about: by its path, or by the end of its address, which Label
+    Studio puts other things before.
+    """
     if data.get("path") in images:
         return data["path"]
     address = urlsplit(str(data["image"]))
@@ -130,7 +181,10 @@ def _image(data: dict[str, Any], images: Set[str]) -> str:
     for fits in ways:
         if len(found := [image for image in images if fits(image)]) == 1:
             return found[0]
-    raise InputError(f"{data['image']!r} is no picture of this project, or could be several; give each task the field path of the export")
+    raise InputError(
+        f"{data['image']!r} is no picture of this project, or could be several; give each task the"
+        " field path of the export"
+    )
 
 
 def _time(given: Any) -> str:

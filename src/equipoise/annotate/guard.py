@@ -1,4 +1,6 @@
-"""What stands in front of every address: requests from other sites are refused, and pages may load nothing from elsewhere."""
+"""What stands in front of every address: requests from other sites are refused, and pages may load
+nothing from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses what comes from elsewhere, and sets the headers of what goes out. loopback: only names of this machine are answered to."""
+    """Refuses what comes from elsewhere, and sets the headers of what goes out.
+
+    loopback: only names of this machine are answered to.
+    """
 
     def __init__(self, app: ASGIApp, loopback: bool):
         self.app = app
@@ -54,7 +59,8 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and _netloc(origin) != host.lower():
             return "requests from other sites are refused"
-        opening = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"  # a link in a letter
+        # a link in a letter
+        opening = method == "GET" and path == "/" and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none") and not opening:
             return "requests from other sites are refused"
         return None

@@ -16,18 +16,30 @@ NAME = re.compile(r"\w[\w .@+-]{0,59}")
 def names(database: Database, invited: bool = False) -> list[str]:
     """Everyone who answers, here or elsewhere. invited: only those with a link."""
     with database.reading() as db:
-        return [name for (name,) in db.execute("select name from annotators where token is not null or not ? order by name", (invited,))]
+        return [
+            name
+            for (name,) in db.execute(
+                "select name from annotators where token is not null or not ? order by name",
+                (invited,),
+            )
+        ]
 
 
 def require_name(name: str) -> str:
     """The name, once it is one."""
     if not NAME.fullmatch(name):
-        raise InputError(f"{name!r} is not a name; pass up to 60 letters, digits, spaces and . @ + - _, beginning with a letter or a digit")
+        raise InputError(
+            f"{name!r} is not a name; pass up to 60 letters, digits, spaces and . @ + - _,"
+            " beginning with a letter or a digit"
+        )
     return name
 
 
 def invite(database: Database, name: str, renew: bool = False) -> str | None:
-    """A token for someone who has none; None for someone who has. renew: a new one, and the old one opens nothing any more."""
+    """A token for someone who has none; None for someone who has.
+
+    renew: a new one, and the old one opens nothing any more.
+    """
     require_name(name)
     with database.writing() as db:
         db.execute("insert or ignore into annotators values (?, null, ?)", (name, number(name)))

@@ -1,4 +1,6 @@
-"""The pictures of a folder: those that its manifest names, or all that lie in it; and the bytes of one, without what they tell of it."""
+"""The pictures of a folder: those that its manifest names, or all that lie in it; and the bytes of
+one, without what they tell of it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from equipoise.datasets.table import SUFFIXES
 from equipoise.encoders.images import UnreadableImageError, open_image
 from equipoise.errors import InputError
 
-MANIFESTS = ("manifest.jsonl", "manifest.parquet")  # one line an image, as ``equipoise generate`` writes it
+MANIFESTS = (
+    "manifest.jsonl",
+    "manifest.parquet",
+)  # one line an image, as ``equipoise generate`` writes it
 LONGEST = 1600  # pixels of a side, as the page shows it
 QUALITY = 95
 
@@ -35,41 +40,66 @@ class Found:
     gold: str | None = None
 
 
-def find(folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None) -> list[Found]:
-    """The pictures to label, in the order of their paths. prompts: only those of these prompts. gold: the known answers of some."""
+def find(
+    folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None
+) -> list[Found]:
+    """The pictures to label, in the order of their paths.
+
+    prompts: only those of these prompts. gold: the known answers of some.
+    """
     gold = gold or {}
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; pass the folder of a run, or any folder of pictures")
+        raise InputError(
+            f"{folder} is not a folder; pass the folder of a run, or any folder of pictures"
+        )
     manifest = next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
     wanted = set(prompts)
     if manifest is None:
         if wanted:
-            raise InputError(f"{folder} has no {' or '.join(MANIFESTS)}, so nothing is known of prompts; leave --prompt out")
-        found = {path: Found(path, asked=path not in gold, gold=gold.get(path)) for path in _in_folder(folder)}
+            raise InputError(
+                f"{folder} has no {' or '.join(MANIFESTS)}, so nothing is known of prompts; leave"
+                " --prompt out"
+            )
+        found = {
+            path: Found(path, asked=path not in gold, gold=gold.get(path))
+            for path in _in_folder(folder)
+        }
     else:
         rows = _rows(manifest)
         if unknown := sorted(wanted - {row.prompt for row in rows}):
             known = ", ".join(sorted({row.prompt for row in rows})[:10])
-            raise InputError(f"{manifest} has no picture of {unknown[0]!r}; its prompts are {known}")
+            raise InputError(
+                f"{manifest} has no picture of {unknown[0]!r}; its prompts are {known}"
+            )
         found = {row.path: row for row in rows if not wanted or row.prompt in wanted}
         for row in found.values():
             place(folder, row.path)
-        found = {path: Found(path, row.prompt, row.method, True, gold.get(path)) for path, row in found.items()}
+        found = {
+            path: Found(path, row.prompt, row.method, True, gold.get(path))
+            for path, row in found.items()
+        }
     for path, answer in gold.items():
         place(folder, path)
         found.setdefault(path, Found(path, asked=False, gold=answer))
     return [found[path] for path in sorted(found)]
 
 
-def find_some(folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None) -> list[Found]:
+def find_some(
+    folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None
+) -> list[Found]:
     """As ``find``, where there must be one."""
     if not (found := find(folder, prompts, gold)):
-        raise InputError(f"{folder} holds no picture ({', '.join(sorted(SUFFIXES))}), or only links that lead out of it")
+        raise InputError(
+            f"{folder} holds no picture ({', '.join(sorted(SUFFIXES))}), or only links that lead"
+            " out of it"
+        )
     return found
 
 
 def has_manifest(folder: Path) -> bool:
-    """Whether a manifest says which pictures there are; else they are those that lie in the folder."""
+    """Whether a manifest says which pictures there are; else they are those that lie in the
+    folder.
+    """
     return any((folder / name).is_file() for name in MANIFESTS)
 
 
@@ -80,15 +110,23 @@ def place(folder: Path, path: str) -> Path:
         path.encode()
         root, there = os.path.realpath(folder), os.path.realpath(folder / pure)
         inside = os.path.commonpath([root, there]) == root and there != root
-    except (OSError, ValueError):  # a name that no file can have or that is not UTF-8; another drive
+    except (
+        OSError,
+        ValueError,
+    ):  # a name that no file can have or that is not UTF-8; another drive
         there, inside = "", False
     if pure.is_absolute() or ".." in pure.parts or not inside:
-        raise InputError(f"{path!r} is not inside {folder}; only pictures in the project's folder are shown")
+        raise InputError(
+            f"{path!r} is not inside {folder}; only pictures in the project's folder are shown"
+        )
     return Path(there)
 
 
 def read(folder: Path, path: str, stamp: tuple[int, int]) -> bytes:
-    """The file as it was when the project was last looked through. stamp: its size and time of change then."""
+    """The file as it was when the project was last looked through.
+
+    stamp: its size and time of change then.
+    """
     try:
         with place(folder, path).open("rb") as file:
             if stamp_of(os.fstat(file.fileno())) != stamp:
@@ -104,7 +142,9 @@ def stamp_of(stat: os.stat_result) -> tuple[int, int]:
 
 
 def shown(data: bytes) -> bytes:
-    """A JPEG of the pixels alone: prompt and method, which a generated PNG carries in its text, stay here."""
+    """A JPEG of the pixels alone: prompt and method, which a generated PNG carries in its text,
+    stay here.
+    """
     image = open_image(data)
     image.thumbnail((LONGEST, LONGEST))
     image.info.clear()  # comments, which Pillow would write again
@@ -114,11 +154,19 @@ def shown(data: bytes) -> bytes:
 
 
 def _in_folder(folder: Path) -> list[str]:
-    paths = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
+    paths = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() in SUFFIXES and path.is_file()
+    ]
     paths = [path.relative_to(folder).as_posix() for path in paths if not path.name.startswith(".")]
     inside = [path for path in paths if _is_inside(folder, path)]
     if left_out := len(paths) - len(inside):
-        warnings.warn(f"{left_out} files are left out: links that lead out of {folder}, or names that are not UTF-8", stacklevel=2)
+        warnings.warn(
+            f"{left_out} files are left out: links that lead out of {folder}, or names that are not"
+            " UTF-8",
+            stacklevel=2,
+        )
     return inside
 
 
@@ -135,8 +183,15 @@ def _rows(manifest: Path) -> list[Found]:
     lines = _parquet(manifest) if manifest.suffix == ".parquet" else _json_lines(manifest)
     latest: dict[tuple, tuple[int, Found]] = {}
     for line in lines:
-        if not isinstance(line, dict) or not isinstance(line.get("image"), str) or not line["image"]:
-            raise InputError(f"a line of {manifest} has no image: {str(line)[:100]}; each line needs the path of its image in the folder")
+        if (
+            not isinstance(line, dict)
+            or not isinstance(line.get("image"), str)
+            or not line["image"]
+        ):
+            raise InputError(
+                f"a line of {manifest} has no image: {str(line)[:100]}; each line needs the path of"
+                " its image in the folder"
+            )
         row = Found(line["image"], str(line.get("prompt") or ""), str(line.get("method") or ""))
         slot = (row.prompt, row.method, str(line["number"])) if "number" in line else (row.path,)
         attempt = line["attempt"] if isinstance(line.get("attempt"), int) else 0
@@ -156,7 +211,9 @@ def _json_lines(manifest: Path) -> Iterable[Any]:
         try:
             yield json.loads(line)
         except (ValueError, RecursionError) as error:
-            if number == len(lines):  # being written, or cut off by a kill: the run that writes it goes on from there
+            if number == len(
+                lines
+            ):  # being written, or cut off by a kill: the run that writes it goes on from there
                 return
             raise InputError(f"line {number} of {manifest} is not JSON ({error})") from None
 
@@ -171,4 +228,15 @@ def _parquet(manifest: Path) -> Iterable[Any]:
         raise InputError(f"{manifest} cannot be read as parquet: {error}") from None
 
 
-__all__ = ["Found", "GoneError", "UnreadableImageError", "find", "find_some", "has_manifest", "place", "read", "shown", "stamp_of"]
+__all__ = [
+    "Found",
+    "GoneError",
+    "UnreadableImageError",
+    "find",
+    "find_some",
+    "has_manifest",
+    "place",
+    "read",
+    "shown",
+    "stamp_of",
+]

@@ -1,4 +1,6 @@
-"""A project: a folder of pictures, what is asked of them, and the file that holds what people said."""
+"""A project: a folder of pictures, what is asked of them, and the file that holds what people
+said.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ DATABASE = "annotate.sqlite"
 
 @dataclass
 class Project:
-    """prompts: only pictures of these are asked about; all, where there are none. gold: known answers by path. show_prompt: not blind."""
+    """prompts: only pictures of these are asked about; all, where there are none.
+
+    gold: known answers by path. show_prompt: not blind.
+    """
 
     folder: Path
     database: Database
@@ -46,18 +51,37 @@ class Project:
         show_prompt: bool | None = None,
         create: bool = True,
     ) -> Project:
-        """A project as it was, with what is given now in place of what it had; a new one where there is none and ``create`` says so."""
+        """A project as it was, with what is given now in place of what it had; a new one where
+        there is none and ``create`` says so.
+        """
         folder = Path(folder)
         file = Path(database) if database else folder / DATABASE
-        given = {"prompts": None if prompts is None else list(prompts), "gold": gold, "show_prompt": show_prompt}
+        given = {
+            "prompts": None if prompts is None else list(prompts),
+            "gold": gold,
+            "show_prompt": show_prompt,
+        }
         if not file.is_file():
-            pictures.find_some(folder, given["prompts"] or (), gold)  # nothing is written where there is nothing to ask about
+            pictures.find_some(
+                folder, given["prompts"] or (), gold
+            )  # nothing is written where there is nothing to ask about
             if not create:
-                raise InputError(f"there are no labels at {file}; type: equipoise annotate {folder} --annotators anna,ben,chris")
+                raise InputError(
+                    f"there are no labels at {file}; type: equipoise annotate {folder} --annotators"
+                    " anna,ben,chris"
+                )
         opened = Database(file)
         try:
             asked, settings = _settled(opened, question, given)
-            project = cls(folder, opened, settings["id"], asked, tuple(settings["prompts"]), settings["gold"], settings["show_prompt"])
+            project = cls(
+                folder,
+                opened,
+                settings["id"],
+                asked,
+                tuple(settings["prompts"]),
+                settings["gold"],
+                settings["show_prompt"],
+            )
             project.scan(show=None)
             opened.set(settings)
         except BaseException:
@@ -76,7 +100,9 @@ class Project:
         return sum(picture.state == catalogue.HERE for picture in catalogue.pictures(self.database))
 
     def scan(self, show: bool | None = False) -> None:
-        """Look the folder through again: pictures that are new, gone, or hold something else than before."""
+        """Look the folder through again: pictures that are new, gone, or hold something else than
+        before.
+        """
         known = catalogue.stamps(self.database)
         files, missing = [], []
         wanted = pictures.find(self.folder, self.prompts, self.gold)
@@ -86,11 +112,15 @@ class Project:
                     there = self.folder / found.path
                     stamp = pictures.stamp_of(there.stat())
                     had, digest = known.get(found.path, (None, ""))
-                    files.append(catalogue.File(found, stamp, digest if had == stamp else sha256(there)))
+                    files.append(
+                        catalogue.File(found, stamp, digest if had == stamp else sha256(there))
+                    )
                 except OSError:
                     missing.append(found.path)
                 advance(1)
-        if not pictures.has_manifest(self.folder):  # nothing says that they were replaced: what people said of them stays
+        if not pictures.has_manifest(
+            self.folder
+        ):  # nothing says that they were replaced: what people said of them stays
             missing += sorted(catalogue.answered(self.database) - {found.path for found in wanted})
         if (scanned := (tuple(files), tuple(missing))) != self._scanned:
             catalogue.put(self.database, files, missing)
@@ -102,15 +132,17 @@ class Project:
         self._scanned = None
 
 
-def _settled(database: Database, question: Question | None, given: dict[str, Any]) -> tuple[Question, dict[str, Any]]:
-    """What is asked, and all settings: what is given now, else what was there, else what is usual."""
+def _settled(
+    database: Database, question: Question | None, given: dict[str, Any]
+) -> tuple[Question, dict[str, Any]]:
+    """Return the settings: those given now, else those stored, else the defaults."""
     had = database.settings()
     before = Question(had["question"], tuple(had["answers"])) if had else None
     asked = question or before or Question.about(Attribute.load("gender"))
     if before and asked != before and labels.any_said(database):
         raise InputError(
-            f"{database.path} holds labels for {before.text!r} with the answers {', '.join(before.answers)}; "
-            "pass another --database for another question"
+            f"{database.path} holds labels for {before.text!r} with the answers"
+            f" {', '.join(before.answers)}; pass another --database for another question"
         )
     for answer in (given["gold"] or {}).values():
         asked.require_known(answer)
@@ -127,10 +159,15 @@ def read_gold(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
     if not rows or not {"image", "answer"} <= set(rows[0]):
-        raise InputError(f"{path} must be a csv file with the columns image and answer, and at least one row")
+        raise InputError(
+            f"{path} must be a csv file with the columns image and answer, and at least one row"
+        )
     gold: dict[str, str] = {}
     for row in rows:
         image, answer = row["image"] or "", row["answer"] or ""
         if gold.setdefault(image, answer) != answer:
-            raise InputError(f"{path} holds two answers to {image!r}, {gold[image]!r} and {answer!r}; leave one of them")
+            raise InputError(
+                f"{path} holds two answers to {image!r}, {gold[image]!r} and {answer!r}; leave one"
+                " of them"
+            )
     return gold

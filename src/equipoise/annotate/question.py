@@ -1,4 +1,7 @@
-"""What people are asked: a question, its answers, and the key of each. Unsure is always one of them."""
+"""What people are asked: a question, its answers, and the key of each.
+
+Unsure is always one of them.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,21 @@ class Question:
         names = [answer.strip().lower() for answer in self.answers]
         if not all(names) or len(set(names)) < len(names) or UNSURE in names:
             raise InputError(
-                f"the answers {list(self.answers)} are not legal; pass different words, and not {UNSURE}, which is always there"
+                f"the answers {list(self.answers)} are not legal; pass different words, and not"
+                f" {UNSURE}, which is always there"
             )
         if not 2 <= len(names) <= MOST:
-            raise InputError(f"{len(names)} answers were given, and 2 to {MOST} have a key each; ask about one attribute at a time")
+            raise InputError(
+                f"{len(names)} answers were given, and 2 to {MOST} have a key each; ask about one"
+                " attribute at a time"
+            )
 
     @classmethod
     def about(cls, attribute: Attribute) -> Question:
         """The question that the paper asks of people and of BLIP-2 alike."""
-        return cls(f"What is the perceived {attribute.name} of the person in this image?", attribute.groups)
+        return cls(
+            f"What is the perceived {attribute.name} of the person in this image?", attribute.groups
+        )
 
     @property
     def legal(self) -> tuple[str, ...]:
@@ -43,13 +52,18 @@ class Question:
     def require(self, answer: object) -> str:
         """The answer, once it is a legal one."""
         if answer not in self.legal:
-            raise InputError(f"{answer!r} is no answer to {self.text!r}; legal are {', '.join(self.legal)}")
+            raise InputError(
+                f"{answer!r} is no answer to {self.text!r}; legal are {', '.join(self.legal)}"
+            )
         return str(answer)
 
     def require_known(self, answer: object) -> str:
         """The answer, once it is a legal one that says something."""
         if answer not in self.answers:
-            raise InputError(f"{answer!r} cannot be the known answer to {self.text!r}; legal are {', '.join(self.answers)}")
+            raise InputError(
+                f"{answer!r} cannot be the known answer to {self.text!r}; legal are"
+                f" {', '.join(self.answers)}"
+            )
         return str(answer)
 
     def keys(self) -> dict[str, list[str]]:

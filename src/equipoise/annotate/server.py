@@ -1,4 +1,7 @@
-"""The routes: the page, who it is, what comes next, an answer, an undo, a picture. All state is in the project's file."""
+"""The routes: the page, who it is, what comes next, an answer, an undo, a picture.
+
+All state is in the project's file.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ GONE = {
 _log = logging.getLogger(__name__)
 
 
-def application(project: Project, *, loopback: bool = True, scan_every: float = SCAN_EVERY) -> ASGIApp:
+def application(
+    project: Project, *, loopback: bool = True, scan_every: float = SCAN_EVERY
+) -> ASGIApp:
     """The whole site of a project. loopback: it is served on this machine only."""
     site = _Site(project)
     routes = [
@@ -64,7 +69,12 @@ def application(project: Project, *, loopback: bool = True, scan_every: float = 
                 await scanning
 
     handlers = {EquipoiseError: _trouble, HTTPException: _refusal}
-    return Guard(Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers, max_body_size=LARGEST), loopback)
+    return Guard(
+        Starlette(
+            routes=routes, lifespan=lifespan, exception_handlers=handlers, max_body_size=LARGEST
+        ),
+        loopback,
+    )
 
 
 class _Site:
@@ -82,7 +92,9 @@ class _Site:
             raise HTTPException(403, "this link is not valid, or not any more; ask for a new one")
         response = self._turn(name)
         secure = request.url.scheme == "https"
-        response.set_cookie(self.cookie, token, max_age=REMEMBERED, httponly=True, samesite="strict", secure=secure)
+        response.set_cookie(
+            self.cookie, token, max_age=REMEMBERED, httponly=True, samesite="strict", secure=secure
+        )
         return response
 
     def leave(self, request: Request, fields: dict[str, Any]) -> Response:
@@ -104,7 +116,9 @@ class _Site:
 
     def undo(self, request: Request, fields: dict[str, Any]) -> Response:
         annotator = self._annotator(request)
-        return self._turn(annotator, first=labels.undo(self.database, annotator, _request_of(fields)))
+        return self._turn(
+            annotator, first=labels.undo(self.database, annotator, _request_of(fields))
+        )
 
     def picture(self, request: Request) -> Response:
         self._annotator(request)
@@ -116,7 +130,11 @@ class _Site:
         try:
             if state == catalogue.HERE:
                 data = pictures.shown(pictures.read(self.project.folder, path, stamp))
-                return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=86400, immutable"})
+                return Response(
+                    data,
+                    media_type="image/jpeg",
+                    headers={"Cache-Control": "private, max-age=86400, immutable"},
+                )
         except pictures.UnreadableImageError:
             state = catalogue.UNREADABLE
         except InputError:  # gone, changed, or a link that leads out of the folder now
@@ -137,20 +155,29 @@ class _Site:
         document = {
             "annotator": annotator,
             "question": question.text,
-            "answers": [{"answer": answer, "keys": keys} for answer, keys in question.keys().items()],
+            "answers": [
+                {"answer": answer, "keys": keys} for answer, keys in question.keys().items()
+            ],
             "picture": turn.picture,
             "following": turn.following,
             "answered": turn.answered,
             "left": turn.left,
         }
-        return JSONResponse(document | ({"prompt": turn.prompt} if self.project.show_prompt else {}))
+        return JSONResponse(
+            document | ({"prompt": turn.prompt} if self.project.show_prompt else {})
+        )
 
 
 def _with_fields(answer: Callable[[Request, dict[str, Any]], Response]) -> Callable:
-    """An address that takes a JSON object; other types of content are what another site's form could send."""
+    """An address that takes a JSON object; other types of content are what another site's form
+    could send.
+    """
 
     async def respond(request: Request) -> Response:
-        if request.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+        if (
+            request.headers.get("content-type", "").split(";")[0].strip().lower()
+            != "application/json"
+        ):
             raise HTTPException(415, "send application/json")
         try:
             fields = json.loads(await request.body())
@@ -166,7 +193,9 @@ def _with_fields(answer: Callable[[Request, dict[str, Any]], Response]) -> Calla
 def _request_of(fields: dict[str, Any]) -> str:
     request = fields.get("request")
     if not isinstance(request, str) or not REQUEST.fullmatch(request):
-        raise HTTPException(400, "request must be 8 to 64 letters, digits or -, different for every action")
+        raise HTTPException(
+            400, "request must be 8 to 64 letters, digits or -, different for every action"
+        )
     return request
 
 
@@ -177,13 +206,22 @@ async def _scan(project: Project, every: float) -> None:
         began = time.monotonic()
         try:
             await run_in_threadpool(project.scan)
-        except (EquipoiseError, OSError) as error:  # a manifest that is being written; the next look will do
+        except (
+            EquipoiseError,
+            OSError,
+        ) as error:  # a manifest that is being written; the next look will do
             _log.warning("%s", error)
         took = time.monotonic() - began
 
 
 def _trouble(_: Request, error: Exception) -> Response:
-    status = 409 if isinstance(error, labels.ConflictError) else 503 if isinstance(error, ArtefactError) else 400
+    status = (
+        409
+        if isinstance(error, labels.ConflictError)
+        else 503
+        if isinstance(error, ArtefactError)
+        else 400
+    )
     return JSONResponse({"error": str(error)}, status)
 
 

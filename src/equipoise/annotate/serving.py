@@ -23,16 +23,24 @@ def require_extra() -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise MissingExtraError("equipoise annotate", "starlette with uvicorn", "annotate") from None
+        raise MissingExtraError(
+            "equipoise annotate", "starlette with uvicorn", "annotate"
+        ) from None
 
 
-def serve(project: Project, host: str, port: int, expose: bool, ready: Callable[[str], None]) -> None:
-    """Serve until stopped. ready: called with the address once requests are taken. expose: other machines may come in."""
+def serve(
+    project: Project, host: str, port: int, expose: bool, ready: Callable[[str], None]
+) -> None:
+    """Serve until stopped.
+
+    ready: called with the address once requests are taken. expose: other machines may come in.
+    """
     require_extra()
     if host not in LOOPBACK and not expose:
         raise InputError(
-            f"{host} can be reached from other machines; pass --expose as well, and put a server with TLS in front: links, labels "
-            f"and pictures travel in the clear. Legal without it: {', '.join(LOOPBACK)}"
+            f"{host} can be reached from other machines; pass --expose as well, and put a server"
+            " with TLS in front: links, labels and pictures travel in the clear. Legal without it:"
+            f" {', '.join(LOOPBACK)}"
         )
     path = project.database.path
     with alone_in(path.parent, f".{path.name}.lock"), listen(host, port) as listening:
@@ -48,7 +56,13 @@ def server(project: Project, **options: Any) -> uvicorn.Server:
     from equipoise.annotate.server import application
 
     quiet = {"access_log": False, "log_level": "warning", "server_header": False}
-    config = uvicorn.Config(application(project, **options), lifespan="on", ws="none", timeout_graceful_shutdown=5, **quiet)
+    config = uvicorn.Config(
+        application(project, **options),
+        lifespan="on",
+        ws="none",
+        timeout_graceful_shutdown=5,
+        **quiet,
+    )
     return uvicorn.Server(config)
 
 
@@ -58,8 +72,12 @@ def listen(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         made = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise InputError(f"{host}, port {port} cannot be listened on ({error}); pass another --port, or 0 for any that is free") from None
-    # asyncio sends small answers at once, and not 40 ms later, only where a socket says that it is TCP
+        raise InputError(
+            f"{host}, port {port} cannot be listened on ({error}); pass another --port, or 0 for"
+            " any that is free"
+        ) from None
+    # asyncio sends small answers at once, and not 40 ms later, only where a socket says that it is
+    # TCP
     return socket.socket(made.family, made.type, socket.IPPROTO_TCP, fileno=made.detach())
 
 

@@ -16,7 +16,16 @@ from equipoise.errors import InputError
 from equipoise.methods import Operator
 from equipoise.space import AttributeSpace
 
-FOR_FILES = ("rows", "metadata", "column", "device", "ray", "address", "verify", "dry_run")  # options that databases have no use for
+FOR_FILES = (
+    "rows",
+    "metadata",
+    "column",
+    "device",
+    "ray",
+    "address",
+    "verify",
+    "dry_run",
+)  # options that databases have no use for
 
 
 def apply(
@@ -37,13 +46,16 @@ def apply(
     device: str = "cpu",
     engine: Engine = threads.run,
 ) -> Report:
-    """Debias a store of any size into another: a folder of .npy or .parquet files, or one of them, here or behind a URL.
+    """Debias a store of any size into another: a folder of .npy or .parquet files, or one of them,
+    here or behind a URL.
 
-    space, method: objects or their files. rows, metadata: globs below ``source`` where its layout is not a known one. column: the one
-    with embeddings, of a parquet file that has several. resume: go on with a run that was stopped.
+    space, method: objects or their files. rows, metadata: globs below ``source`` where its layout
+    is not a known one. column: the one with embeddings, of a parquet file that has several. resume:
+    go on with a run that was stopped.
 
-    A column of PostgreSQL (``postgresql://user@host/database#table.column``) or of Lance (``photos.lance#column``) is debiased into a new
-    column beside it, whose name is the destination. key: the unique column that orders a PostgreSQL table, its primary key by default.
+    A column of PostgreSQL (``postgresql://user@host/database#table.column``) or of Lance
+    (``photos.lance#column``) is debiased into a new column beside it, whose name is the
+    destination. key: the unique column that orders a PostgreSQL table, its primary key by default.
     """
     legal = {
         "norm": (norm, ["unit", "keep"]),
@@ -55,7 +67,11 @@ def apply(
             raise InputError(f"{name}={given!r} is not legal; pass one of {choices}")
     transform = read_transform(space, method, kappa, norm, device)
     if in_database(source):
-        options = {"modality": modality or "image", "keep_invalid": on_invalid == "keep", "resume": resume}
+        options = {
+            "modality": modality or "image",
+            "keep_invalid": on_invalid == "keep",
+            "resume": resume,
+        }
         if is_postgres(source):
             return apply_column(str(source), str(destination), transform, key=key, **options)
         return apply_lance(str(source), str(destination), transform, **options)
@@ -68,9 +84,13 @@ def require_fitting(source: str | os.PathLike, **given: Any) -> None:
     idle = FOR_FILES if in_database(source) else () if given["ray"] else ("address",)
     idle += () if is_postgres(source) else ("key",)
     if found := [name for name in idle if given[name]]:
-        told = ", ".join("--engine ray" if name == "ray" else f"--{name.replace('_', '-')}" for name in found)
+        told = ", ".join(
+            "--engine ray" if name == "ray" else f"--{name.replace('_', '-')}" for name in found
+        )
         kind = "such a column" if in_database(source) else "files on this machine's threads"
-        raise InputError(f"{told} would do nothing for {kind}; leave it away")  # not the source, which may hold a password
+        raise InputError(
+            f"{told} would do nothing for {kind}; leave it away"
+        )  # not the source, which may hold a password
 
 
 def in_database(source: str | os.PathLike) -> bool:
@@ -84,7 +104,9 @@ def is_postgres(source: str | os.PathLike) -> bool:
 
 
 def find_engine(name: str, address: str | None = None) -> tuple[Engine, str]:
-    """The engine called "threads" or "ray" (on the cluster at an address), and the device that it computes on by default."""
+    """The engine called "threads" or "ray" (on the cluster at an address), and the device that it
+    computes on by default.
+    """
     if name == "threads":
         return threads.run, "cpu"
     from equipoise.engines import ray
@@ -92,8 +114,16 @@ def find_engine(name: str, address: str | None = None) -> tuple[Engine, str]:
     return ray.engine(address), ray.device(address)
 
 
-def read_transform(space: Any, method: Any, kappa: Any = None, norm: Literal["unit", "keep"] = "unit", device: str = "cpu") -> Transform:
+def read_transform(
+    space: Any,
+    method: Any,
+    kappa: Any = None,
+    norm: Literal["unit", "keep"] = "unit",
+    device: str = "cpu",
+) -> Transform:
     """From objects or files."""
-    space = space if space is None or isinstance(space, AttributeSpace) else AttributeSpace.load(space)
+    space = (
+        space if space is None or isinstance(space, AttributeSpace) else AttributeSpace.load(space)
+    )
     operator = method if method is None or isinstance(method, Operator) else methods.load(method)
     return Transform.of(space, operator, kappa, norm=norm, device=device)

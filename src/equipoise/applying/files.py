@@ -47,7 +47,10 @@ DEFAULT = Options()
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do, all of it checked. destination: as it was given, and ``where`` the folder that it is, or lies in."""
+    """What a run will do, all of it checked.
+
+    destination: as it was given, and ``where`` the folder that it is, or lies in.
+    """
 
     destination: str
     layout: Layout
@@ -59,25 +62,58 @@ class Plan:
 
     @property
     def certify_theory(self) -> bool:
-        return all(self.job.transform.for_modality(file.modality).operator is None for file in self.layout.files if file.kind != "copy")
+        return all(
+            self.job.transform.for_modality(file.modality).operator is None
+            for file in self.layout.files
+            if file.kind != "copy"
+        )
 
 
-def plan(source: str | os.PathLike, destination: str | os.PathLike, transform: Transform, options: Options) -> Plan:
+def plan(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    transform: Transform,
+    options: Options,
+) -> Plan:
     """Look at every file of the source, and raise for whatever cannot be done."""
     if not os.fspath(destination):
         raise InputError("the destination is empty; pass the file or folder to write")
-    found, layout = look_at(source, rows=options.rows, metadata=options.metadata, column=options.column, modality=options.modality)
+    found, layout = look_at(
+        source,
+        rows=options.rows,
+        metadata=options.metadata,
+        column=options.column,
+        modality=options.modality,
+    )
     if not layout.single and journal_at(found).unfinished():
-        raise InputError(f"{found} holds an unfinished run, and not all of its files; go on with equipoise apply --resume there first")
+        raise InputError(
+            f"{found} holds an unfinished run, and not all of its files; go on with equipoise apply"
+            " --resume there first"
+        )
     first = layout.first
     transform = replace(transform, encoder=layout.encoder)
     modalities = {file.modality for file in layout.files if file.kind != "copy"}
-    transform.require(layout.encoder, first.dim or transform.in_dim, first.dtype, modalities)  # nothing has no width
+    transform.require(
+        layout.encoder, first.dim or transform.in_dim, first.dtype, modalities
+    )  # nothing has no width
     where, prefix, targets = _targets(destination, layout)
     _require_apart(found, layout, where, targets)
     job = Job(str(found), str(where), layout.files, transform, options.keep_invalid, targets)
-    run = Run(source=str(source), transform=transform.identity(first.dtype), encoder=layout.encoder, files=layout.files)
-    return Plan(os.fspath(destination), layout, job, where, journal_at(where, prefix), f".{prefix}{LOCK}" if prefix else LOCK, run)
+    run = Run(
+        source=str(source),
+        transform=transform.identity(first.dtype),
+        encoder=layout.encoder,
+        files=layout.files,
+    )
+    return Plan(
+        os.fspath(destination),
+        layout,
+        job,
+        where,
+        journal_at(where, prefix),
+        f".{prefix}{LOCK}" if prefix else LOCK,
+        run,
+    )
 
 
 def apply_files(
@@ -89,7 +125,10 @@ def apply_files(
     engine: Engine = threads.run,
     resume: bool = False,
 ) -> Report:
-    """Debias every row of ``source`` into ``destination``, which gets the same files. The source is never changed."""
+    """Debias every row of ``source`` into ``destination``, which gets the same files.
+
+    The source is never changed.
+    """
     if engine is threads.run:
         transform.require_device()
     todo = plan(source, destination, transform, options)
@@ -129,7 +168,9 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     merged_certificate = _certificate(todo, parts)
     _finish_store(todo)
     todo.journal.finish(Manifest(**dict(todo.run), shards=parts, certificate=merged_certificate))
-    return Report(todo.destination, rows, written, len(left), time.monotonic() - started, merged_certificate)
+    return Report(
+        todo.destination, rows, written, len(left), time.monotonic() - started, merged_certificate
+    )
 
 
 def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
@@ -137,7 +178,9 @@ def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
     found = (finished, finished.shards) if finished else todo.journal.read()
     if found is None:
         if _holds_something(todo):
-            raise InputError(f"{todo.destination} exists and holds something else; pass a new destination")
+            raise InputError(
+                f"{todo.destination} exists and holds something else; pass a new destination"
+            )
         todo.journal.begin(todo.run)
         return []
     require_same(found[0], todo.run, todo.destination, finished is not None, resume)
@@ -149,7 +192,9 @@ def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
 
 
 def _still_there(todo: Plan, done: list[Done]) -> list[Done]:
-    """Those whose bytes are where the journal says; a file all of whose pieces are there gets its name."""
+    """Those whose bytes are where the journal says; a file all of whose pieces are there gets its
+    name.
+    """
     pieces = set(todo.job.pieces())
     wanted = Counter(piece.file for piece in pieces)
     by_file: dict[int, dict[Piece, Done]] = {}
@@ -161,10 +206,18 @@ def _still_there(todo: Plan, done: list[Done]) -> list[Done]:
         file = todo.layout.files[i]
         target = todo.job.target(file)
         whole = len(here) == wanted[i]
-        size = _target_size(todo.job, file) if file.kind == "npy" else sum(part.bytes for part in here.values())
+        size = (
+            _target_size(todo.job, file)
+            if file.kind == "npy"
+            else sum(part.bytes for part in here.values())
+        )
         if whole and todo.where.is_file(target) and todo.where.stamp(target)[0] == size:
             kept += here.values()
-        elif file.kind == "npy" and isinstance(todo.where, LocalPlace) and _size(todo.where, part_name(target)) == size:
+        elif (
+            file.kind == "npy"
+            and isinstance(todo.where, LocalPlace)
+            and _size(todo.where, part_name(target)) == size
+        ):
             kept += here.values()
             if whole:
                 _publish(todo, i)
@@ -203,8 +256,13 @@ def _sync_folder(folder: Path) -> None:
 
 def _certificate(todo: Plan, parts: list[Done]) -> dict[str, Any]:
     rows = (part for part in parts if part.totals is not None)
-    totals = merged((todo.layout.files[part.file].modality, Totals.from_json(part.totals or {})) for part in rows)
-    return certificate(totals, todo.certify_theory, todo.job.transform.certifies or todo.certify_theory)
+    totals = merged(
+        (todo.layout.files[part.file].modality, Totals.from_json(part.totals or {}))
+        for part in rows
+    )
+    return certificate(
+        totals, todo.certify_theory, todo.job.transform.certifies or todo.certify_theory
+    )
 
 
 def _finish_store(todo: Plan) -> None:
@@ -212,7 +270,11 @@ def _finish_store(todo: Plan) -> None:
     if todo.layout.store is None or not isinstance(todo.where, LocalPlace):
         return
     store = todo.layout.store.model_copy(deep=True)
-    paths = [path for i in range(len(store.shards)) for path in (shard_path(Path(), store.modality, i), metadata_path(Path(), i))]
+    paths = [
+        path
+        for i in range(len(store.shards))
+        for path in (shard_path(Path(), store.modality, i), metadata_path(Path(), i))
+    ]
     if not {path.as_posix() for path in paths} <= {file.name for file in todo.layout.files}:
         return
     for i, shard in enumerate(store.shards):
@@ -224,21 +286,38 @@ def _finish_store(todo: Plan) -> None:
 
 
 def _targets(destination: str | os.PathLike, layout: Layout) -> tuple[Place, str, dict[str, str]]:
-    """The folder to write to; for a single file to a single file, its new name too. A folder of Spark's may be called x.parquet."""
+    """The folder to write to; for a single file to a single file, its new name too.
+
+    A folder of Spark's may be called x.parquet.
+    """
     name, given = layout.first.name, os.fspath(destination)
     if layout.single and given.endswith((".npy", ".parquet")):
         if not given.endswith(suffix := Path(name).suffix):
-            raise InputError(f"{name} stays a {suffix} file, and {given} is called another; pass a name that ends in {suffix}, or a folder")
+            raise InputError(
+                f"{name} stays a {suffix} file, and {given} is called another; pass a name that"
+                f" ends in {suffix}, or a folder"
+            )
         where, target = split(destination)
         return where, target, {name: target}
     return place(destination), "", {}
 
 
-def _require_apart(source: Place, layout: Layout, destination: Place, targets: dict[str, str]) -> None:
-    """Raise for a destination that would change the source, or become a part of it; of a single file only that file."""
+def _require_apart(
+    source: Place, layout: Layout, destination: Place, targets: dict[str, str]
+) -> None:
+    """Raise for a destination that would change the source, or become a part of it; of a single
+    file only that file.
+    """
     one, other, name = source.absolute(), destination.absolute(), layout.first.name
-    if f"{one}/{name}" == f"{other}/{targets.get(name, name)}" if layout.single else f"{other}/".startswith(f"{one}/"):
-        raise InputError(f"{destination} lies in the source, which is never changed; pass a destination outside of it")
+    if (
+        f"{one}/{name}" == f"{other}/{targets.get(name, name)}"
+        if layout.single
+        else f"{other}/".startswith(f"{one}/")
+    ):
+        raise InputError(
+            f"{destination} lies in the source, which is never changed; pass a destination outside"
+            " of it"
+        )
 
 
 def _holds_something(todo: Plan) -> bool:
@@ -250,13 +329,21 @@ def _holds_something(todo: Plan) -> bool:
 
 
 def _remove_left_overs(todo: Plan, *, gathering: bool = True) -> None:
-    """Temporary files of a killed run or of a lost node; those that pieces are gathered in stay, as long as they are."""
+    """Temporary files of a killed run or of a lost node; those that pieces are gathered in stay, as
+    long as they are.
+    """
     if not isinstance(todo.where, LocalPlace):
         return
-    gathered = {part_name(todo.job.target(file)) for file in todo.layout.files if gathering and file.kind == "npy"}
+    gathered = {
+        part_name(todo.job.target(file))
+        for file in todo.layout.files
+        if gathering and file.kind == "npy"
+    }
     for folder in {todo.where.path(todo.job.target(file)).parent for file in todo.layout.files}:
         for path in folder.glob(f".*{PART}") if folder.is_dir() else ():
-            ours = not todo.job.targets or any(path.name.startswith(f".{name}.") for name in todo.job.targets.values())
+            ours = not todo.job.targets or any(
+                path.name.startswith(f".{name}.") for name in todo.job.targets.values()
+            )
             if ours and path.relative_to(todo.where.folder).as_posix() not in gathered:
                 path.unlink()
 
@@ -270,4 +357,7 @@ def _require_space(todo: Plan, size: int) -> None:
         return
     free = shutil.disk_usage(todo.where.folder).free
     if size > free:
-        raise ArtefactError(f"{todo.where} has room for {free / 1e9:,.1f} GB, and {size / 1e9:,.1f} GB are left to write; free some")
+        raise ArtefactError(
+            f"{todo.where} has room for {free / 1e9:,.1f} GB, and {size / 1e9:,.1f} GB are left to"
+            " write; free some"
+        )

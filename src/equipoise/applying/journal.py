@@ -1,7 +1,8 @@
-"""The journal of a run: who it is, then a line a finished piece, so that a run killed at any moment goes on where it was.
+"""The journal of a run: who it is, then a line a finished piece, so that a run killed at any moment
+goes on where it was.
 
-It becomes the manifest when all is done. On this machine it is one file that lines are added to; elsewhere, where files cannot be added
-to, a small file a line.
+It becomes the manifest when all is done. On this machine it is one file that lines are added to;
+elsewhere, where files cannot be added to, a small file a line.
 """
 
 from __future__ import annotations
@@ -37,18 +38,27 @@ class Run(BaseModel):
 
     def differs_from(self, other: Run) -> list[str]:
         """In words; a source may lie elsewhere by now."""
-        return [name for name in Run.model_fields if name != "source" and getattr(self, name) != getattr(other, name)]
+        return [
+            name
+            for name in Run.model_fields
+            if name != "source" and getattr(self, name) != getattr(other, name)
+        ]
 
 
 class Manifest(Run):
-    """equipoise-apply.json, written when all pieces are done: rows, checksums, certificate histograms and the merged certificate."""
+    """equipoise-apply.json, written when all pieces are done: rows, checksums, certificate
+    histograms and the merged certificate.
+    """
 
     shards: list[Done]
     certificate: dict[str, Any]
 
 
 class Journal(ABC):
-    """Where a run stands. ``prefix`` tells files of one folder apart, where the destination is a single file."""
+    """Where a run stands.
+
+    ``prefix`` tells files of one folder apart, where the destination is a single file.
+    """
 
     def __init__(self, where: Place, prefix: str = ""):
         self.where = where
@@ -62,7 +72,10 @@ class Journal(ABC):
         try:
             found = Manifest.model_validate_json(self.where.read(self.manifest_name))
         except ValidationError as error:
-            raise ArtefactError(f"{self.where}/{self.manifest_name} is damaged ({error.errors()[0]['msg']}); pass another folder") from None
+            raise ArtefactError(
+                f"{self.where}/{self.manifest_name} is damaged ({error.errors()[0]['msg']}); pass"
+                " another folder"
+            ) from None
         require_format(f"{self.where}/{self.manifest_name}", found.format, FORMAT)
         return found
 
@@ -71,12 +84,17 @@ class Journal(ABC):
         return not self.where.is_file(self.manifest_name) and self.read() is not None
 
     def finish(self, manifest: Manifest) -> None:
-        with unwritable(f"{self.where}/{self.manifest_name}"), self.where.writing(self.manifest_name) as file:
+        with (
+            unwritable(f"{self.where}/{self.manifest_name}"),
+            self.where.writing(self.manifest_name) as file,
+        ):
             file.write(manifest.model_dump_json().encode())
         self._forget()
 
     def resume(self, run: Run, done: list[Done]) -> None:
-        """Go on from what is still there, and from nothing else: a piece that is gone is not done, nor is a run that lacks one."""
+        """Go on from what is still there, and from nothing else: a piece that is gone is not done,
+        nor is a run that lacks one.
+        """
         self.begin(run, done)
         self.where.remove(self.manifest_name)
 
@@ -100,7 +118,10 @@ class Journal(ABC):
         try:
             run = Run.model_validate_json(data)
         except ValidationError as error:
-            raise ArtefactError(f"{self.where}/{self.name} is damaged ({error.errors()[0]['msg']}); pass another folder") from None
+            raise ArtefactError(
+                f"{self.where}/{self.name} is damaged ({error.errors()[0]['msg']}); pass another"
+                " folder"
+            ) from None
         require_format(f"{self.where}/{self.name}", run.format, FORMAT)
         return run
 
@@ -112,7 +133,9 @@ class LocalJournal(Journal):
 
     def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
         with unwritable(f"{self.where}/{self.name}"), self.where.writing(self.name) as file:
-            file.write(b"".join(document.model_dump_json().encode() + b"\n" for document in (run, *done)))
+            file.write(
+                b"".join(document.model_dump_json().encode() + b"\n" for document in (run, *done))
+            )
 
     def read(self) -> tuple[Run, list[Done]] | None:
         if not self.where.is_file(self.name):
@@ -141,7 +164,9 @@ class RemoteJournal(Journal):
     def read(self) -> tuple[Run, list[Done]] | None:
         if not self.where.is_file(f"{self.name}/run.json"):
             return None
-        return self._run(self.where.read(f"{self.name}/run.json")), _readable(map(self.where.read, self._lines()))
+        return self._run(self.where.read(f"{self.name}/run.json")), _readable(
+            map(self.where.read, self._lines())
+        )
 
     def add(self, done: Done) -> None:
         self._put(self._line(done), done)
@@ -150,7 +175,11 @@ class RemoteJournal(Journal):
         return f"{self.name}/{done.file}-{done.start}.json"
 
     def _lines(self) -> list[str]:
-        return [name for name in self.where.glob(f"{self.name}/*.json") if not name.endswith("/run.json")]
+        return [
+            name
+            for name in self.where.glob(f"{self.name}/*.json")
+            if not name.endswith("/run.json")
+        ]
 
     def _put(self, name: str, document: BaseModel) -> None:
         with unwritable(f"{self.where}/{name}"), self.where.writing(name) as file:
@@ -172,15 +201,24 @@ def _readable(lines: Iterable[bytes]) -> list[Done]:
 
 def journal_at(where: Place, prefix: str = "") -> Journal:
     """The journal of a destination."""
-    return LocalJournal(where, prefix) if isinstance(where, LocalPlace) else RemoteJournal(where, prefix)
+    return (
+        LocalJournal(where, prefix)
+        if isinstance(where, LocalPlace)
+        else RemoteJournal(where, prefix)
+    )
 
 
 def require_same(found: Run, wanted: Run, where: str, finished: bool, resume: bool) -> None:
     """Raise unless a destination holds this very run, and it may go on."""
     if different := found.differs_from(wanted):
         raise InputError(
-            f"{where} holds another run (its {', '.join(different)} differ); pass another destination, or what that run was given"
+            f"{where} holds another run (its {', '.join(different)} differ); pass another"
+            " destination, or what that run was given"
         )
     if not resume:
-        state = "this run already, and it is finished; pass --verify to check it" if finished else "a part of this run; pass --resume"
+        state = (
+            "this run already, and it is finished; pass --verify to check it"
+            if finished
+            else "a part of this run; pass --resume"
+        )
         raise InputError(f"{where} holds {state}, or pass another destination")

@@ -1,4 +1,6 @@
-"""``apply_lance``: a column of a Lance table (LanceDB's own) into a new one, a fragment at a time; the table changes once, at the end."""
+"""``apply_lance``: a column of a Lance table (LanceDB's own) into a new one, a fragment at a time;
+the table changes once, at the end.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +24,49 @@ from equipoise.stores.parquet import FLOATS, array_like, rows_of
 
 
 def apply_lance(
-    source: str, name: str, transform: Transform, *, modality: Modality = "image", keep_invalid: bool = False, resume: bool = False
+    source: str,
+    name: str,
+    transform: Transform,
+    *,
+    modality: Modality = "image",
+    keep_invalid: bool = False,
+    resume: bool = False,
 ) -> Report:
-    """``photos.lance#column`` into a new column ``name``. Data files that are there stay as they are; a stopped run goes on by fragment."""
+    """``photos.lance#column`` into a new column ``name``.
+
+    Data files that are there stay as they are; a stopped run goes on by fragment.
+    """
     lance, pa = _lance()
     started = time.monotonic()
     path, _, column = source.rpartition("#")
     if not Path(path).is_dir():
-        raise InputError(f"there is no table {path}; pass the folder that ends in .lance, in LanceDB's own folder, and #column")
+        raise InputError(
+            f"there is no table {path}; pass the folder that ends in .lance, in LanceDB's own"
+            " folder, and #column"
+        )
     if not name or set(name) & set("./\\`"):
-        raise InputError(f"{name!r} is not the name of a column; the destination of a Lance column is a new column beside it")
+        raise InputError(
+            f"{name!r} is not the name of a column; the destination of a Lance column is a new"
+            " column beside it"
+        )
     try:
         table = lance.dataset(path)
     except ValueError:
-        raise InputError(f"{path} holds no Lance table; pass the folder of one, as LanceDB writes it, and #column") from None
+        raise InputError(
+            f"{path} holds no Lance table; pass the folder of one, as LanceDB writes it, and"
+            " #column"
+        ) from None
     dim, dtype = _column(table, path, column)
     transform = transform.for_modality(modality)
     transform.require(EncoderRef(), dim, dtype, {modality})
     folder, last = Path(path).parent, Path(path).name
     journal = _Journal(folder / f".{last}.{name}.equipoise-apply.journal")
-    identity = {**transform.identity(dtype), "column": column, "modality": modality, "version": table.version}
+    identity = {
+        **transform.identity(dtype),
+        "column": column,
+        "modality": modality,
+        "version": table.version,
+    }
 
     def report(parts: list[dict[str, Any]], rows: int = 0, shards: int = 0) -> Report:
         totals = merged((modality, Totals.from_json(part["totals"])) for part in parts)
@@ -53,33 +78,46 @@ def apply_lance(
         if name in table.schema.names:
             fragments = {fragment.fragment_id for fragment in table.get_fragments()}
             if not resume or (written := journal.finished(identity, fragments)) is None:
-                raise InputError(f"{path} has a column {name!r} already; write to another, or drop it first")
+                raise InputError(
+                    f"{path} has a column {name!r} already; write to another, or drop it first"
+                )
             _require_whole(table, path, name)
             return report(written)
         done = journal.begin(identity, resume)
         fragments = table.get_fragments()
         left = [fragment for fragment in fragments if str(fragment.fragment_id) not in done]
         rows = sum(fragment.count_rows() for fragment in left)
-        field = pa.field(name, pa.list_(table.schema.field(column).type.value_field, transform.out_dim))
+        field = pa.field(
+            name, pa.list_(table.schema.field(column).type.value_field, transform.out_dim)
+        )
         schema = None
         with progress("debiasing", rows, size=dim * np.dtype(dtype).itemsize) as advance:
             for fragment in left:
                 where = f"fragment {fragment.fragment_id} of {path}"
                 change = _Change(transform, modality, keep_invalid, where, column, name, dtype)
                 changed, schema = _merge(fragment, change, field)
-                done[str(fragment.fragment_id)] = journal.add(fragment.fragment_id, changed.to_json(), change.meter.totals())
+                done[str(fragment.fragment_id)] = journal.add(
+                    fragment.fragment_id, changed.to_json(), change.meter.totals()
+                )
                 advance(fragment.count_rows())
         if schema is None:  # all was done, and only the commit was not
             schema = table.schema.append(field)
         parts = [done[str(fragment.fragment_id)] for fragment in fragments]
-        metadata = [lance.fragment.FragmentMetadata.from_json(json.dumps(part["fragment"])) for part in parts]
-        lance.LanceDataset.commit(path, lance.LanceOperation.Merge(metadata, schema), read_version=table.version)
+        metadata = [
+            lance.fragment.FragmentMetadata.from_json(json.dumps(part["fragment"]))
+            for part in parts
+        ]
+        lance.LanceDataset.commit(
+            path, lance.LanceOperation.Merge(metadata, schema), read_version=table.version
+        )
         journal.finish()
         return report(parts, rows, len(left))
 
 
 class _Journal:
-    """A line for the run and one for each fragment that is written and waits for the commit; kept under another name after it."""
+    """A line for the run and one for each fragment that is written and waits for the commit; kept
+    under another name after it.
+    """
 
     def __init__(self, path: Path):
         self.path, self.kept = path, path.with_suffix(".done")
@@ -87,11 +125,21 @@ class _Journal:
     def finish(self) -> None:
         self.path.replace(self.kept)
 
-    def finished(self, identity: dict[str, Any], fragments: set[int]) -> list[dict[str, Any]] | None:
-        """The fragments of this very run, whose column the table has by now; None where another made the column."""
-        if self.path.is_file():  # the commit was the last thing that happened, unless a fragment is missing
+    def finished(
+        self, identity: dict[str, Any], fragments: set[int]
+    ) -> list[dict[str, Any]] | None:
+        """The fragments of this very run, whose column the table has by now; None where another
+        made the column.
+        """
+        if (
+            self.path.is_file()
+        ):  # the commit was the last thing that happened, unless a fragment is missing
             head, *parts = _documents(self.path)
-            return parts if _same(head, identity) and {part["id"] for part in parts} >= fragments else None
+            return (
+                parts
+                if _same(head, identity) and {part["id"] for part in parts} >= fragments
+                else None
+            )
         head, *parts = _documents(self.kept)
         return parts if _same(head, identity) else None
 
@@ -100,11 +148,16 @@ class _Journal:
         head, *parts = _documents(self.path)
         if self.path.is_file() and head != identity:
             raise InputError(
-                f"another run to this column was begun, or the table changed since; delete {self.path}, or write to another column"
+                "another run to this column was begun, or the table changed since; delete"
+                f" {self.path}, or write to another column"
             )
         if self.path.is_file() and not resume:
-            raise InputError(f"a part of this run is done; pass --resume to go on, or delete {self.path}")
-        write_atomically(self.path, b"".join(json.dumps(line).encode() + b"\n" for line in (identity, *parts)))
+            raise InputError(
+                f"a part of this run is done; pass --resume to go on, or delete {self.path}"
+            )
+        write_atomically(
+            self.path, b"".join(json.dumps(line).encode() + b"\n" for line in (identity, *parts))
+        )
         self.kept.unlink(missing_ok=True)
         return {str(part["id"]): part for part in parts}
 
@@ -132,7 +185,16 @@ def _same(head: dict[str, Any], identity: dict[str, Any]) -> bool:
 class _Change:
     """Batches of a fragment, in order. Lance wraps what is raised in here, so it is kept."""
 
-    def __init__(self, transform: Transform, modality: Modality, keep_invalid: bool, where: str, column: str, name: str, dtype: str):
+    def __init__(
+        self,
+        transform: Transform,
+        modality: Modality,
+        keep_invalid: bool,
+        where: str,
+        column: str,
+        name: str,
+        dtype: str,
+    ):
         self.transform, self.keep_invalid = transform, keep_invalid
         self.modality: Modality = modality
         self.where, self.column, self.name = where, column, name
@@ -155,7 +217,8 @@ class _Change:
         if bad.any() and not self.keep_invalid:
             rows = tuple(self.seen + int(i) for i in np.flatnonzero(bad)[:5])
             raise InvalidRowsError(
-                f"row {rows[0]:,} of {self.where} has no direction: it is zero, NaN or infinite. Mend it, or pass --on-invalid keep",
+                f"row {rows[0]:,} of {self.where} has no direction: it is zero, NaN or infinite."
+                " Mend it, or pass --on-invalid keep",
                 rows,
                 int(bad.sum()),
             )
@@ -165,12 +228,16 @@ class _Change:
 
 
 def _merge(fragment: Any, change: _Change, field: Any) -> tuple[Any, Any]:
-    """The fragment with one more column, written beside the others, and the schema that it then has."""
+    """The fragment with one more column, written beside the others, and the schema that it then
+    has.
+    """
     import pyarrow as pa
     from lance.udf import BatchUDF
 
     try:
-        return fragment.merge_columns(BatchUDF(change, output_schema=pa.schema([field])), columns=[change.column])
+        return fragment.merge_columns(
+            BatchUDF(change, output_schema=pa.schema([field])), columns=[change.column]
+        )
     except (ValueError, OSError):
         if change.error is not None:
             raise change.error from None
@@ -180,7 +247,10 @@ def _merge(fragment: Any, change: _Change, field: Any) -> tuple[Any, Any]:
 def _require_whole(table: Any, path: str, name: str) -> None:
     """Raise for rows that were added since the column was written, and have nothing in it."""
     if added := table.count_rows(f"`{name}` IS NULL"):
-        raise InputError(f"{added:,} rows were added to {path} since {name!r} was written; drop that column and write it again")
+        raise InputError(
+            f"{added:,} rows were added to {path} since {name!r} was written; drop that column and"
+            " write it again"
+        )
 
 
 def _column(table: Any, path: str, column: str) -> tuple[int, str]:
@@ -188,7 +258,10 @@ def _column(table: Any, path: str, column: str) -> tuple[int, str]:
     kind = found.get(column)
     if not hasattr(kind, "list_size") or str(kind.value_type) not in FLOATS:  # pyright: ignore
         listed = ", ".join(f"{name} ({about})" for name, about in found.items())
-        raise InputError(f"{path} has no column {column!r} of float16, float32 or float64 vectors; it has {listed}")
+        raise InputError(
+            f"{path} has no column {column!r} of float16, float32 or float64 vectors; it has"
+            f" {listed}"
+        )
     return kind.list_size, FLOATS[str(kind.value_type)]  # pyright: ignore
 
 

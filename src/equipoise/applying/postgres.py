@@ -1,4 +1,6 @@
-"""``apply_column``: a column of PostgreSQL into a new one beside it, batch by batch, through restarts of the server."""
+"""``apply_column``: a column of PostgreSQL into a new one beside it, batch by batch, through
+restarts of the server.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +34,39 @@ def apply_column(
     resume: bool = False,
     batch: int = BATCH,
 ) -> Report:
-    """Debias the column that ``source`` names into a new column; the old one is kept. Rows without an embedding stay without."""
+    """Debias the column that ``source`` names into a new column; the old one is kept.
+
+    Rows without an embedding stay without.
+    """
     if not name.replace("_", "").isalnum():
-        raise InputError(f"{name!r} is not the name of a column; the destination of a PostgreSQL column is a new column beside it")
+        raise InputError(
+            f"{name!r} is not the name of a column; the destination of a PostgreSQL column is a new"
+            " column beside it"
+        )
     with postgres.in_words():
         return _apply(source, name, transform, key, modality, keep_invalid, resume, batch)
 
 
 def _apply(
-    source: str, name: str, transform: Transform, key: str | None, modality: Modality, keep_invalid: bool, resume: bool, batch: int
+    source: str,
+    name: str,
+    transform: Transform,
+    key: str | None,
+    modality: Modality,
+    keep_invalid: bool,
+    resume: bool,
+    batch: int,
 ) -> Report:
     started = time.monotonic()
     column = postgres.find(source, key)
     transform = replace(transform, encoder=EncoderRef()).for_modality(modality)
     transform.require(EncoderRef(), column.dim, column.dtype, {modality})
-    identity = {**transform.identity(column.dtype), "column": column.name, "key": column.key, "modality": modality}
+    identity = {
+        **transform.identity(column.dtype),
+        "column": column.name,
+        "key": column.key,
+        "modality": modality,
+    }
     with postgres.connect(column.url) as connection:
         target = postgres.NewColumn(connection, column, name, transform.out_dim)
         target.lock()
@@ -59,14 +79,25 @@ def _apply(
         target.connection = connection
         rows, documents = target.written() - before, target.documents()
     found = certificate(
-        merged((modality, Totals.from_json(document)) for document in documents), transform.operator is None, transform.certifies
+        merged((modality, Totals.from_json(document)) for document in documents),
+        transform.operator is None,
+        transform.certifies,
     )
     size = rows * transform.out_dim * np.dtype(column.dtype).itemsize
     return Report(target.run, rows, size, len(documents), time.monotonic() - started, found)
 
 
-def _batches(target: postgres.NewColumn, transform: Transform, modality: Modality, keep_invalid: bool, batch: int) -> Iterator[int]:
-    """Rows of each batch that was committed. A server that goes away is waited for; what it committed is never done again."""
+def _batches(
+    target: postgres.NewColumn,
+    transform: Transform,
+    modality: Modality,
+    keep_invalid: bool,
+    batch: int,
+) -> Iterator[int]:
+    """Rows of each batch that was committed.
+
+    A server that goes away is waited for; what it committed is never done again.
+    """
     from psycopg import OperationalError
 
     heard = time.monotonic()
@@ -77,7 +108,9 @@ def _batches(target: postgres.NewColumn, transform: Transform, modality: Modalit
                 target.lock()
                 part, last = target.last()
                 while True:
-                    count, reached = _batch(target, transform, modality, keep_invalid, batch, part + 1, last)
+                    count, reached = _batch(
+                        target, transform, modality, keep_invalid, batch, part + 1, last
+                    )
                     heard = time.monotonic()
                     if count:
                         part, last = part + 1, reached
@@ -88,12 +121,21 @@ def _batches(target: postgres.NewColumn, transform: Transform, modality: Modalit
                         last = None  # once more from the start: rows that were added behind
         except (OperationalError, ServiceError) as error:
             if time.monotonic() - heard > PATIENCE:
-                raise ServiceError(f"the database went away ({str(error).strip()}); when it is back, go on with --resume") from None
+                raise ServiceError(
+                    f"the database went away ({str(error).strip()}); when it is back, go on with"
+                    " --resume"
+                ) from None
             time.sleep(0.5)
 
 
 def _batch(
-    target: postgres.NewColumn, transform: Transform, modality: Modality, keep_invalid: bool, batch: int, part: int, last: str | None
+    target: postgres.NewColumn,
+    transform: Transform,
+    modality: Modality,
+    keep_invalid: bool,
+    batch: int,
+    part: int,
+    last: str | None,
 ) -> tuple[int, str | None]:
     with target.connection.transaction():
         keys, e = target.read(last, batch)
@@ -104,8 +146,9 @@ def _batch(
         if bad.any() and not keep_invalid:
             names = [keys[i] for i in np.flatnonzero(bad)[:5]]
             raise InvalidRowsError(
-                f"the row of {target.column.table} with {target.column.key} {names[0]} has no direction: it is zero. Mend it, or pass "
-                "--on-invalid keep to let such rows through unchanged and count them; then go on with --resume",
+                f"the row of {target.column.table} with {target.column.key} {names[0]} has no"
+                " direction: it is zero. Mend it, or pass --on-invalid keep to let such rows"
+                " through unchanged and count them; then go on with --resume",
                 tuple(names),
                 int(bad.sum()),
             )

@@ -11,7 +11,9 @@ from equipoise.certificate import Totals
 
 @dataclass(frozen=True)
 class Report:
-    """rows and bytes written by this call (all of the run where it was not resumed), and the certificate of all rows, a modality."""
+    """rows and bytes written by this call (all of the run where it was not resumed), and the
+    certificate of all rows, a modality.
+    """
 
     destination: str
     rows: int
@@ -33,7 +35,9 @@ def merged(parts: Iterable[tuple[str, Totals]]) -> dict[str, Totals]:
 
 
 def certificate(totals: dict[str, Totals], theory: bool, space: bool) -> dict[str, Any]:
-    """Summaries; without the distance from the theory for methods that have another, or none; only counts where no space was given."""
+    """Summaries; without the distance from the theory for methods that have another, or none; only
+    counts where no space was given.
+    """
     summaries = {}
     for modality, part in totals.items():
         summary = part.summary()

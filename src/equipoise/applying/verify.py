@@ -18,20 +18,38 @@ from equipoise.stores.checksum import crc32
 BLOCK = 1 << 20
 
 
-def is_finished(source: str | os.PathLike, destination: str | os.PathLike, transform: Transform, options: Options = DEFAULT) -> bool:
+def is_finished(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    transform: Transform,
+    options: Options = DEFAULT,
+) -> bool:
     """Whether the destination holds a run that has come to its end."""
     return plan(source, destination, transform, options).journal.manifest() is not None
 
 
-def verify(source: str | os.PathLike, destination: str | os.PathLike, transform: Transform, options: Options = DEFAULT) -> Manifest:
-    """The manifest, if the destination is this run's, finished, and every byte is what was written."""
+def verify(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    transform: Transform,
+    options: Options = DEFAULT,
+) -> Manifest:
+    """The manifest, if the destination is this run's, finished, and every byte is what was
+    written.
+    """
     todo = plan(source, destination, transform, options)
     manifest = todo.journal.manifest()
     if manifest is None:
-        state = "is unfinished; go on with --resume" if todo.journal.read() else "holds no run; leave --verify away to begin one"
+        state = (
+            "is unfinished; go on with --resume"
+            if todo.journal.read()
+            else "holds no run; leave --verify away to begin one"
+        )
         raise InputError(f"{todo.destination} {state}")
     if different := manifest.differs_from(todo.run):
-        raise InputError(f"{todo.destination} holds another run (its {', '.join(different)} differ)")
+        raise InputError(
+            f"{todo.destination} holds another run (its {', '.join(different)} differ)"
+        )
     rows = sum(part.stop - part.start for part in manifest.shards)
     _check_sizes(todo, manifest.shards)
     with ThreadPoolExecutor(threads()) as pool, progress("verifying", rows) as advance:
@@ -48,9 +66,14 @@ def _check_sizes(todo: Plan, parts: list[Done]) -> None:
     for i, size in written.items():
         target = todo.job.target(todo.layout.files[i])
         if not todo.where.is_file(target):
-            raise ArtefactError(f"{target} is not in {todo.where} any more; write it again with --resume")
+            raise ArtefactError(
+                f"{target} is not in {todo.where} any more; write it again with --resume"
+            )
         if (found := todo.where.stamp(target)[0]) != size:
-            raise ArtefactError(f"{target} in {todo.where} has {found:,} bytes, and {size:,} were written; write it again with --resume")
+            raise ArtefactError(
+                f"{target} in {todo.where} has {found:,} bytes, and {size:,} were written; write it"
+                " again with --resume"
+            )
 
 
 def _check(todo: Plan, part: Done) -> Done:
@@ -66,5 +89,8 @@ def _check(todo: Plan, part: Done) -> Done:
             checksum = crc32(block, checksum)
             left -= len(block)
     if left or f"{checksum:08x}" != part.crc32:
-        raise ArtefactError(f"{target} in {todo.where} is not what was written:{rows} differ; delete it, then write it again with --resume")
+        raise ArtefactError(
+            f"{target} in {todo.where} is not what was written:{rows} differ; delete it, then write"
+            " it again with --resume"
+        )
     return part

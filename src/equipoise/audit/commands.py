@@ -49,24 +49,46 @@ class Request:
             check_options(kappa=self.kappa)
         specs = parse(self.methods) if self.methods else None
         attributes = [Attribute.load(name) for name in self.attributes]
-        attributes = attributes or [attribute_of(self.group_columns) if self.group_columns else Attribute.load("gender")]
+        attributes = attributes or [
+            attribute_of(self.group_columns) if self.group_columns else Attribute.load("gender")
+        ]
         if len({attribute.name for attribute in attributes}) < len(attributes):
             raise InputError(
-                f"an attribute was named twice: {[attribute.name for attribute in attributes]}; each gets a folder of its name"
+                f"an attribute was named twice: {[attribute.name for attribute in attributes]};"
+                " each gets a folder of its name"
             )
         prompts = None if self.prompts is None else _prompts(self.prompts)
-        columns: dict[str, Any] = {"label_column": self.label_column, "caption_column": self.caption_column}
+        columns: dict[str, Any] = {
+            "label_column": self.label_column,
+            "caption_column": self.caption_column,
+        }
         source = self._source(columns)
         if source is None and (given := self._needs_images()):
             raise InputError(f"{given} is about images, and there are none; pass --images")
         encoder = self._encoder(encoder_options)
-        options = {"prompts": prompts, "book": self.book, "specs": specs, "kappa": self.kappa, "source": source, "settings": settings}
+        options = {
+            "prompts": prompts,
+            "book": self.book,
+            "specs": specs,
+            "kappa": self.kappa,
+            "source": source,
+            "settings": settings,
+        }
         return [
-            make_plan(encoder, attribute, group_columns=self._columns(attribute, source), **columns, **options) for attribute in attributes
+            make_plan(
+                encoder,
+                attribute,
+                group_columns=self._columns(attribute, source),
+                **columns,
+                **options,
+            )
+            for attribute in attributes
         ]
 
     def _source(self, columns: dict[str, Any]) -> Source | None:
-        """The photographs that are named; for mini, where none are, the gallery that comes with it."""
+        """The photographs that are named; for mini, where none are, the gallery that comes with
+        it.
+        """
         columns = columns | {"group_columns": self.group_columns}
         if self.images is None:
             alone = self.model in (None, MINI) and self.vectors is None and self.embeddings is None
@@ -84,8 +106,19 @@ class Request:
         return columns_for(attribute, self.group_columns) if given else judged(attribute)
 
     def _needs_images(self) -> str:
-        given = {"--embeddings": self.embeddings, "--group-columns": self.group_columns, "--label-column": self.label_column}
-        return next((name for name, value in (given | {"--caption-column": self.caption_column}).items() if value), "")
+        given = {
+            "--embeddings": self.embeddings,
+            "--group-columns": self.group_columns,
+            "--label-column": self.label_column,
+        }
+        return next(
+            (
+                name
+                for name, value in (given | {"--caption-column": self.caption_column}).items()
+                if value
+            ),
+            "",
+        )
 
     def _encoder(self, options: dict[str, Any]) -> Any:
         if self.vectors is not None:
@@ -96,17 +129,27 @@ class Request:
 
 
 def prepare(folder: Path, force: bool) -> None:
-    """Raise now for a folder that may not be written to, before long work. Nothing is overwritten without ``force``."""
+    """Raise now for a folder that may not be written to, before long work.
+
+    Nothing is overwritten without ``force``.
+    """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; pass the name of a folder to write")
     if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise InputError(f"{folder} is there already and not empty; pass another --out, or --force to replace an audit's files in it")
+        raise InputError(
+            f"{folder} is there already and not empty; pass another --out, or --force to replace an"
+            " audit's files in it"
+        )
     require_writable(folder / RESULTS)
 
 
 def folder_of(out: Path, plan: Plan, plans: Sequence[Plan]) -> Path:
-    """Where an audit's files go: the folder itself, or one inside it for each of several attributes."""
-    return out if len(plans) == 1 else out / plan.attribute.name.replace(" & ", "-").replace(" ", "-")
+    """Where an audit's files go: the folder itself, or one inside it for each of several
+    attributes.
+    """
+    return (
+        out if len(plans) == 1 else out / plan.attribute.name.replace(" & ", "-").replace(" ", "-")
+    )
 
 
 def _prompts(given: str) -> list[str] | str:
@@ -115,7 +158,7 @@ def _prompts(given: str) -> list[str] | str:
         return given
     if not Path(given).is_file():
         raise InputError(
-            f"--prompts {given} is neither a file nor a curated book; pass a text file, one prompt a line, a book's .json file, or one of "
-            f"{', '.join(PromptBook.curated_names())}"
+            f"--prompts {given} is neither a file nor a curated book; pass a text file, one prompt"
+            f" a line, a book's .json file, or one of {', '.join(PromptBook.curated_names())}"
         )
     return read_prompts(Path(given))

@@ -1,4 +1,6 @@
-"""What debiasing cost: leakage that is left, self- and cross-utility on the very numbers produced, and their bounds."""
+"""What debiasing cost: leakage that is left, self- and cross-utility on the very numbers produced,
+and their bounds.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,23 @@ def self_loss(rows: np.ndarray, changed: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", difference, difference, dtype=np.float64) / 2
 
 
-def certificate(operator: Any, images: np.ndarray | None, texts: np.ndarray, prompts: list[str]) -> dict[str, Any]:
-    """What is measured and what is guaranteed, where the operator works in one attribute space; null where there is no guarantee."""
+def certificate(
+    operator: Any, images: np.ndarray | None, texts: np.ndarray, prompts: list[str]
+) -> dict[str, Any]:
+    """What is measured and what is guaranteed, where the operator works in one attribute space;
+    null where there is no guarantee.
+    """
     space = getattr(operator, "space", None)
     bounded = isinstance(operator, SpaceOperator) and isinstance(space, AttributeSpace)
     u_texts = np.asarray(operator.text(texts, prompts))
-    document: dict[str, Any] = {"space": space.fingerprint if isinstance(space, AttributeSpace) else None, "images": None, "texts": None}
-    c_text = certify(texts, space, u=u_texts) if bounded and isinstance(space, AttributeSpace) else None
+    document: dict[str, Any] = {
+        "space": space.fingerprint if isinstance(space, AttributeSpace) else None,
+        "images": None,
+        "texts": None,
+    }
+    c_text = (
+        certify(texts, space, u=u_texts) if bounded and isinstance(space, AttributeSpace) else None
+    )
     if c_text is not None and "text" in operator.changes:
         document["texts"] = c_text.summary()
     document["cross"] = None
@@ -38,11 +50,21 @@ def certificate(operator: Any, images: np.ndarray | None, texts: np.ndarray, pro
         return document
     some = images[np.linspace(0, len(images) - 1, min(PAIRED, len(images))).astype(int)]
     u_some = np.asarray(operator.image(some))
-    moved = np.abs(u_some.astype(np.float64) @ u_texts.T.astype(np.float64) - some.astype(np.float64) @ texts.T.astype(np.float64))
-    document["cross"] = {"images": len(some), "prompts": len(texts), "mean": float(moved.mean()), "largest": float(moved.max())}
+    moved = np.abs(
+        u_some.astype(np.float64) @ u_texts.T.astype(np.float64)
+        - some.astype(np.float64) @ texts.T.astype(np.float64)
+    )
+    document["cross"] = {
+        "images": len(some),
+        "prompts": len(texts),
+        "mean": float(moved.mean()),
+        "largest": float(moved.max()),
+    }
     if c_text is not None and isinstance(space, AttributeSpace):
         if "image" in operator.changes:
-            document["images"] = certify(images, space, u=np.asarray(operator.image(images))).summary()
+            document["images"] = certify(
+                images, space, u=np.asarray(operator.image(images))
+            ).summary()
         bound = cross_bound(certify(some, space, u=u_some), c_text)
         document["cross"] |= {"bound": float(bound.max()), "within": bool((moved <= bound).all())}
     return document

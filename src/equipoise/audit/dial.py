@@ -1,4 +1,7 @@
-"""The dial: what every kappa would give, for the page. Exact for small audits, which the page computes itself; a grid for all."""
+"""The dial: what every kappa would give, for the page.
+
+Exact for small audits, which the page computes itself; a grid for all.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,14 @@ from equipoise.tasks.retrieval import rank
 
 FINE = (0.0, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 3.0, 10.0, 30.0, 100.0, np.inf)
 COARSE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
-PAIRS = 200_000  # image-prompt pairs up to which a page carries the scores and computes any kappa itself
+# image-prompt pairs up to which a page carries the scores and computes any kappa itself
+PAIRS = 200_000
 
 
 class Inputs(NamedTuple):
-    """What all kappas share: unit rows of texts and images (None for text-only), the prototypes, and the images' groups."""
+    """What all kappas share: unit rows of texts and images (None for text-only), the prototypes,
+    and the images' groups.
+    """
 
     texts: np.ndarray
     prompts: list[str]
@@ -43,7 +49,11 @@ class Inputs(NamedTuple):
 
 def turnable(operator: Any) -> TypeGuard[SpaceOperator]:
     """Whether kappa is this operator's dial."""
-    return isinstance(operator, SpaceOperator) and isinstance(operator.space, AttributeSpace) and "kappa" in operator.params
+    return (
+        isinstance(operator, SpaceOperator)
+        and isinstance(operator.space, AttributeSpace)
+        and "kappa" in operator.params
+    )
 
 
 def _space(operator: SpaceOperator) -> AttributeSpace:
@@ -59,13 +69,19 @@ def kappa(operator: SpaceOperator) -> float:
 
 def at(operator: SpaceOperator, kappa: float) -> SpaceOperator:
     """The same operator at another kappa."""
-    return type(operator)(operator.attribute, _space(operator).with_kappa(kappa), operator.changes, encoder=operator.made_by)
+    return type(operator)(
+        operator.attribute,
+        _space(operator).with_kappa(kappa),
+        operator.changes,
+        encoder=operator.made_by,
+    )
 
 
 def grid(
     operator: SpaceOperator, inputs: Inputs, shown: int, ranked: Mapping[float, np.ndarray]
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Leakage and self-loss (means, in the operator's own space), mean lean and mean skew at each kappa; and the first lists of each.
+    """Leakage and self-loss (means, in the operator's own space), mean lean and mean skew at each
+    kappa; and the first lists of each.
 
     ranked: the lists of kappas that were searched for already.
     """
@@ -81,20 +97,33 @@ def grid(
     depth = max(inputs.m, shown) + unknown
     for kappa in kappas:
         turned = at(operator, kappa)
-        document["lean"].append(float(leans(np.asarray(turned.text(inputs.texts)), inputs.prototypes).max(1).mean()))
+        document["lean"].append(
+            float(leans(np.asarray(turned.text(inputs.texts)), inputs.prototypes).max(1).mean())
+        )
         if inputs.images is not None and inputs.groups is not None:
-            top = ranked[kappa] if kappa in ranked else rank(turned, inputs.images, inputs.texts, inputs.prompts, depth)
-            skews.append(float(Ranking.of(top=top, groups=inputs.groups).max_skew(inputs.m).mean()[0]))
+            top = (
+                ranked[kappa]
+                if kappa in ranked
+                else rank(turned, inputs.images, inputs.texts, inputs.prompts, depth)
+            )
+            skews.append(
+                float(Ranking.of(top=top, groups=inputs.groups).max_skew(inputs.m).mean()[0])
+            )
             tops.append(top[:, :shown])
     return document | {"max_skew": skews or None}, tops
 
 
 def arrays(operators: dict[int, SpaceOperator], inputs: Inputs) -> dict[str, np.ndarray]:
-    """What the page needs to compute any kappa: similarities, and coordinates in each operator's space (by its place among methods)."""
+    """What the page needs to compute any kappa: similarities, and coordinates in each operator's
+    space (by its place among methods).
+    """
     texts, prototypes = inputs.texts.astype(np.float64), inputs.prototypes
     found = {"text_group": texts @ prototypes.T}
     if inputs.images is not None and inputs.groups is not None and inputs.exact:
-        found |= {"scores": inputs.images.astype(np.float64) @ texts.T, "codes": inputs.groups.codes}
+        found |= {
+            "scores": inputs.images.astype(np.float64) @ texts.T,
+            "codes": inputs.groups.codes,
+        }
     for place, operator in operators.items():
         basis = _space(operator).basis
         found |= {f"{place}.texts": texts @ basis, f"{place}.prototypes": prototypes @ basis}

@@ -1,4 +1,6 @@
-"""The files of an audit: results.json holds every number; data.safetensors what the page computes with, and small pictures."""
+"""The files of an audit: results.json holds every number; data.safetensors what the page computes
+with, and small pictures.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,14 @@ class Pictures:
 
 
 def write(folder: Path, results: dict[str, Any], pictures: Pictures) -> None:
-    """Both files, each whole or not at all; those of another audit never lie beside these results, whenever this is killed."""
+    """Both files, each whole or not at all; those of another audit never lie beside these results,
+    whenever this is killed.
+    """
     (folder / DATA).unlink(missing_ok=True)
-    artefact.write_atomically(folder / RESULTS, (json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    artefact.write_atomically(
+        folder / RESULTS,
+        (json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
+    )
     if pictures.arrays or pictures.small:
         artefact.save(folder / DATA, DATA_KIND, pictures.arrays | _packed(pictures.small), {})
 
@@ -45,7 +52,10 @@ def read(path: Path) -> tuple[dict[str, Any], Pictures]:
     except FileNotFoundError:
         raise ArtefactError(f"there is no {path}; equipoise audit writes one") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ArtefactError(f"{path} does not hold an audit's results ({error}); pass an audit's folder or results.json") from None
+        raise ArtefactError(
+            f"{path} does not hold an audit's results ({error}); pass an audit's folder or"
+            " results.json"
+        ) from None
     artefact.require_format(path, form, FORMAT)
     beside = path.parent / DATA
     if not beside.is_file():
@@ -73,7 +83,11 @@ def _packed(files: dict[int, bytes]) -> dict[str, np.ndarray]:
         return {}
     ends = np.cumsum([len(data) for data in files.values()])
     joined = np.frombuffer(b"".join(files.values()), np.uint8)
-    return {"small.images": np.array(list(files), np.int64), "small.ends": ends, "small.bytes": joined}
+    return {
+        "small.images": np.array(list(files), np.int64),
+        "small.ends": ends,
+        "small.bytes": joined,
+    }
 
 
 def _unpacked(arrays: dict[str, np.ndarray]) -> dict[int, bytes]:
@@ -82,4 +96,7 @@ def _unpacked(arrays: dict[str, np.ndarray]) -> dict[int, bytes]:
         return {}
     images, ends, joined = (arrays.pop(f"small.{name}") for name in ("images", "ends", "bytes"))
     starts = [0, *ends[:-1].tolist()]
-    return {int(i): joined[start:end].tobytes() for i, start, end in zip(images, starts, ends.tolist(), strict=True)}
+    return {
+        int(i): joined[start:end].tobytes()
+        for i, start, end in zip(images, starts, ends.tolist(), strict=True)
+    }

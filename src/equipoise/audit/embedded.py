@@ -1,4 +1,7 @@
-"""The embedded gallery: what an audit opens with where no photographs are given. Nobody in it exists."""
+"""The embedded gallery: what an audit opens with where no photographs are given.
+
+Nobody in it exists.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +32,24 @@ def find_gallery() -> Any:
         raise ArtefactError(str(error)) from None
 
 
-def read_gallery(found: Any, embeddings: Path | None = None, *, group_columns: Sequence[str] = (), **columns: Any) -> Source:
-    """Its pictures, with the groups that its classifier perceives or the columns that are asked for."""
+def read_gallery(
+    found: Any, embeddings: Path | None = None, *, group_columns: Sequence[str] = (), **columns: Any
+) -> Source:
+    """Its pictures, with the groups that its classifier perceives or the columns that are asked
+    for.
+    """
     if found is None:
-        raise InputError('there is no gallery here; type: pip install -U "equipoise[mini]", or pass photographs with --images')
+        raise InputError(
+            'there is no gallery here; type: pip install -U "equipoise[mini]", or pass photographs'
+            " with --images"
+        )
     source = read_images(found.table, embeddings, group_columns=group_columns or JUDGED, **columns)
     return replace(source, name=NAME, generated=found.figures["classifier"])
 
 
 def judged(attribute: Attribute) -> tuple[str, ...]:
-    """The columns of an attribute's groups; none where its classifier was not asked for one of them, which leaves them to zero-shot."""
+    """The columns of an attribute's groups; none where its classifier was not asked for one of
+    them, which leaves them to zero-shot.
+    """
     parts = tuple(part.name for part in attribute.parts)
     return parts if set(parts) <= set(JUDGED) else ()

@@ -1,4 +1,6 @@
-"""The galleries of the page: what the prompts of largest skew find, by every method and at every kappa of the dials."""
+"""The galleries of the page: what the prompts of largest skew find, by every method and at every
+kappa of the dials.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,21 @@ from equipoise.audit.subject import Index
 
 
 def gallery(
-    index: Index, prompts: Sequence[dict[str, Any]], lists: dict[str, np.ndarray], tops: Sequence[np.ndarray], settings: Settings
+    index: Index,
+    prompts: Sequence[dict[str, Any]],
+    lists: dict[str, np.ndarray],
+    tops: Sequence[np.ndarray],
+    settings: Settings,
 ) -> tuple[dict[str, Any] | None, dict[int, bytes]]:
-    """The document, and a small JPEG of every image in it; None where the source has no pictures that can be read."""
+    """The document, and a small JPEG of every image in it; None where the source has no pictures
+    that can be read.
+    """
     if index.source.pictures is None:
         return None, {}
     shown = settings.gallery
-    worst = sorted(range(len(prompts)), key=lambda i: -prompts[i]["max_skew"][0]["value"])[: settings.gallery_prompts]
+    worst = sorted(range(len(prompts)), key=lambda i: -prompts[i]["max_skew"][0]["value"])[
+        : settings.gallery_prompts
+    ]
     firsts = [top[:, :shown] for top in lists.values()]
     needed = sorted({int(i) for q in worst for top in (*firsts, *tops) for i in top[q]})
     pictures = {i: small(index.source.pictures[index.lines[i]]) for i in needed}
@@ -27,6 +37,8 @@ def gallery(
     if not kept:
         return None, {}
     names = index.source.names
-    images = {i: {"name": names[index.lines[i]], "group": int(index.groups.codes[i])} for i in needed}
+    images = {
+        i: {"name": names[index.lines[i]], "group": int(index.groups.codes[i])} for i in needed
+    }
     entries = [{"prompt": q, "found": [first[q].tolist() for first in firsts]} for q in worst]
     return {"shown": shown, "prompts": entries, "images": images}, kept

@@ -20,7 +20,10 @@ from equipoise.tasks.document import plain, versions
 
 
 class Audit(NamedTuple):
-    """results: the document, in JSON's own types. pictures: what the page needs beside it. space: the fitted attribute space."""
+    """results: the document, in JSON's own types.
+
+    pictures: what the page needs beside it. space: the fitted attribute space.
+    """
 
     results: dict[str, Any]
     pictures: Pictures
@@ -36,7 +39,12 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
     if index is not None:
         lists = subject.ranked(index)
         rows, chance = parts.retrieval_skew(subject, index, lists, prompts)
-        summary += rows + parts.classification(subject, index) + parts.recall(subject, index) + parts.probe(subject, index)
+        summary += (
+            rows
+            + parts.classification(subject, index)
+            + parts.recall(subject, index)
+            + parts.probe(subject, index)
+        )
     summary += parts.utility(subject) + parts.explicit_prompts(subject)
     inputs = dial.Inputs(subject.texts, subject.prompts, subject.yardstick.prototypes)
     if index is not None:
@@ -59,7 +67,10 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
         "chance": chance,
         "prompts": prompts,
         "certificates": [
-            cost.certificate(op, None if index is None else index.rows, subject.texts, subject.prompts) for op in subject.operators.values()
+            cost.certificate(
+                op, None if index is None else index.rows, subject.texts, subject.prompts
+            )
+            for op in subject.operators.values()
         ],
         "dials": dials,
         "gallery": shown,
@@ -71,12 +82,19 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
 
 
 def _dials(
-    subject: Subject, turning: dict[int, SpaceOperator], inputs: dial.Inputs, lists: dict[str, np.ndarray]
+    subject: Subject,
+    turning: dict[int, SpaceOperator],
+    inputs: dial.Inputs,
+    lists: dict[str, np.ndarray],
 ) -> tuple[list[Any], list[np.ndarray]]:
     found: list[Any] = [None] * len(subject.labels)
     tops: list[np.ndarray] = []
     for place, operator in turning.items():
-        searched = {0.0: lists[subject.labels[0]], dial.kappa(operator): lists[subject.labels[place]]} if lists else {}
+        searched = (
+            {0.0: lists[subject.labels[0]], dial.kappa(operator): lists[subject.labels[place]]}
+            if lists
+            else {}
+        )
         found[place], first = dial.grid(operator, inputs, subject.plan.settings.gallery, searched)
         tops += first
     return found, tops
@@ -89,9 +107,22 @@ def _subject(subject: Subject) -> dict[str, Any]:
     encoder = EncoderRef.of(stored) if isinstance(stored, Store) and not any(named) else named
     images = None
     if index is not None:
-        sizes = [{"group": group, "n": int(n)} for group, n in zip(index.groups.labels, index.groups.sizes, strict=True)]
-        images = {"name": index.source.name, "given": len(index.source.table), "n": len(index.rows), "known": index.known, "groups": sizes}
-        images |= {"unknown": len(index.rows) - index.known, "dropped": index.source.dropped, "generated": index.source.generated}
+        sizes = [
+            {"group": group, "n": int(n)}
+            for group, n in zip(index.groups.labels, index.groups.sizes, strict=True)
+        ]
+        images = {
+            "name": index.source.name,
+            "given": len(index.source.table),
+            "n": len(index.rows),
+            "known": index.known,
+            "groups": sizes,
+        }
+        images |= {
+            "unknown": len(index.rows) - index.known,
+            "dropped": index.source.dropped,
+            "generated": index.source.generated,
+        }
     return {
         "model": encoder._asdict() | {"dim": subject.space.dim},
         "attribute": {"name": plan.attribute.name, "groups": list(plan.attribute.groups)},
@@ -100,8 +131,16 @@ def _subject(subject: Subject) -> dict[str, Any]:
         "images": images,
         "prompts": len(plan.prompts),
         "explicit": len(subject.explicit),
-        "book": {"hash": plan.book.hash, "prompts": len(plan.book), "writers": sorted({source.writer for source in plan.book.sources})},
-        "space": {"rank": subject.space.rank, "dim": subject.space.dim, "fingerprint": subject.space.fingerprint},
+        "book": {
+            "hash": plan.book.hash,
+            "prompts": len(plan.book),
+            "writers": sorted({source.writer for source in plan.book.sources}),
+        },
+        "space": {
+            "rank": subject.space.rank,
+            "dim": subject.space.dim,
+            "fingerprint": subject.space.fingerprint,
+        },
     }
 
 
@@ -116,7 +155,13 @@ def _groups_from(plan: Plan) -> str:
 def _settings(subject: Subject, inputs: dial.Inputs) -> dict[str, Any]:
     s = subject.plan.settings
     places = s.places if subject.index is None else subject.index.places
-    measured = {"m": inputs.m or None, "places": places, "resamples": s.resamples, "permutations": s.permutations, "level": s.level}
+    measured = {
+        "m": inputs.m or None,
+        "places": places,
+        "resamples": s.resamples,
+        "permutations": s.permutations,
+        "level": s.level,
+    }
     measured |= {"interval": intervals.KIND, "seed": s.seed}
     return measured | {"pairs": inputs.pairs, "most_pairs": dial.PAIRS, "exact_dial": inputs.exact}
 
@@ -125,5 +170,11 @@ def _method(subject: Subject, label: str) -> dict[str, Any]:
     operator = subject.operators[label]
     spec = next(spec for spec in subject.plan.all_specs if spec.label == label)
     kappa = dial.kappa(operator) if dial.turnable(operator) else None
-    about = {"label": label, "method": operator.name, "params": operator.params, "changes": list(operator.changes), "kappa": kappa}
+    about = {
+        "label": label,
+        "method": operator.name,
+        "params": operator.params,
+        "changes": list(operator.changes),
+        "kappa": kappa,
+    }
     return about | {"fingerprint": operator.fingerprint, "fitted_on_images": spec.takes_images()}

@@ -1,4 +1,6 @@
-"""``Subject``: what an audit measures, encoded once: texts, images with their groups, and every method fitted."""
+"""``Subject``: what an audit measures, encoded once: texts, images with their groups, and every
+method fitted.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,10 @@ from equipoise.tasks.retrieval import rank_deep
 
 @dataclass(frozen=True)
 class Index:
-    """The images: unit rows (n, d), which lines of the source they are, and the group of each. m: places that skew looks at; places: of
-    "who comes first"."""
+    """The images: unit rows (n, d), which lines of the source they are, and the group of each.
+
+    m: places that skew looks at; places: of "who comes first".
+    """
 
     source: Source
     rows: np.ndarray
@@ -45,7 +49,10 @@ class Index:
 
 @dataclass(frozen=True)
 class Subject:
-    """operators: label -> operator, ``none`` first. space: that of the book's prompts, the yardstick of leakage for all methods."""
+    """operators: label -> operator, ``none`` first.
+
+    space: that of the book's prompts, the yardstick of leakage for all methods.
+    """
 
     plan: Plan
     space: AttributeSpace
@@ -65,9 +72,13 @@ class Subject:
     def labels(self) -> list[str]:
         return list(self.operators)
 
-    def text(self, label: str, given: np.ndarray, prompts: list[str], gate: Any = None) -> np.ndarray:
+    def text(
+        self, label: str, given: np.ndarray, prompts: list[str], gate: Any = None
+    ) -> np.ndarray:
         """What a method makes of texts."""
-        return np.asarray(self.operators[label].text(given, prompts, **({} if gate is None else {"gate": gate})))
+        return np.asarray(
+            self.operators[label].text(given, prompts, **({} if gate is None else {"gate": gate}))
+        )
 
     def image(self, label: str, given: np.ndarray) -> np.ndarray:
         """What a method makes of images."""
@@ -92,7 +103,9 @@ def prepare(plan: Plan) -> Subject:
     index = None if plan.source is None else _index(plan, plan.source, yardstick, notes)
     operators = _fitted(plan, index, notes)
     split = len(plan.prompts)
-    return Subject(plan, space, yardstick, texts[:split], named, texts[split:], index, operators, notes)
+    return Subject(
+        plan, space, yardstick, texts[:split], named, texts[split:], index, operators, notes
+    )
 
 
 def _encoded(encoder: Any, texts: list[str]) -> np.ndarray:
@@ -105,10 +118,16 @@ def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: 
     images, there = rows(source, plan.encoder)
     names, dim = plan.attribute.groups, yardstick.prototypes.shape[1]
     if images.shape[1] != dim:
-        raise InputError(f"images are {images.shape[1]} wide and texts {dim}; embed both with one encoder")
+        raise InputError(
+            f"images are {images.shape[1]} wide and texts {dim}; embed both with one encoder"
+        )
     if plan.groups is None:
         codes = (images @ yardstick.prototypes.T.astype(images.dtype)).argmax(1)
-        check_members(np.array(names, dtype=object)[codes], plan.attribute, f"as {source.name} is perceived by zero-shot")
+        check_members(
+            np.array(names, dtype=object)[codes],
+            plan.attribute,
+            f"as {source.name} is perceived by zero-shot",
+        )
     else:
         found = plan.groups[there]
         check_members(found, plan.attribute, "whose pictures can be read")
@@ -125,16 +144,25 @@ def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: 
 def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Operator]:
     found, images = {}, None if index is None else index.rows
     for spec in plan.all_specs:
-        context = FitContext(plan.attribute, encoder=plan.encoder, book=plan.book, images=images, seed=plan.settings.seed)
+        context = FitContext(
+            plan.attribute,
+            encoder=plan.encoder,
+            book=plan.book,
+            images=images,
+            seed=plan.settings.seed,
+        )
         try:
             operator = spec.fit(context, "shared")
             operator.require_encoder(plan.encoder)
             if isinstance(getattr(operator, "space", None), SpaceSet):
-                raise InputError(f"{spec.label} has a space a prompt, and an audit compares texts in one space; pass scope=shared")
+                raise InputError(
+                    f"{spec.label} has a space a prompt, and an audit compares texts in one space;"
+                    " pass scope=shared"
+                )
             if operator.out_dim != operator.in_dim:
                 raise InputError(
-                    f"{spec.label} gives rows {operator.out_dim} wide, not to be compared with the model's {operator.in_dim}; measure "
-                    "it with equipoise evaluate"
+                    f"{spec.label} gives rows {operator.out_dim} wide, not to be compared with the"
+                    f" model's {operator.in_dim}; measure it with equipoise evaluate"
                 )
             found[spec.label] = operator
         except InputError as error:

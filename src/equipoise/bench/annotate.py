@@ -1,4 +1,6 @@
-"""The annotation page under load: a real server in a process of its own, and many annotators who look, answer, take back and repeat."""
+"""The annotation page under load: a real server in a process of its own, and many annotators who
+look, answer, take back and repeat.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from equipoise.errors import InputError, ServiceError
 
 ANSWERS = ("male", "female", "unsure")
 DIFFERENT = 16  # pictures; the others are copies of them
-UNDONE, REPEATED = 0.05, 0.05  # shares of answers that are taken back, and of requests that are sent twice as after a lost reply
+UNDONE = 0.05  # share of answers that are taken back
+REPEATED = 0.05  # share of requests that are sent twice, as after a lost reply
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured, and what must be nought: answers of 500 and above, labels that were confirmed and are not there or there twice."""
+    """What was measured, and what must be nought: answers of 500 and above, labels that were
+    confirmed and are not there or there twice.
+    """
 
     annotators: int
     images: int
@@ -59,7 +64,10 @@ class Result:
 
 @dataclass
 class Client:
-    """One annotator: what a browser does, without one. Statuses and times of all requests are kept."""
+    """One annotator: what a browser does, without one.
+
+    Statuses and times of all requests are kept.
+    """
 
     address: str
     token: str
@@ -72,16 +80,27 @@ class Client:
 
     def call(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The document or the bytes that come back."""
-        headers = {"Cookie": self.cookie} | ({"Content-Type": "application/json"} if body is not None else {})
+        headers = {"Cookie": self.cookie} | (
+            {"Content-Type": "application/json"} if body is not None else {}
+        )
         started = time.perf_counter()
-        self._connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
+        self._connection.request(
+            "GET" if body is None else "POST",
+            path,
+            None if body is None else json.dumps(body),
+            headers,
+        )
         response = self._connection.getresponse()
         data = response.read()
-        self.seconds["/picture" if path.startswith("/picture") else path].append(time.perf_counter() - started)
+        self.seconds["/picture" if path.startswith("/picture") else path].append(
+            time.perf_counter() - started
+        )
         self.statuses[response.status] += 1
         if cookie := response.headers.get("Set-Cookie"):
             self.cookie = cookie.split(";")[0]
-        return json.loads(data) if response.headers.get_content_type() == "application/json" else data
+        return (
+            json.loads(data) if response.headers.get_content_type() == "application/json" else data
+        )
 
     def enter(self) -> dict[str, Any]:
         """The first turn."""
@@ -92,10 +111,23 @@ class Client:
 
 
 @contextmanager
-def started(folder: Path, annotators: Sequence[str], *options: str) -> Iterator[tuple[subprocess.Popen, dict[str, Any]]]:
-    """A server of its own process, and what it said when it was ready: its address, and a link for each annotator."""
+def started(
+    folder: Path, annotators: Sequence[str], *options: str
+) -> Iterator[tuple[subprocess.Popen, dict[str, Any]]]:
+    """A server of its own process, and what it said when it was ready: its address, and a link for
+    each annotator.
+    """
     named = ["--annotators", ",".join(annotators)] if annotators else []
-    command = [sys.executable, "-m", "equipoise", "annotate", str(folder), *named, "--json", *(options or ("--port", "0"))]
+    command = [
+        sys.executable,
+        "-m",
+        "equipoise",
+        "annotate",
+        str(folder),
+        *named,
+        "--json",
+        *(options or ("--port", "0")),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             if not (line := cast(IO[str], process.stdout).readline()):
@@ -105,13 +137,28 @@ def started(folder: Path, annotators: Sequence[str], *options: str) -> Iterator[
             process.terminate()
 
 
-def measure(annotators: int, seconds: float, images: int, pause: float = 0.0, pixels: int = 512, seed: int = 0) -> Result:
-    """For so long, or until all is answered. pause: seconds that each annotator looks at a picture, give or take half; 0: none."""
+def measure(
+    annotators: int,
+    seconds: float,
+    images: int,
+    pause: float = 0.0,
+    pixels: int = 512,
+    seed: int = 0,
+) -> Result:
+    """For so long, or until all is answered.
+
+    pause: seconds that each annotator looks at a picture, give or take half; 0: none.
+    """
     from PIL import Image
 
     if min(annotators, images, pixels) < 1 or seconds <= 0 or pause < 0:
-        given = f"{annotators} annotators, {images} images, {pixels} pixels, {seconds} s, pauses of {pause} s"
-        raise InputError(f"{given} are not legal; pass one or more of each, and a pause of 0 or more")
+        given = (
+            f"{annotators} annotators, {images} images, {pixels} pixels, {seconds} s, pauses of"
+            f" {pause} s"
+        )
+        raise InputError(
+            f"{given} are not legal; pass one or more of each, and a pause of 0 or more"
+        )
     names = [f"annotator {i}" for i in range(annotators)]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -119,22 +166,36 @@ def measure(annotators: int, seconds: float, images: int, pause: float = 0.0, pi
         for i in range(images):
             if i < DIFFERENT:
                 rough = Image.fromarray(rng.integers(0, 255, (16, 16, 3), dtype=np.uint8))
-                rough.resize((pixels, pixels), Image.Resampling.BICUBIC).save(folder / f"{i:05}.png")
+                rough.resize((pixels, pixels), Image.Resampling.BICUBIC).save(
+                    folder / f"{i:05}.png"
+                )
             else:
                 shutil.copy(folder / f"{i % DIFFERENT:05}.png", folder / f"{i:05}.png")
         with started(folder, names) as (_, ready):
-            clients = [Client(ready["address"], ready["links"][name].split("token=")[1]) for name in names]
+            clients = [
+                Client(ready["address"], ready["links"][name].split("token=")[1]) for name in names
+            ]
             begun, stop = time.perf_counter(), threading.Event()
             timer = threading.Timer(seconds, stop.set)
             timer.start()
             with ThreadPoolExecutor(annotators) as pool:
-                confirmed = list(pool.map(lambda i: _work(clients[i], Random(f"{seed} {i}"), pause, stop), range(annotators)))
+                confirmed = list(
+                    pool.map(
+                        lambda i: _work(clients[i], Random(f"{seed} {i}"), pause, stop),
+                        range(annotators),
+                    )
+                )
             took = time.perf_counter() - begun
             timer.cancel()
         lost, doubled = _compare(folder / DATABASE, dict(zip(names, confirmed, strict=True)))
-    rows = [_row(path, [s for client in clients for s in client.seconds[path]]) for path in ("/picture", "/api/label", "/api/undo")]
+    rows = [
+        _row(path, [s for client in clients for s in client.seconds[path]])
+        for path in ("/picture", "/api/label", "/api/undo")
+    ]
     errors = sum(n for client in clients for status, n in client.statuses.items() if status >= 500)
-    return Result(annotators, images, pause, took, [row for row in rows if row.count], errors, lost, doubled)
+    return Result(
+        annotators, images, pause, took, [row for row in rows if row.count], errors, lost, doubled
+    )
 
 
 def _work(client: Client, random: Random, pause: float, stop: threading.Event) -> dict[str, str]:
@@ -162,13 +223,23 @@ def _insist(client: Client, path: str, fields: dict[str, str], random: Random) -
 
 
 def _compare(database: Path, confirmed: dict[str, dict[str, str]]) -> tuple[int, int]:
-    """How many confirmed answers the file lacks, and how many it holds that nobody gave, or twice."""
+    """Count confirmed answers that are missing, and stored ones that nobody gave, or twice."""
     with closing(sqlite3.connect(database)) as db:
         rows = db.execute("select annotator, picture, answer from labels").fetchall()
-    given = {(name, picture, answer) for name, said in confirmed.items() for picture, answer in said.items()}
+    given = {
+        (name, picture, answer)
+        for name, said in confirmed.items()
+        for picture, answer in said.items()
+    }
     return len(given - set(rows)), len(rows) - len(given & set(rows))
 
 
 def _row(path: str, seconds: list[float]) -> Row:
     times = np.array(seconds or [0.0]) * 1e3
-    return Row(path, len(seconds), float(np.median(times)), float(np.quantile(times, 0.99)), float(times.max()))
+    return Row(
+        path,
+        len(seconds),
+        float(np.median(times)),
+        float(np.quantile(times, 0.99)),
+        float(times.max()),
+    )

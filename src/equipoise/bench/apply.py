@@ -1,4 +1,6 @@
-"""``equipoise bench apply``: streaming apply of .npy shards beside cp and sync of the same files, and beside a numpy script."""
+"""``equipoise bench apply``: streaming apply of .npy shards beside cp and sync of the same files,
+and beside a numpy script.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from equipoise.space import AttributeSpace
 ROWS, DIM = 2_000_000, 512
 SHARD_ROWS = 250_000
 
-# What a user would write: the paper's formula, shard by shard, with the normalisations and a dense projector.
+# What a user would write: the paper's formula, shard by shard, with the normalisations and a dense
+# projector.
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -51,15 +54,19 @@ from equipoise.cli import main
 try:
     main()
 finally:  # not getrusage, whose maximum is inherited from the parent
-    print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")), file=sys.stderr)
+    status = open("/proc/self/status")
+    print(next(line.split()[1] for line in status if line.startswith("VmHWM")), file=sys.stderr)
 """
 
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds of each contender for the same shards, syncing included. startup_seconds: the command on a store of one row.
+    """Seconds of each contender for the same shards, syncing included.
 
-    core_seconds: what all cores spent on the rows, start-up left out; neighbours on the machine disturb it less than the wall clock.
+    startup_seconds: the command on a store of one row.
+
+    core_seconds: what all cores spent on the rows, start-up left out; neighbours on the machine
+    disturb it less than the wall clock.
     """
 
     rows: int
@@ -79,14 +86,21 @@ class Row:
 
     @property
     def over_script(self) -> float:
-        """How many times faster than the script, start-up of both included; NaN where it was not run."""
+        """How many times faster than the script, start-up of both included; NaN where it was not
+        run.
+        """
         return self.script_seconds / self.seconds
 
 
-def run(rows: Sequence[int], dim: int, rank: int, rounds: int, folder: Path | None, script: bool) -> Iterator[Row]:
+def run(
+    rows: Sequence[int], dim: int, rank: int, rounds: int, folder: Path | None, script: bool
+) -> Iterator[Row]:
     """One row of the table for each size."""
     if min(*rows, dim, rank) < 1 or rank >= dim:
-        raise InputError(f"rows {list(rows)}, dim {dim} and rank {rank} are not legal; each starts at 1, and the rank stays below dim")
+        raise InputError(
+            f"rows {list(rows)}, dim {dim} and rank {rank} are not legal; each starts at 1, and the"
+            " rank stays below dim"
+        )
     with tempfile.TemporaryDirectory(dir=folder) as place:
         for count in rows:
             yield _measure(Path(place), count, dim, rank, rounds, script)
@@ -99,13 +113,25 @@ def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: b
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         _write_shards(rng, folder, count, dim)
-    space = AttributeSpace.from_prototypes({f"group {i}": rng.standard_normal(dim) for i in range(rank + 1)})
+    space = AttributeSpace.from_prototypes(
+        {f"group {i}": rng.standard_normal(dim) for i in range(rank + 1)}
+    )
     space.save(place / "space")
     np.save(place / "basis.npy", space.basis)
     memory, cores = [], {source: [], one: []}
 
     def ours(folder: Path) -> None:
-        command = [sys.executable, "-c", COMMAND, "apply", str(folder), str(place / "ours"), "--space", str(place / "space"), "--json"]
+        command = [
+            sys.executable,
+            "-c",
+            COMMAND,
+            "apply",
+            str(folder),
+            str(place / "ours"),
+            "--space",
+            str(place / "space"),
+            "--json",
+        ]
         before = _core_seconds()
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         cores[folder].append(_core_seconds() - before)
@@ -119,7 +145,15 @@ def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: b
 
     def naive() -> None:
         (place / "script").mkdir()
-        subprocess.run([sys.executable, "-c", SCRIPT, *map(str, (source, place / "script", place / "basis.npy"))], check=True)
+        subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                SCRIPT,
+                *map(str, (source, place / "script", place / "basis.npy")),
+            ],
+            check=True,
+        )
         os.sync()
 
     def cleared() -> None:
@@ -127,13 +161,25 @@ def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: b
             shutil.rmtree(place / name, ignore_errors=True)
         os.sync()
 
-    contenders = {"copy": plain, "ours": lambda: ours(source), "startup": lambda: ours(one)} | ({"script": naive} if script else {})
+    contenders = {"copy": plain, "ours": lambda: ours(source), "startup": lambda: ours(one)} | (
+        {"script": naive} if script else {}
+    )
     seconds = interleaved(contenders, rounds, before=cleared)
     size = sum(path.stat().st_size for path in source.iterdir()) / 1e9
     cleared()
     spent = statistics.median(cores[source]) - statistics.median(cores[one])
     script_seconds = seconds.get("script", float("nan"))
-    return Row(rows, dim, size, seconds["ours"], spent, seconds["startup"], seconds["copy"], script_seconds, max(memory))
+    return Row(
+        rows,
+        dim,
+        size,
+        seconds["ours"],
+        spent,
+        seconds["startup"],
+        seconds["copy"],
+        script_seconds,
+        max(memory),
+    )
 
 
 def _core_seconds() -> float:

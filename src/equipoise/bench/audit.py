@@ -1,4 +1,6 @@
-"""``equipoise bench audit``: a whole audit of stored embeddings, intervals and page included, in seconds of wall and processor."""
+"""``equipoise bench audit``: a whole audit of stored embeddings, intervals and page included, in
+seconds of wall and processor.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,17 @@ def measure(images: int, prompts: int, dim: int, resamples: int, seed: int = 0) 
     """Audit vectors that are made here, in which one axis is gender and prompts lean along it."""
     if min(images, prompts, dim) < 2 or images < 200:
         raise InputError(
-            f"{images} images, {prompts} prompts, width {dim} are not legal; pass 200 images or more, and 2 or more of the others"
+            f"{images} images, {prompts} prompts, width {dim} are not legal; pass 200 images or"
+            " more, and 2 or more of the others"
         )
     plan = made(images, prompts, dim, Settings(resamples=resamples, seed=seed))
     wall, processor = time.perf_counter(), time.process_time()
     audit = run(plan)
     made_page = page(audit.results, audit.pictures)
     seconds = time.perf_counter() - wall, time.process_time() - processor
-    return Row(images, prompts, dim, resamples, *seconds, page_megabytes=len(made_page.encode()) / 1e6)
+    return Row(
+        images, prompts, dim, resamples, *seconds, page_megabytes=len(made_page.encode()) / 1e6
+    )
 
 
 def made(images: int, prompts: int, dim: int, settings: Settings) -> Plan:
@@ -56,13 +61,29 @@ def made(images: int, prompts: int, dim: int, settings: Settings) -> Plan:
     texts = rng.standard_normal((prompts, dim))
     texts[:, 0] += 3 * rng.standard_normal(prompts)
     book = PromptBook.of(
-        {f"person {i}": {"male": [f"a man {i}", f"a guy {i}"], "female": [f"a woman {i}", f"a lady {i}"]} for i in range(20)}
+        {
+            f"person {i}": {
+                "male": [f"a man {i}", f"a guy {i}"],
+                "female": [f"a woman {i}", f"a lady {i}"],
+            }
+            for i in range(20)
+        }
     )
     wordings = [(text, group) for _, group, entry in book.entries() for text in entry.texts]
     said = 0.3 * rng.standard_normal((len(wordings), dim))
     said[:, 0] += [6 if group == "male" else -6 for _, group in wordings]
-    vectors = TextVectors([*names, *(text for text, _ in wordings)], np.concatenate([texts, said]), id="made vectors")
-    table = pd.DataFrame({"path": [str(i) for i in range(images)], "gender": np.where(male, "male", "female")})
+    vectors = TextVectors(
+        [*names, *(text for text, _ in wordings)], np.concatenate([texts, said]), id="made vectors"
+    )
+    table = pd.DataFrame(
+        {"path": [str(i) for i in range(images)], "gender": np.where(male, "male", "female")}
+    )
     source = Source("made vectors", table, None, rows)
-    options = {"prompts": names, "book": book, "source": source, "group_columns": ["gender"], "settings": settings}
+    options = {
+        "prompts": names,
+        "book": book,
+        "source": source,
+        "group_columns": ["gender"],
+        "settings": settings,
+    }
     return make_plan(vectors, Attribute.load("gender"), **options)

@@ -1,4 +1,6 @@
-"""``equipoise bench bootstrap``: intervals from cell counts beside scipy's bootstrap of the rows, and both sets of intervals."""
+"""``equipoise bench bootstrap``: intervals from cell counts beside scipy's bootstrap of the rows,
+and both sets of intervals.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +33,28 @@ class Row:
         return self.scipy_seconds / self.seconds
 
 
-def run(samples: int = SAMPLES, groups: int = GROUPS, resamples: int = RESAMPLES, rounds: int = 3) -> Row:
-    """Percentile interval of the mean pair gap in the true positive rate of a binary task, from labels to interval."""
+def run(
+    samples: int = SAMPLES, groups: int = GROUPS, resamples: int = RESAMPLES, rounds: int = 3
+) -> Row:
+    """Percentile interval of the mean pair gap in the true positive rate of a binary task, from
+    labels to interval.
+    """
     from equipoise import metrics
 
     if samples < 10 * groups or groups < 2 or resamples < 1:
-        raise InputError(f"{samples} samples, {groups} groups, {resamples} resamples are not legal; take 2 groups or more, 10 samples each")
+        raise InputError(
+            f"{samples} samples, {groups} groups, {resamples} resamples are not legal; take 2"
+            " groups or more, 10 samples each"
+        )
     y, p, g = _task(samples, groups)
     options = metrics.EQUAL_OPPORTUNITY["released"]["avg"]
     functions = {METRIC: lambda cells: cells.equal_opportunity(**options, classes=[1])}
     kept: dict[str, tuple[float, float]] = {}
 
     def ours() -> None:
-        result = metrics.bootstrap_classification(y, {"x": p}, sensitive_features=g, metrics=functions, resamples=resamples)
+        result = metrics.bootstrap_classification(
+            y, {"x": p}, sensitive_features=g, metrics=functions, resamples=resamples
+        )
         estimate = result.estimate("x", METRIC)
         kept["ours"] = estimate.low, estimate.high
 
@@ -51,7 +62,9 @@ def run(samples: int = SAMPLES, groups: int = GROUPS, resamples: int = RESAMPLES
         kept["scipy"] = _scipy(y, p, g, groups, resamples)
 
     seconds = interleaved({"ours": ours, "scipy": rows}, rounds)
-    return Row(samples, groups, resamples, seconds["ours"], seconds["scipy"], kept["ours"], kept["scipy"])
+    return Row(
+        samples, groups, resamples, seconds["ours"], seconds["scipy"], kept["ours"], kept["scipy"]
+    )
 
 
 def _task(samples: int, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -63,7 +76,9 @@ def _task(samples: int, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return y, np.where(right, y, 1 - y), g
 
 
-def _scipy(y: np.ndarray, p: np.ndarray, g: np.ndarray, groups: int, resamples: int) -> tuple[float, float]:
+def _scipy(
+    y: np.ndarray, p: np.ndarray, g: np.ndarray, groups: int, resamples: int
+) -> tuple[float, float]:
     """The rival at its best: one count of the rows a resample, no Python loop over groups."""
     from scipy.stats import bootstrap
 
@@ -74,5 +89,13 @@ def _scipy(y: np.ndarray, p: np.ndarray, g: np.ndarray, groups: int, resamples: 
         rates = np.bincount(g, y * p, groups) / positives
         return float(np.abs(rates[pairs[0]] - rates[pairs[1]]).mean())
 
-    result = bootstrap((y, p, g), statistic, paired=True, vectorized=False, n_resamples=resamples, method="percentile", rng=0)
+    result = bootstrap(
+        (y, p, g),
+        statistic,
+        paired=True,
+        vectorized=False,
+        n_resamples=resamples,
+        method="percentile",
+        rng=0,
+    )
     return float(result.confidence_interval.low), float(result.confidence_interval.high)

@@ -1,4 +1,6 @@
-"""``equipoise bench encode``: an encoder on picture files, beside the model alone on pixels that are already decoded."""
+"""``equipoise bench encode``: an encoder on picture files, beside the model alone on pixels that
+are already decoded.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +41,36 @@ class Row:
         return self.from_files / self.model_alone
 
 
-def run(encoder: Encoder, *, images: int, sizes: tuple[int, ...] = SIZES, rounds: int = 3) -> Iterator[Row]:
-    """One row a size of picture; rounds of all contenders alternate, and their medians are given."""
+def run(
+    encoder: Encoder, *, images: int, sizes: tuple[int, ...] = SIZES, rounds: int = 3
+) -> Iterator[Row]:
+    """Return one row per picture size: medians over alternating rounds of all contenders."""
     preprocess = encoder.towers.preprocess
     if "image" not in encoder.modalities or preprocess is None:
-        raise InputError(f"{encoder.id} has no pixels that could be decoded beforehand; pass an encoder that resizes, crops and normalises")
-    texts = [f"a photo of a {noun} number {i}" for i in range(250) for noun in ("doctor", "nurse", "farmer", "clerk")]
+        raise InputError(
+            f"{encoder.id} has no pixels that could be decoded beforehand; pass an encoder that"
+            " resizes, crops and normalises"
+        )
+    texts = [
+        f"a photo of a {noun} number {i}"
+        for i in range(250)
+        for noun in ("doctor", "nurse", "farmer", "clerk")
+    ]
     for size in sizes:
         with tempfile.TemporaryDirectory() as place:
-            yield _measure(encoder, preprocess, _write(Path(place), images, size), size, texts, rounds)
+            yield _measure(
+                encoder, preprocess, _write(Path(place), images, size), size, texts, rounds
+            )
 
 
-def _measure(encoder: Encoder, preprocess: Preprocess, files: list[Path], size: int, texts: list[str], rounds: int) -> Row:
+def _measure(
+    encoder: Encoder,
+    preprocess: Preprocess,
+    files: list[Path],
+    size: int,
+    texts: list[str],
+    rounds: int,
+) -> Row:
     encoder.encode_images(files[:512])  # finds the batch size
     batch = min(encoder.batch_size("image"), len(files))
     pixels = np.stack([preprocess(open_image(path)) for path in files[:batch]])
@@ -83,7 +103,9 @@ def _write(folder: Path, count: int, size: int) -> list[Path]:
     rng = np.random.default_rng(0)
     paths = []
     for i in range(count):
-        coarse = Image.fromarray(rng.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize((size, size), Image.Resampling.BICUBIC)
+        coarse = Image.fromarray(rng.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize(
+            (size, size), Image.Resampling.BICUBIC
+        )
         noisy = np.asarray(coarse, np.int16) + rng.integers(-8, 9, (size, size, 3), dtype=np.int16)
         paths.append(folder / f"{i:06d}.jpg")
         Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(paths[-1], quality=QUALITY)

@@ -1,4 +1,6 @@
-"""``equipoise bench kernel``: the closed form beside a plain copy of the array and beside the paper's formula written straight down."""
+"""``equipoise bench kernel``: the closed form beside a plain copy of the array and beside the
+paper's formula written straight down.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Row:
         return 2 * self.rows * self.dim * item / self.seconds / 1e9
 
 
-def run(device: str, dims=DIMS, ranks=RANKS, dtypes=None, mebibytes: int | None = None, rounds: int = 7) -> Iterator[Row]:
+def run(
+    device: str, dims=DIMS, ranks=RANKS, dtypes=None, mebibytes: int | None = None, rounds: int = 7
+) -> Iterator[Row]:
     """Measure every combination, one row at a time."""
     make = {"cpu": _cpu_case, "cuda": _cuda_case}.get(device)
     if make is None:
@@ -58,9 +62,15 @@ def run(device: str, dims=DIMS, ranks=RANKS, dtypes=None, mebibytes: int | None 
     if mebibytes is not None and mebibytes < 1:
         raise InputError(f"an array of {mebibytes} MiB is too small to measure; pass 1 or more")
     if unknown := set(dtypes or ()) - set(DTYPES[device]):
-        raise InputError(f"dtype {', '.join(sorted(unknown))} is not measured on {device}; pass one or more of {', '.join(DTYPES[device])}")
+        raise InputError(
+            f"dtype {', '.join(sorted(unknown))} is not measured on {device}; pass one or more of"
+            f" {', '.join(DTYPES[device])}"
+        )
     if min(*dims, *ranks) < 1 or max(ranks) > min(dims):
-        raise InputError(f"dims {list(dims)} with ranks {list(ranks)} are not legal; both start at 1 and no rank exceeds a dim")
+        raise InputError(
+            f"dims {list(dims)} with ranks {list(ranks)} are not legal; both start at 1 and no rank"
+            " exceeds a dim"
+        )
     rng = np.random.default_rng(0)
     for dtype in dtypes or DTYPES[device]:
         for dim in dims:
@@ -73,10 +83,22 @@ def run(device: str, dims=DIMS, ranks=RANKS, dtypes=None, mebibytes: int | None 
 def _measure(case: _Case, device: str, dtype: str, basis: np.ndarray, rounds: int) -> Row:
     low_rank = LowRank.projection(basis)
     calls = 10 if device == "cuda" else 1
-    times = interleaved({"copy": case.copy, "ours": lambda: case.ours(low_rank)}, rounds, case.sync, calls)
+    times = interleaved(
+        {"copy": case.copy, "ours": lambda: case.ours(low_rank)}, rounds, case.sync, calls
+    )
     rival = interleaved({"transcription": lambda: case.transcription(basis)}, 1, case.sync)
     dim, rank = basis.shape
-    return Row(device, dtype, dim, rank, case.rows, case.kernel, times["ours"], times["copy"], rival["transcription"])
+    return Row(
+        device,
+        dtype,
+        dim,
+        rank,
+        case.rows,
+        case.kernel,
+        times["ours"],
+        times["copy"],
+        rival["transcription"],
+    )
 
 
 @dataclass(frozen=True)
@@ -91,7 +113,9 @@ class _Case:
 
 @np.errstate(invalid="ignore")  # it takes roots of negative numbers where 1 - b cancels
 def transcription(xp: Any, e: Any, projector: Any) -> Any:
-    """Theorem 1 as the paper prints it: a dense projector, separate normalisations, a temporary for each term."""
+    """Theorem 1 as the paper prints it: a dense projector, separate normalisations, a temporary for
+    each term.
+    """
     e = e / xp.linalg.norm(e, axis=-1, keepdims=True)
     par = e @ projector
     perp = e - par
@@ -112,9 +136,18 @@ def _cpu_case(rng: np.random.Generator, dtype: str, dim: int, size: int) -> _Cas
 
     def paper(basis: np.ndarray) -> np.ndarray:
         wide = np.float64 if dtype == "float64" else np.float32  # numpy has no fast float16 product
-        return transcription(np, x.astype(wide, copy=False), (basis @ basis.T).astype(wide)).astype(dtype, copy=False)
+        return transcription(np, x.astype(wide, copy=False), (basis @ basis.T).astype(wide)).astype(
+            dtype, copy=False
+        )
 
-    return _Case(rows, kernels.which(x), lambda: np.copyto(out, x), lambda m: kernels.debias(x, m, PAPER, "unit", out), paper, lambda: None)
+    return _Case(
+        rows,
+        kernels.which(x),
+        lambda: np.copyto(out, x),
+        lambda m: kernels.debias(x, m, PAPER, "unit", out),
+        paper,
+        lambda: None,
+    )
 
 
 def _cuda_case(rng: np.random.Generator, dtype: str, dim: int, size: int) -> _Case:
@@ -123,7 +156,9 @@ def _cuda_case(rng: np.random.Generator, dtype: str, dim: int, size: int) -> _Ca
     except ImportError:
         raise MissingExtraError("the CUDA benchmark", "torch", "torch") from None
     if not torch.cuda.is_available():
-        raise InputError('no CUDA device is available here; run with device "cpu", or on a machine with a GPU')
+        raise InputError(
+            'no CUDA device is available here; run with device "cpu", or on a machine with a GPU'
+        )
     kind = getattr(torch, dtype)
     rows = size // (dim * kind.itemsize)
     generator = torch.Generator("cuda").manual_seed(int(rng.integers(1 << 31)))
@@ -135,5 +170,10 @@ def _cuda_case(rng: np.random.Generator, dtype: str, dim: int, size: int) -> _Ca
         return transcription(torch, x, torch.as_tensor(basis @ basis.T, dtype=kind, device="cuda"))
 
     return _Case(
-        rows, kernels.which(x), lambda: out.copy_(x), lambda m: kernels.debias(x, m, PAPER, "unit", out), paper, torch.cuda.synchronize
+        rows,
+        kernels.which(x),
+        lambda: out.copy_(x),
+        lambda m: kernels.debias(x, m, PAPER, "unit", out),
+        paper,
+        torch.cuda.synchronize,
     )

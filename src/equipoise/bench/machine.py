@@ -17,7 +17,9 @@ def describe() -> dict[str, str]:
     """Processor, cores, accelerator and the versions that matter."""
     facts = {
         "processor": _processor(),
-        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "cores": str(
+            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        ),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "equipoise": __version__,

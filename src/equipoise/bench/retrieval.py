@@ -1,4 +1,6 @@
-"""``equipoise bench retrieval``: exact search beside the bare matrix product, its floor, and beside faiss's flat index."""
+"""``equipoise bench retrieval``: exact search beside the bare matrix product, its floor, and beside
+faiss's flat index.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class Row:
     product_seconds: float
     faiss_seconds: float
     mebibytes: float  # that numpy took at most during one search
-    agreement: float  # share of faiss's results that are ours too; ties and rounding at the k-th place keep it from 1
+    # share of faiss's results that are ours too; ties and rounding at the k-th place keep it from 1
+    agreement: float
     product_blas: str
     faiss_blas: str
 
@@ -50,15 +53,21 @@ class Row:
 
 
 def run(
-    images: int, queries: int, dim: int, depths: tuple[int, ...] = DEPTHS, block: int = BLOCK, rounds: int = 3, clock: str = "wall"
+    images: int,
+    queries: int,
+    dim: int,
+    depths: tuple[int, ...] = DEPTHS,
+    block: int = BLOCK,
+    rounds: int = 3,
+    clock: str = "wall",
 ) -> Iterator[Row]:
     """One row a depth; rounds of all contenders alternate, and their medians are given."""
     if clock not in CLOCKS:
         raise InputError(f"clock={clock!r} is not legal; pass one of {', '.join(CLOCKS)}")
     if min(images, queries, dim, block, *depths) < 1 or max(depths) > images:
         raise InputError(
-            f"{images} images, {queries} queries, width {dim}, block {block}, depths {list(depths)} are not legal; "
-            "all start at 1 and no depth exceeds the images"
+            f"{images} images, {queries} queries, width {dim}, block {block}, depths {list(depths)}"
+            " are not legal; all start at 1 and no depth exceeds the images"
         )
     product_blas = _blas()
     faiss = _faiss(product_blas)
@@ -100,20 +109,25 @@ def run(
             product_seconds=seconds["product"],
             faiss_seconds=seconds["faiss"],
             mebibytes=mebibytes,
-            agreement=float(np.mean([np.isin(a, b).mean() for a, b in zip(theirs, ours, strict=True)])),
+            agreement=float(
+                np.mean([np.isin(a, b).mean() for a, b in zip(theirs, ours, strict=True)])
+            ),
             product_blas=product_blas,
             faiss_blas=_blas("faiss"),
         )
 
 
 def _faiss(product_blas: str) -> Any:
-    """faiss, its OpenBLAS told to use the kernels that numpy's found: an old one may not know a new processor."""
+    """faiss, its OpenBLAS told to use the kernels that numpy's found: an old one may not know a new
+    processor.
+    """
     os.environ.setdefault("OPENBLAS_CORETYPE", product_blas.rsplit(maxsplit=1)[-1])
     try:
         import faiss  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise EquipoiseError(
-            "the retrieval benchmark needs faiss to compare with, which is not installed. Type: pip install faiss-cpu"
+            "the retrieval benchmark needs faiss to compare with, which is not installed. Type: pip"
+            " install faiss-cpu"
         ) from None
     return faiss
 

@@ -23,7 +23,11 @@ from equipoise.cli.methods import methods
 from equipoise.cli.report import report
 from equipoise.errors import EquipoiseError
 
-app = typer.Typer(name="equipoise", help="Remove social bias from vision-language embeddings in closed form.", no_args_is_help=True)
+app = typer.Typer(
+    name="equipoise",
+    help="Remove social bias from vision-language embeddings in closed form.",
+    no_args_is_help=True,
+)
 app.command()(audit)
 app.command()(report)
 app.add_typer(prompts.app, name="prompts")
@@ -41,7 +45,11 @@ app.command()(doctor)
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: bool = typer.Option(False, "--version", help="Print the version and stop.", is_eager=True)) -> None:
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and stop.", is_eager=True
+    ),
+) -> None:
     if version:
         typer.echo(f"equipoise {__version__}")
         raise typer.Exit
@@ -50,16 +58,29 @@ def _root(version: bool = typer.Option(False, "--version", help="Print the versi
 def main() -> None:
     """Run the command line; a user's error is a message, never a traceback, and so is a warning."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter, as stderr has it
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # a terminal that lacks a letter, as stderr has it
     with warnings.catch_warnings():
         warnings.showwarning = _tell
         try:
             app()
-        except (EquipoiseError, OSError) as error:  # a full disk, a folder that cannot be written to
+        except (
+            EquipoiseError,
+            OSError,
+        ) as error:  # a full disk, a folder that cannot be written to
             typer.secho(f"equipoise: {error}", err=True, fg=typer.colors.RED)
             sys.exit(2)
 
 
-def _tell(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    """What a user should know, in words as an error would be; what a developer should, with where it came from."""
-    typer.secho(f"equipoise: {message}" if category is UserWarning else f"{filename}:{lineno}: {message}", err=True, fg=typer.colors.YELLOW)
+def _tell(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
+) -> None:
+    """What a user should know, in words as an error would be; what a developer should, with where
+    it came from.
+    """
+    typer.secho(
+        f"equipoise: {message}" if category is UserWarning else f"{filename}:{lineno}: {message}",
+        err=True,
+        fg=typer.colors.YELLOW,
+    )

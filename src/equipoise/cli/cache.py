@@ -12,7 +12,9 @@ from rich.table import Table
 
 from equipoise.cli.options import Json
 
-app = typer.Typer(help="Embeddings kept on disk, so that nothing is encoded twice.", invoke_without_command=True)
+app = typer.Typer(
+    help="Embeddings kept on disk, so that nothing is encoded twice.", invoke_without_command=True
+)
 MIB = 1 << 20
 
 
@@ -25,19 +27,43 @@ def show(context: typer.Context, as_json: Json = False) -> None:
     usage = cache.usage()
     if as_json:
         rows = [item._asdict() for item in usage]
-        typer.echo(json.dumps({"path": str(cache.path), "bytes": cache.size(), "limit": cache.limit, "encoders": rows}, indent=1))
+        typer.echo(
+            json.dumps(
+                {
+                    "path": str(cache.path),
+                    "bytes": cache.size(),
+                    "limit": cache.limit,
+                    "encoders": rows,
+                },
+                indent=1,
+            )
+        )
         return
-    table = Table("encoder", "fingerprint and precision", "rows", "MiB", title=escape(str(cache.path)))
+    table = Table(
+        "encoder", "fingerprint and precision", "rows", "MiB", title=escape(str(cache.path))
+    )
     for item in usage:
         fingerprint, _, precision = item.encoder.rpartition(" ")
-        table.add_row(escape(item.name), f"{escape(fingerprint[:12])} {precision}", f"{item.rows:,}", f"{item.bytes / MIB:.1f}")
+        table.add_row(
+            escape(item.name),
+            f"{escape(fingerprint[:12])} {precision}",
+            f"{item.rows:,}",
+            f"{item.bytes / MIB:.1f}",
+        )
     console = Console()
     console.print(table)
-    console.print(f"{cache.size() / MIB:.1f} of {cache.limit / MIB:,.0f} MiB; EQUIPOISE_CACHE and EQUIPOISE_CACHE_LIMIT (MiB) change both")
+    console.print(
+        f"{cache.size() / MIB:.1f} of {cache.limit / MIB:,.0f} MiB; EQUIPOISE_CACHE and"
+        " EQUIPOISE_CACHE_LIMIT (MiB) change both"
+    )
 
 
 @app.command()
-def clear(encoder: Annotated[str | None, typer.Option(help="Only of the encoder whose fingerprint starts so.")] = None) -> None:
+def clear(
+    encoder: Annotated[
+        str | None, typer.Option(help="Only of the encoder whose fingerprint starts so.")
+    ] = None,
+) -> None:
     """Remove what is kept, of one encoder or of all."""
     typer.echo(f"{_cache().clear(encoder):,} embeddings removed")
 

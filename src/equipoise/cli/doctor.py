@@ -14,13 +14,15 @@ from equipoise.cli.options import Device, Dtype, Json, Offline
 
 
 def doctor(
-    model: Annotated[str | None, typer.Option(help="An encoder to try: one text and one image.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="An encoder to try: one text and one image.")
+    ] = None,
     device: Device = None,
     dtype: Dtype = None,
     offline: Offline = None,
     as_json: Json = False,
 ) -> None:
-    """Print versions, devices and extras, and encode one text and one image with the chosen model."""
+    """Print versions, devices and extras; encode one text and one image with the model."""
     from equipoise import doctor as examination
 
     versions, extras, devices = examination.versions(), examination.extras(), examination.devices()
@@ -28,15 +30,29 @@ def doctor(
     options = {"device": device, "dtype": dtype, "offline": offline}
     if as_json:
         trial = examination.try_encoder(model, **options) if model else None
-        document = {"versions": versions, "extras": extras, "devices": devices, "mini": mini, "encoder": trial._asdict() if trial else None}
+        document = {
+            "versions": versions,
+            "extras": extras,
+            "devices": devices,
+            "mini": mini,
+            "encoder": trial._asdict() if trial else None,
+        }
         typer.echo(json.dumps(document, indent=1))
         return
     console = Console()
-    console.print(" · ".join(f"{name} {version}" for name, version in versions.items() if version), style="dim", highlight=False)
+    console.print(
+        " · ".join(f"{name} {version}" for name, version in versions.items() if version),
+        style="dim",
+        highlight=False,
+    )
     console.print(f"devices: {', '.join(devices)}")
     table = Table("extra", "", title="extras")
     for extra, line in extras.items():
-        table.add_row(extra, "here" if line is None else line.replace("[", r"\["), style="" if line is None else "dim")
+        table.add_row(
+            extra,
+            "here" if line is None else line.replace("[", r"\["),
+            style="" if line is None else "dim",
+        )
     console.print(table)
     if mini:
         console.print(f"mini: {mini['knows']} [dim]{mini['notice']}[/dim]")
@@ -50,7 +66,7 @@ def doctor(
         else f"an image in {trial.image_milliseconds:.0f} ms, cosine {trial.cosine:+.3f}"
     )
     console.print(
-        f"[bold]{escape(trial.id)}[/] on {trial.device} in {trial.precision}: {trial.dim} dimensions, "
-        f"fingerprint {trial.fingerprint[:12]}, loaded in {trial.seconds_to_load:.1f} s; a text in {trial.text_milliseconds:.0f} ms, "
-        f"{image}"
+        f"[bold]{escape(trial.id)}[/] on {trial.device} in {trial.precision}: {trial.dim}"
+        f" dimensions, fingerprint {trial.fingerprint[:12]}, loaded in {trial.seconds_to_load:.1f}"
+        f" s; a text in {trial.text_milliseconds:.0f} ms, {image}"
     )

@@ -14,10 +14,17 @@ from equipoise.cli.options import Json
 @with_shared
 def evaluate(
     given: Given,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The JSON file of the run; tables can be made from it again.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The JSON file of the run; tables can be made from it again."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure methods on labelled images, with intervals and the paired difference from no debiasing."""
+    """Measure methods on labelled images, with intervals and the paired difference from no
+    debiasing.
+    """
     from equipoise.artefact import require_writable
     from equipoise.tasks import parse
     from equipoise.tasks.document import write

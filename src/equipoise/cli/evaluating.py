@@ -18,70 +18,183 @@ if TYPE_CHECKING:
 Dataset = Annotated[
     str | None,
     typer.Argument(
-        help="celeba, facet, flickr30k, coco2017, fairface, utkface, waterbirds (with --root); a .csv, .tsv or .parquet table with a row "
-        "an image; a folder; or nothing, where --embeddings has the columns."
+        help=(
+            "celeba, facet, flickr30k, coco2017, fairface, utkface, waterbirds (with --root); a"
+            " .csv, .tsv or .parquet table with a row an image; a folder; or nothing, where"
+            " --embeddings has the columns."
+        )
     ),
 ]
-Task = Annotated[Literal["classification", "retrieval"], typer.Option("--task", "-t", help="What to do with the images.")]
+Task = Annotated[
+    Literal["classification", "retrieval"],
+    typer.Option("--task", "-t", help="What to do with the images."),
+]
 Methods = Annotated[
     list[str] | None,
     typer.Option(
         "--method",
-        help="A method, such as closed-form or closed-form:kappa=inf,modality=text|both; or a saved operator's file. Repeat for more.",
+        help=(
+            "A method, such as closed-form or closed-form:kappa=inf,modality=text|both; or a saved"
+            " operator's file. Repeat for more."
+        ),
     ),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", help="The encoder: hf:ID-or-folder, open_clip:NAME/WEIGHTS, st:ID, onnx:FOLDER or mini.")
+    str | None,
+    typer.Option(
+        "--model",
+        help="The encoder: hf:ID-or-folder, open_clip:NAME/WEIGHTS, st:ID, onnx:FOLDER or mini.",
+    ),
 ]
-Vectors = Annotated[Path | None, typer.Option(help="In place of a model: a .parquet, .npz or .safetensors file of text vectors.")]
+Vectors = Annotated[
+    Path | None,
+    typer.Option(
+        help="In place of a model: a .parquet, .npz or .safetensors file of text vectors."
+    ),
+]
 Embeddings = Annotated[
-    Path | None, typer.Option(help="Stored embeddings of the images: a store's folder, or a .npy file with a row an image.")
+    Path | None,
+    typer.Option(
+        help=(
+            "Stored embeddings of the images: a store's folder, or a .npy file with a row an image."
+        )
+    ),
 ]
 Root = Annotated[Path | None, typer.Option(help="The folder of a known dataset.")]
-Images = Annotated[Path | None, typer.Option(help="The folder that a table's file names are relative to; the table's own by default.")]
-PathColumn = Annotated[str | None, typer.Option(help="The table's column of file names; found by its name by default.")]
+Images = Annotated[
+    Path | None,
+    typer.Option(
+        help="The folder that a table's file names are relative to; the table's own by default."
+    ),
+]
+PathColumn = Annotated[
+    str | None, typer.Option(help="The table's column of file names; found by its name by default.")
+]
 LabelColumn = Annotated[str | None, typer.Option(help="The table's column of classes.")]
-GroupColumns = Annotated[list[str] | None, typer.Option(help="The table's column of groups; repeat for an intersection.")]
-CaptionColumn = Annotated[str | None, typer.Option(help="The table's column of captions, each a query for its image.")]
+GroupColumns = Annotated[
+    list[str] | None, typer.Option(help="The table's column of groups; repeat for an intersection.")
+]
+CaptionColumn = Annotated[
+    str | None, typer.Option(help="The table's column of captions, each a query for its image.")
+]
 Attribute = Annotated[
-    str | None, typer.Option("--attribute", "-a", help="gender, age, ... or a .toml file; the group columns' names by default.")
+    str | None,
+    typer.Option(
+        "--attribute",
+        "-a",
+        help="gender, age, ... or a .toml file; the group columns' names by default.",
+    ),
 ]
 Books = Annotated[
     list[str] | None,
-    typer.Option("--book", "-b", help="A book's file, a curated one, or grammar; several make it a part of the grid. Found by default."),
+    typer.Option(
+        "--book",
+        "-b",
+        help=(
+            "A book's file, a curated one, or grammar; several make it a part of the grid. Found by"
+            " default."
+        ),
+    ),
 ]
 Prompts = Annotated[
     str | None,
-    typer.Option(help="Classification: a JSON file of label to prompt. Retrieval: queries, as a text file with one a line, or a book."),
+    typer.Option(
+        help=(
+            "Classification: a JSON file of label to prompt. Retrieval: queries, as a text file"
+            " with one a line, or a book."
+        )
+    ),
 ]
-Template = Annotated[str | None, typer.Option(help="A class's prompt, {} for its name: 'a photo of a/an {}' by default.")]
-Positive = Annotated[str | None, typer.Option(help="The one class to measure by binary F1 and its own equal opportunity.")]
-FitShare = Annotated[float | None, typer.Option(help="Hold out so large a share of the images to fit methods on; it is not measured.")]
-FitDataset = Annotated[str | None, typer.Option(help="Another dataset to fit methods on, with the same columns.")]
-FitRoot = Annotated[Path | None, typer.Option(help="The folder of that dataset, where it is a known one.")]
-FitImages = Annotated[Path | None, typer.Option(help="The folder that its table's file names are relative to.")]
-FitEmbeddings = Annotated[Path | None, typer.Option(help="Its stored embeddings: a store's folder or a .npy file.")]
-Workdir = Annotated[Path | None, typer.Option(help="Where methods that train keep what they have so far, and go on from.")]
-Protocol = Annotated[Literal["paper", "released"], typer.Option(help="The paper's text, or the released code that made its tables.")]
-M = Annotated[int | None, typer.Option("-m", help="Places that MaxSkew looks at; 1000, or a tenth of fewer than 2,000 images.", min=1)]
-K = Annotated[list[int] | None, typer.Option("-k", help="Places that recall looks at; repeat for several. 5 and 10 by default.", min=1)]
+Template = Annotated[
+    str | None,
+    typer.Option(help="A class's prompt, {} for its name: 'a photo of a/an {}' by default."),
+]
+Positive = Annotated[
+    str | None,
+    typer.Option(help="The one class to measure by binary F1 and its own equal opportunity."),
+]
+FitShare = Annotated[
+    float | None,
+    typer.Option(
+        help="Hold out so large a share of the images to fit methods on; it is not measured."
+    ),
+]
+FitDataset = Annotated[
+    str | None, typer.Option(help="Another dataset to fit methods on, with the same columns.")
+]
+FitRoot = Annotated[
+    Path | None, typer.Option(help="The folder of that dataset, where it is a known one.")
+]
+FitImages = Annotated[
+    Path | None, typer.Option(help="The folder that its table's file names are relative to.")
+]
+FitEmbeddings = Annotated[
+    Path | None, typer.Option(help="Its stored embeddings: a store's folder or a .npy file.")
+]
+Workdir = Annotated[
+    Path | None,
+    typer.Option(help="Where methods that train keep what they have so far, and go on from."),
+]
+Protocol = Annotated[
+    Literal["paper", "released"],
+    typer.Option(help="The paper's text, or the released code that made its tables."),
+]
+M = Annotated[
+    int | None,
+    typer.Option(
+        "-m",
+        help="Places that MaxSkew looks at; 1000, or a tenth of fewer than 2,000 images.",
+        min=1,
+    ),
+]
+K = Annotated[
+    list[int] | None,
+    typer.Option(
+        "-k", help="Places that recall looks at; repeat for several. 5 and 10 by default.", min=1
+    ),
+]
 Gate = Annotated[bool, typer.Option("--gate", help="Leave prompts that name a group as they are.")]
-Over = Annotated[Literal["images", "queries", "both"], typer.Option(help="What is resampled for retrieval.")]
+Over = Annotated[
+    Literal["images", "queries", "both"], typer.Option(help="What is resampled for retrieval.")
+]
 Resamples = Annotated[int, typer.Option(help="Resamples of the bootstrap.", min=1)]
-Permutations = Annotated[int, typer.Option(help="Shuffles of the labels for the floor of a skew.", min=1)]
+Permutations = Annotated[
+    int, typer.Option(help="Shuffles of the labels for the floor of a skew.", min=1)
+]
 Level = Annotated[float, typer.Option(help="Of the intervals.")]
 Interval = Annotated[Literal["percentile", "bca", "basic"], typer.Option(help="Kind of interval.")]
-Probed = Annotated[int, typer.Option("--probe", help="Images that the leakage probe takes at most; 0 for no probe.", min=0)]
-Seed = Annotated[int, typer.Option(help="Of resamples, permutations, the held-out share and training.", min=0)]
-OnMissing = Annotated[Literal["raise", "drop"], typer.Option(help="Image files that are not there: an error, or left out and counted.")]
-OnUnreadable = Annotated[Literal["skip", "raise"], typer.Option(help="Images that cannot be read: left out and counted, or an error.")]
-OnePerson = Annotated[Path | None, typer.Option(help="Flickr30K: a text file of the images that show one person.")]
-Export = Annotated[list[Path] | None, typer.Option(help="Also write the table: *.csv, *.md or *.tex; repeat for several.")]
+Probed = Annotated[
+    int,
+    typer.Option(
+        "--probe", help="Images that the leakage probe takes at most; 0 for no probe.", min=0
+    ),
+]
+Seed = Annotated[
+    int, typer.Option(help="Of resamples, permutations, the held-out share and training.", min=0)
+]
+OnMissing = Annotated[
+    Literal["raise", "drop"],
+    typer.Option(help="Image files that are not there: an error, or left out and counted."),
+]
+OnUnreadable = Annotated[
+    Literal["skip", "raise"],
+    typer.Option(help="Images that cannot be read: left out and counted, or an error."),
+]
+OnePerson = Annotated[
+    Path | None, typer.Option(help="Flickr30K: a text file of the images that show one person.")
+]
+Export = Annotated[
+    list[Path] | None,
+    typer.Option(help="Also write the table: *.csv, *.md or *.tex; repeat for several."),
+]
 
 
 @dataclass(frozen=True)
 class Given:
-    """What was typed: methods and books as they are, the rest ready to make an evaluation of. labelled: there are images to fit on."""
+    """What was typed: methods and books as they are, the rest ready to make an evaluation of.
+
+    labelled: there are images to fit on.
+    """
 
     task: str
     methods: list[str]
@@ -142,30 +255,67 @@ def shared(
     from equipoise.tasks.commands import Request, Source
 
     tables.check_paths(export or [])
-    settings = Settings(protocol, m, tuple(k or (5, 10)), gate, over, resamples, permutations, level, interval, seed, probe)
-    columns = {"path_column": path_column, "label_column": label_column, "caption_column": caption_column}
-    reading = {"group_columns": group_columns or (), "on_missing": on_missing, "one_person": one_person}
+    settings = Settings(
+        protocol,
+        m,
+        tuple(k or (5, 10)),
+        gate,
+        over,
+        resamples,
+        permutations,
+        level,
+        interval,
+        seed,
+        probe,
+    )
+    columns = {
+        "path_column": path_column,
+        "label_column": label_column,
+        "caption_column": caption_column,
+    }
+    reading = {
+        "group_columns": group_columns or (),
+        "on_missing": on_missing,
+        "one_person": one_person,
+    }
     measured = Source(dataset, root, images, embeddings, **columns, **reading)
     fitting = Source(fit_dataset, fit_root, fit_images, fit_embeddings, **columns, **reading)
-    wording = {"attribute": attribute, "book": next(iter(book or []), None), "prompts": prompts, "template": template, "positive": positive}
+    wording = {
+        "attribute": attribute,
+        "book": next(iter(book or []), None),
+        "prompts": prompts,
+        "template": template,
+        "positive": positive,
+    }
     request = Request(task, measured, fitting, fit_share, on_unreadable, model, vectors, **wording)
-    loading = {"device": device, "dtype": dtype, "batch_size": batch_size, "workers": workers, "offline": offline}
+    loading = {
+        "device": device,
+        "dtype": dtype,
+        "batch_size": batch_size,
+        "workers": workers,
+        "offline": offline,
+    }
     evaluation = lambda workdir: request.evaluation(settings, workdir, **loading)  # noqa: E731
     labelled = fit_share is not None or fit_dataset is not None or fit_embeddings is not None
     return Given(task, method or [], book or [], labelled, workdir, export or [], evaluation)
 
 
 def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with the shared options beside its own; it is called with a ``Given`` and its own."""
+    """Return the verb with the shared options added; it is called with a ``Given`` and its own."""
     own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
 
     def command(**typed: Any) -> None:
-        verb(shared(**{name: value for name, value in typed.items() if name not in mine}), **{name: typed[name] for name in mine})
+        verb(
+            shared(**{name: value for name, value in typed.items() if name not in mine}),
+            **{name: typed[name] for name in mine},
+        )
 
     mine = {parameter.name for parameter in own}
     parameters = [*own, *inspect.signature(shared, eval_str=True).parameters.values()]
     kind = inspect.Parameter.KEYWORD_ONLY
-    command.__signature__ = inspect.Signature([parameter.replace(kind=kind) for parameter in parameters])  # pyright: ignore[reportFunctionMemberAccess]
+    command.__signature__ = inspect.Signature(
+        [parameter.replace(kind=kind) for parameter in parameters]
+    )  # pyright: ignore[reportFunctionMemberAccess]
     command.__name__, command.__doc__ = verb.__name__, verb.__doc__
     return command
 

@@ -1,4 +1,6 @@
-"""``equipoise methods``: what there is, what each needs and changes; the paper's Table 1, corrected."""
+"""``equipoise methods``: what there is, what each needs and changes; the paper's Table 1,
+corrected.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,16 @@ COLUMNS = ("method", "changes", "labels of images", "trains", "authors' tasks", 
 
 def methods(
     details: Annotated[
-        bool, typer.Option("--details", "-d", help="Also what each does and needs, where code and paper differ, and parameters.")
+        bool,
+        typer.Option(
+            "--details",
+            "-d",
+            help="Also what each does and needs, where code and paper differ, and parameters.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the debiasing methods: the paper's Table 1, corrected by what the reference code does."""
+    """List the debiasing methods: the paper's Table 1, corrected by the reference code."""
     from equipoise.tasks.commands import describe_methods
 
     found = describe_methods()
@@ -37,16 +44,27 @@ def methods(
     console.print(table)
     for method in found if details else ():
         params = ", ".join(f"{name}={value}" for name, value in method["params"].items())
-        lines = [f"[bold]{method['name']}[/bold]  {method['summary']}", f"  needs {'; '.join(method['needs']) or 'nothing'}"]
+        lines = [
+            f"[bold]{method['name']}[/bold]  {method['summary']}",
+            f"  needs {'; '.join(method['needs']) or 'nothing'}",
+        ]
         lines += [f"  the code: {method['code']}"] if method["code"] else []
         lines += [f"  {params}"] if params else []
         console.print("\n".join(lines), highlight=False)
     if not details:
-        console.print("--details says what each needs, and where a method's code differs from its paper", style="dim")
+        console.print(
+            "--details says what each needs, and where a method's code differs from its paper",
+            style="dim",
+        )
 
 
 def _row(method: dict[str, Any]) -> tuple[str, ...]:
-    trains = " ".join(filter(None, (method["training"], method["gradients"] and f"(gradients: {method['gradients']})")))
+    trains = " ".join(
+        filter(
+            None,
+            (method["training"], method["gradients"] and f"(gradients: {method['gradients']})"),
+        )
+    )
     strength = method["strength"]
     return (
         method["name"],

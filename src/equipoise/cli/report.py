@@ -10,9 +10,15 @@ from rich.console import Console
 
 
 def report(
-    results: Annotated[list[Path], typer.Argument(help="Folders of audits, or their results.json.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there already.")] = False,
+    results: Annotated[
+        list[Path], typer.Argument(help="Folders of audits, or their results.json.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path(
+        "report.html"
+    ),
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a file that is there already.")
+    ] = False,
 ) -> None:
     """Build the page from saved results: one audit's own page, or several side by side."""
     from equipoise.report.commands import write

@@ -1,4 +1,6 @@
-"""Datasets: readers that give paths, labels, sensitive features and captions as plain columns, and count what they dropped and why."""
+"""Datasets: readers that give paths, labels, sensitive features and captions as plain columns, and
+count what they dropped and why.
+"""
 
 from equipoise.datasets.celeba import celeba
 from equipoise.datasets.coco import coco2017

@@ -1,4 +1,4 @@
-"""COCO2017 captions with the perceived gender and skin tone of Zhao, Wang and Russakovsky (2021)."""
+"""COCO2017 captions; perceived gender and skin tone by Zhao, Wang and Russakovsky (2021)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from equipoise.datasets.dataset import Dataset, Frame, Sieve
 from equipoise.errors import InputError
 
 DOWNLOAD = (
-    "Download COCO 2017 (cocodataset.org): train2017, val2017 and annotations/captions_*2017.json; ask for images_val2014.csv at "
-    "princetonvisualai.github.io/imagecaptioning-bias"
+    "Download COCO 2017 (cocodataset.org): train2017, val2017 and annotations/captions_*2017.json;"
+    " ask for images_val2014.csv at princetonvisualai.github.io/imagecaptioning-bias"
 )
 CAPTIONS = ("captions_train2017.json", "captions_val2017.json")
 GENDERS = {"Male": "male", "Female": "female"}
@@ -19,18 +19,26 @@ TONES = {"Light": "light", "Dark": "dark"}
 _REST = ("Both", "Unsure", "")
 
 
-def coco2017(root: files.Where, *, captions_per_image: int | None = None, on_missing: str = "raise") -> Dataset:
-    """One row for each caption: path, caption, query (its gender words made "person"), gender (male, female), skin_tone (light, dark).
+def coco2017(
+    root: files.Where, *, captions_per_image: int | None = None, on_missing: str = "raise"
+) -> Dataset:
+    """One row for each caption: path, caption, query (its gender words made "person"), gender
+    (male, female), skin_tone (light, dark).
 
-    Images marked unsure, or showing people of both kinds, are dropped. captions_per_image: at most so many of each, the first ones.
+    Images marked unsure, or showing people of both kinds, are dropped. captions_per_image: at most
+    so many of each, the first ones.
     """
     folder = files.root_of(root, "COCO2017", DOWNLOAD)
-    labels = files.find(folder, ["images_val2014.csv", "annotations/images_val2014.csv"], "COCO2017", DOWNLOAD)
+    labels = files.find(
+        folder, ["images_val2014.csv", "annotations/images_val2014.csv"], "COCO2017", DOWNLOAD
+    )
     people = files.csv(labels, ["id", "bb_gender", "bb_skin"], keep_default_na=False)
     files.require_once(people["id"], labels)
     sieve = Sieve(people.rename(columns={"id": "image"})[["image", "bb_gender", "bb_skin"]])
     for column, legal, what in (("bb_gender", GENDERS, "gender"), ("bb_skin", TONES, "skin tone")):
-        files.mapped(sieve.table[column], legal | dict.fromkeys(_REST, ""), f"{labels.name}'s {column}")
+        files.mapped(
+            sieve.table[column], legal | dict.fromkeys(_REST, ""), f"{labels.name}'s {column}"
+        )
         sieve.drop(sieve.table[column].isin(["Unsure", ""]), f"images of unsure {what}")
         sieve.drop(sieve.table[column] == "Both", f"images of more than one {what}")
     captions = _captions(folder)
@@ -60,10 +68,14 @@ def _captions(folder: Path) -> Frame:
         try:
             document = json.loads(files.text(path))
             where = {image["id"]: str(images / image["file_name"]) for image in document["images"]}
-            parts += [(a["image_id"], where[a["image_id"]], a["caption"].strip()) for a in document["annotations"]]
+            parts += [
+                (a["image_id"], where[a["image_id"]], a["caption"].strip())
+                for a in document["annotations"]
+            ]
         except (ValueError, KeyError, TypeError):
             raise InputError(
-                f"{path} is not a COCO caption file: images with id and file_name, annotations with image_id and caption"
+                f"{path} is not a COCO caption file: images with id and file_name, annotations with"
+                " image_id and caption"
             ) from None
     if not parts:
         raise InputError(f"COCO2017: neither {' nor '.join(CAPTIONS)} is in {folder}. {DOWNLOAD}")

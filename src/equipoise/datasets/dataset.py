@@ -18,9 +18,11 @@ ON_MISSING = ("raise", "drop", "keep")
 
 @dataclass(frozen=True)
 class Dataset:
-    """``table``: one row for each image, crop or (image, caption) pair; ``path`` and whatever else is known of it, a column each.
+    """``table``: one row for each image, crop or (image, caption) pair; ``path`` and whatever else
+    is known of it, a column each.
 
-    groups: the columns that are sensitive features. dropped: reason -> rows, in the order in which they went.
+    groups: the columns that are sensitive features. dropped: reason -> rows, in the order in which
+    they went.
     """
 
     name: str
@@ -51,17 +53,22 @@ class Sieve:
         return self
 
     def without_missing_files(self, on_missing: str) -> Sieve:
-        """Rows whose ``path`` is no file: an error before long work starts, dropped and counted, or kept."""
+        """Rows whose ``path`` is no file: an error before long work starts, dropped and counted, or
+        kept.
+        """
         if on_missing not in ON_MISSING:
-            raise InputError(f"on_missing={on_missing!r} is not legal; pass one of {', '.join(ON_MISSING)}")
+            raise InputError(
+                f"on_missing={on_missing!r} is not legal; pass one of {', '.join(ON_MISSING)}"
+            )
         if on_missing == "keep":
             return self
         missing = ~self.table["path"].isin(existing(self.table["path"]))
         if on_missing == "raise" and missing.any():
             first = self.table.loc[missing, "path"].iloc[0]
             raise InputError(
-                f"{int(missing.sum()):,} of {len(missing):,} images are not there, first {first}. Check the folder, or pass "
-                'on_missing="drop" (--on-missing drop) to leave them out and count them, "keep" if only the annotations are needed'
+                f"{int(missing.sum()):,} of {len(missing):,} images are not there, first {first}."
+                ' Check the folder, or pass on_missing="drop" (--on-missing drop) to leave them'
+                ' out and count them, "keep" if only the annotations are needed'
             )
         return self.drop(missing, "image file missing")
 
@@ -73,9 +80,15 @@ class Sieve:
 
 
 def existing(paths: Frame) -> set[str]:
-    """All files of the folders that the paths lie in; listing a folder once beats asking for each of its files."""
+    """All files of the folders that the paths lie in; listing a folder once beats asking for each
+    of its files.
+    """
     found: set[str] = set()
     for folder in {os.path.dirname(path) for path in paths}:
         if os.path.isdir(folder or "."):
-            found.update(str(Path(folder) / entry.name) for entry in os.scandir(folder or ".") if entry.is_file())
+            found.update(
+                str(Path(folder) / entry.name)
+                for entry in os.scandir(folder or ".")
+                if entry.is_file()
+            )
     return found

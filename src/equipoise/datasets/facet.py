@@ -1,4 +1,6 @@
-"""FACET: people cropped from photographs, by occupation; the paper keeps male and female, then classes of 1,000 crops or more."""
+"""FACET: people cropped from photographs, by occupation; the paper keeps male and female, then
+classes of 1,000 crops or more.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,23 @@ from equipoise.datasets.dataset import Dataset, Frame, Sieve
 from equipoise.errors import InputError
 
 DOWNLOAD = (
-    "Ask for FACET at ai.meta.com/datasets/facet: annotations/annotations.csv, and the photographs in images (or imgs_1, imgs_2, imgs_3)"
+    "Ask for FACET at ai.meta.com/datasets/facet: annotations/annotations.csv, and the photographs"
+    " in images (or imgs_1, imgs_2, imgs_3)"
 )
 SMALLEST_CLASS = 1000
 _GENDER = {"masc": "male", "fem": "female"}
 _OTHER = ("non_binary", "na")
 
 
-def facet(root: files.Where, *, smallest_class: int = SMALLEST_CLASS, on_missing: str = "raise") -> Dataset:
-    """Columns path (of the photograph), person, box (x, y, width, height), label (occupation), gender (male, female).
+def facet(
+    root: files.Where, *, smallest_class: int = SMALLEST_CLASS, on_missing: str = "raise"
+) -> Dataset:
+    """Columns path (of the photograph), person, box (x, y, width, height), label (occupation),
+    gender (male, female).
 
-    One row a person. Non-binary and unsure presentations are dropped first, people marked both male and female with them, and then the
-    classes with fewer than ``smallest_class`` people left. ``write_crops`` turns the boxes into files.
+    One row a person. Non-binary and unsure presentations are dropped first, people marked both male
+    and female with them, and then the classes with fewer than ``smallest_class`` people left.
+    ``write_crops`` turns the boxes into files.
     """
     folder = files.root_of(root, "FACET", DOWNLOAD)
     marks = [f"gender_presentation_{name}" for name in (*_GENDER, *_OTHER)]
@@ -48,9 +55,11 @@ def facet(root: files.Where, *, smallest_class: int = SMALLEST_CLASS, on_missing
 
 
 def write_crops(dataset: Dataset, folder: files.Where) -> Dataset:
-    """The people of ``dataset`` as one jpeg each, ``person``.jpg; those that are there already are not made again.
+    """The people of ``dataset`` as one jpeg each, ``person``.jpg; those that are there already are
+    not made again.
 
-    Returns the dataset with the crops as paths. A photograph that cannot be read is dropped and counted.
+    Returns the dataset with the crops as paths. A photograph that cannot be read is dropped and
+    counted.
     """
     from PIL import Image
 
@@ -59,7 +68,9 @@ def write_crops(dataset: Dataset, folder: files.Where) -> Dataset:
     sieve.dropped = dict(dataset.dropped)
     crops = [target / f"{person}.jpg" for person in dataset.table["person"]]
     unreadable = []
-    for photograph, box, crop in zip(dataset.table["path"], dataset.table["box"], crops, strict=True):
+    for photograph, box, crop in zip(
+        dataset.table["path"], dataset.table["box"], crops, strict=True
+    ):
         if not crop.is_file():
             try:
                 with Image.open(photograph) as image:
@@ -87,11 +98,18 @@ def _box(text: str, path: Path) -> tuple[float, float, float, float]:
         box = json.loads(str(text).replace("'", '"'))
         return tuple(float(box[name]) for name in ("x", "y", "width", "height"))  # pyright: ignore[reportReturnType]
     except (ValueError, KeyError, TypeError):
-        raise InputError(f"{path} holds the bounding box {text!r}; legal is an object with x, y, width and height") from None
+        raise InputError(
+            f"{path} holds the bounding box {text!r}; legal is an object with x, y, width and"
+            " height"
+        ) from None
 
 
 def _photographs(folder: Path, names: Frame) -> list[str]:
     """Where each photograph lies: in one folder, or spread over the three archives."""
-    parts = [folder / part for part in ("images", "imgs_1", "imgs_2", "imgs_3") if (folder / part).is_dir()]
+    parts = [
+        folder / part
+        for part in ("images", "imgs_1", "imgs_2", "imgs_3")
+        if (folder / part).is_dir()
+    ]
     where = {path.name: path for part in parts for path in part.iterdir()}
     return [str(where.get(name, (parts or [folder / "images"])[0] / name)) for name in names]

@@ -32,7 +32,9 @@ def find(root: Path, names: Sequence[str], name: str, download: str) -> Path:
 
 
 def folder_of(root: Path, names: Sequence[str]) -> Path:
-    """The first of ``names`` that is a folder under ``root``, or the first name where none is: the images may not be needed."""
+    """The first of ``names`` that is a folder under ``root``, or the first name where none is: the
+    images may not be needed.
+    """
     return next((root / name for name in names if (root / name).is_dir()), root / names[0])
 
 
@@ -49,7 +51,11 @@ def text(path: Path) -> str:
 
 def opened(path: Path) -> Any:
     """A text file to read, gzipped or not; a byte-order mark is no part of the text."""
-    return gzip.open(path, "rt", encoding="utf-8-sig") if path.suffix == ".gz" else open(path, encoding="utf-8-sig")
+    return (
+        gzip.open(path, "rt", encoding="utf-8-sig")
+        if path.suffix == ".gz"
+        else open(path, encoding="utf-8-sig")
+    )
 
 
 def csv(path: Path, columns: Sequence[str | int], **options: Any) -> Frame:
@@ -63,7 +69,10 @@ def csv(path: Path, columns: Sequence[str | int], **options: Any) -> Frame:
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
     if missing := [column for column in columns if column not in table.columns]:
-        raise InputError(f"{path} has no column {', '.join(map(str, missing))}; it has {', '.join(map(str, table.columns[:20]))}")
+        raise InputError(
+            f"{path} has no column {', '.join(map(str, missing))}; it has"
+            f" {', '.join(map(str, table.columns[:20]))}"
+        )
     return table
 
 
@@ -78,11 +87,16 @@ def require_once(names: Frame, path: Path) -> None:
     """Raise where an image has two rows, which may say different things."""
     twice = list(names[names.duplicated()])
     if twice:
-        raise InputError(f"{path} has {len(twice)} rows of images that it had before, first {twice[0]}; leave one row for each")
+        raise InputError(
+            f"{path} has {len(twice)} rows of images that it had before, first {twice[0]}; leave"
+            " one row for each"
+        )
 
 
 def chosen(wanted: Sequence[str], legal: dict[str, Any], what: str) -> list[Any]:
     """The values of the wanted names."""
     if isinstance(wanted, str) or not wanted or any(name not in legal for name in wanted):
-        raise InputError(f"{what}={wanted!r} is not legal; pass one or more of {', '.join(legal)} in a tuple")
+        raise InputError(
+            f"{what}={wanted!r} is not legal; pass one or more of {', '.join(legal)} in a tuple"
+        )
     return [legal[name] for name in wanted]

@@ -8,14 +8,20 @@ from equipoise.datasets import files
 from equipoise.datasets.dataset import Dataset, Sieve
 from equipoise.errors import InputError
 
-DOWNLOAD = "Download UTKFace (susanqq.github.io/UTKFace): a folder of files such as 25_0_1_20170116174525125.jpg.chip.jpg"
+DOWNLOAD = (
+    "Download UTKFace (susanqq.github.io/UTKFace): a folder of files such as"
+    " 25_0_1_20170116174525125.jpg.chip.jpg"
+)
 GENDERS = ("male", "female")
 RACES = ("White", "Black", "Asian", "Indian", "Others")
 _NAME = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+\.jpg(\.chip\.jpg)?$")
 
 
 def utkface(root: files.Where) -> Dataset:
-    """Columns path, years, gender (male, female), race. A few names of the distribution lack a part; those are dropped and counted."""
+    """Columns path, years, gender (male, female), race.
+
+    A few names of the distribution lack a part; those are dropped and counted.
+    """
     import pandas as pd
 
     folder = files.root_of(root, "UTKFace", DOWNLOAD)

@@ -1,15 +1,22 @@
-"""Waterbirds: birds pasted on land and water; the background is the group, and no person is concerned."""
+"""Waterbirds: birds pasted on land and water; the background is the group, and no person is
+concerned.
+"""
 
 from __future__ import annotations
 
 from equipoise.datasets import files
 from equipoise.datasets.dataset import Dataset, Sieve
 
-DOWNLOAD = "Download waterbird_complete95_forest2water2 (github.com/kohpangwei/group_DRO): metadata.csv and a folder for each species"
+DOWNLOAD = (
+    "Download waterbird_complete95_forest2water2 (github.com/kohpangwei/group_DRO): metadata.csv"
+    " and a folder for each species"
+)
 SPLITS = {"train": 0, "val": 1, "test": 2}
 
 
-def waterbirds(root: files.Where, *, splits: tuple[str, ...] = ("test",), on_missing: str = "raise") -> Dataset:
+def waterbirds(
+    root: files.Where, *, splits: tuple[str, ...] = ("test",), on_missing: str = "raise"
+) -> Dataset:
     """Columns path, label (landbird, waterbird), background (land, water), split."""
     import pandas as pd
 
@@ -21,7 +28,9 @@ def waterbirds(root: files.Where, *, splits: tuple[str, ...] = ("test",), on_mis
         "path": [str(folder / name) for name in table["img_filename"]],
         "label": files.mapped(table["y"], {0: "landbird", 1: "waterbird"}, "Waterbirds' y"),
         "background": files.mapped(table["place"], {0: "land", 1: "water"}, "Waterbirds' place"),
-        "split": files.mapped(table["split"], {code: name for name, code in SPLITS.items()}, "Waterbirds' split"),
+        "split": files.mapped(
+            table["split"], {code: name for name, code in SPLITS.items()}, "Waterbirds' split"
+        ),
     }
     sieve = Sieve(pd.DataFrame(columns))
     sieve.drop(~sieve.table["split"].isin(splits), "in another split")

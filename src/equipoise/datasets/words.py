@@ -1,4 +1,7 @@
-"""The paper's gender words in captions: what they say, and captions without them. Whole words only: "woman" holds "man"."""
+"""The paper's gender words in captions: what they say, and captions without them.
+
+Whole words only: "woman" holds "man".
+"""
 
 from __future__ import annotations
 
@@ -21,4 +24,6 @@ def gender_of(caption: str) -> str:
 
 def neutralised(caption: str) -> str:
     """The caption with each gender word replaced by "person", its capital kept."""
-    return _WORD.sub(lambda match: NEUTRAL.capitalize() if match[0][0].isupper() else NEUTRAL, caption)
+    return _WORD.sub(
+        lambda match: NEUTRAL.capitalize() if match[0][0].isupper() else NEUTRAL, caption
+    )

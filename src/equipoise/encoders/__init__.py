@@ -1,4 +1,7 @@
-"""Encoders: any CLIP-like model in, unit vectors out. ``load_encoder`` by scheme, one contract, one short file an adapter."""
+"""Encoders: any CLIP-like model in, unit vectors out.
+
+``load_encoder`` by scheme, one contract, one short file an adapter.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +43,31 @@ def load_encoder(
     cache: bool | str | os.PathLike | EmbeddingCache = False,
     show_progress: bool | None = None,
 ) -> Any:
-    """Load the encoder that ``spec`` names: "hf:ID-or-folder", "open_clip:NAME/WEIGHTS", "st:ID-or-folder", "onnx:FOLDER", "mini".
+    """Load the encoder that ``spec`` names: "hf:ID-or-folder", "open_clip:NAME/WEIGHTS",
+    "st:ID-or-folder", "onnx:FOLDER", "mini".
 
-    device: "cuda", "mps" or "cpu"; None for the first that is here. dtype: "float32" or "bfloat16" (autocast); None for
-    bfloat16 on CUDA that computes it natively, float32 elsewhere. offline: read local files only (None: as HF_HUB_OFFLINE says).
-    batch_size: None to have it found by trying. workers: processes that decode images (0: this one).
-    cache: True keeps embeddings in the user's cache, a path in that file. show_progress: None for a terminal only.
+    device: "cuda", "mps" or "cpu"; None for the first that is here. dtype: "float32" or "bfloat16"
+    (autocast); None for bfloat16 on CUDA that computes it natively, float32 elsewhere. offline:
+    read local files only (None: as HF_HUB_OFFLINE says). batch_size: None to have it found by
+    trying. workers: processes that decode images (0: this one). cache: True keeps embeddings in the
+    user's cache, a path in that file. show_progress: None for a terminal only.
     """
     load, name = registry.find(spec)
-    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE") if offline is None else offline
+    offline = (
+        os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+        if offline is None
+        else offline
+    )
     towers = load(name, device=device, dtype=dtype, revision=revision, offline=offline)
     if not isinstance(towers, Towers):
         return towers  # another package's encoder, whole
-    kept = cache if isinstance(cache, EmbeddingCache) else EmbeddingCache(None if cache is True else cache) if cache else None
-    return Encoder(towers, batch_size=batch_size, workers=workers, cache=kept, show_progress=show_progress)
+    kept = (
+        cache
+        if isinstance(cache, EmbeddingCache)
+        else EmbeddingCache(None if cache is True else cache)
+        if cache
+        else None
+    )
+    return Encoder(
+        towers, batch_size=batch_size, workers=workers, cache=kept, show_progress=show_progress
+    )

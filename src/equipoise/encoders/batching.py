@@ -20,7 +20,10 @@ class Batches:
 
     def __init__(self, size: int | None = None, largest: int = LARGEST):
         if size is not None and (not isinstance(size, int) or size < 1):
-            raise InputError(f"batch_size={size!r} is not legal; pass a whole number from 1, or None to have it found")
+            raise InputError(
+                f"batch_size={size!r} is not legal; pass a whole number from 1, or None to have it"
+                " found"
+            )
         self.size = size or FIRST
         self._largest = largest
         self._settled = size is not None
@@ -37,7 +40,9 @@ class Batches:
                 raise
             half = len(items) // 2
             self.size, self._settled = half, True
-            return np.concatenate([self.run(function, items[:half]), self.run(function, items[half:])])
+            return np.concatenate(
+                [self.run(function, items[:half]), self.run(function, items[half:])]
+            )
         if len(items) == self.size and not self._settled:
             self._learn((time.perf_counter() - started) / len(items))
         return rows
@@ -58,4 +63,6 @@ class Batches:
 
 def _out_of_memory(error: Exception) -> bool:
     message = str(error).lower()
-    return isinstance(error, MemoryError) or any(word in message for word in ("out of memory", "allocate memory", "failed to allocate"))
+    return isinstance(error, MemoryError) or any(
+        word in message for word in ("out of memory", "allocate memory", "failed to allocate")
+    )

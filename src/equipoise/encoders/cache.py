@@ -1,4 +1,7 @@
-"""Embeddings kept on disk, by encoder and by the hash of what was encoded. One sqlite file that many processes may use at once."""
+"""Embeddings kept on disk, by encoder and by the hash of what was encoded.
+
+One sqlite file that many processes may use at once.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,15 @@ LIMIT_MIB = 4096
 PRUNE_TO = 0.9  # of the limit, so that pruning is rare
 FRESH = 3600.0  # seconds for which a use need not be written down again
 VARIABLES = 500  # of one sqlite statement
-_SETTINGS = ("busy_timeout = 60000", "auto_vacuum = incremental", "journal_mode = wal", "synchronous = normal")
+_SETTINGS = (
+    "busy_timeout = 60000",
+    "auto_vacuum = incremental",
+    "journal_mode = wal",
+    "synchronous = normal",
+)
 _SCHEMA = """
-create table if not exists embeddings (encoder text, key blob, row blob, used real, primary key (encoder, key)) without rowid;
+create table if not exists embeddings (encoder text, key blob, row blob, used real, primary key
+    (encoder, key)) without rowid;
 create index if not exists by_use on embeddings (used);
 create table if not exists names (encoder text primary key, name text) without rowid;
 """
@@ -43,7 +52,9 @@ def default_limit() -> int:
     """Bytes: EQUIPOISE_CACHE_LIMIT in MiB, or 4 GiB."""
     given = os.environ.get("EQUIPOISE_CACHE_LIMIT", str(LIMIT_MIB))
     if not given.isdecimal():
-        raise InputError(f"EQUIPOISE_CACHE_LIMIT={given!r} is not legal; set it to a whole number of MiB")
+        raise InputError(
+            f"EQUIPOISE_CACHE_LIMIT={given!r} is not legal; set it to a whole number of MiB"
+        )
     return int(given) << 20
 
 
@@ -63,12 +74,17 @@ class EmbeddingCache:
             for start in range(0, len(keys), VARIABLES):
                 some = keys[start : start + VARIABLES]
                 marks = ",".join("?" * len(some))
-                rows = database.execute(f"select key, row, used from embeddings where encoder = ? and key in ({marks})", (encoder, *some))
+                rows = database.execute(
+                    f"select key, row, used from embeddings where encoder = ? and key in ({marks})",
+                    (encoder, *some),
+                )
                 for key, row, used in rows:
                     if len(row) == 4 * dim:
                         found[key] = np.frombuffer(row, "<f4")
                         stale += [(now, encoder, key)] * (now - used > FRESH)
-            database.executemany("update embeddings set used = ? where encoder = ? and key = ?", stale)
+            database.executemany(
+                "update embeddings set used = ? where encoder = ? and key = ?", stale
+            )
         return found
 
     def put(self, encoder: str, rows: Mapping[bytes, np.ndarray]) -> None:
@@ -83,15 +99,18 @@ class EmbeddingCache:
     def size(self) -> int:
         """Bytes that the rows take, free pages left out."""
         with self._database() as database:
-            pages, free, size = (database.execute(f"pragma {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size"))
+            pages, free, size = (
+                database.execute(f"pragma {name}").fetchone()[0]
+                for name in ("page_count", "freelist_count", "page_size")
+            )
         return (pages - free) * size
 
     def usage(self) -> list[Usage]:
         """What each encoder has, the largest first."""
         with self._database() as database:
             rows = database.execute(
-                "select encoder, coalesce(name, ''), count(*), sum(length(row)) from embeddings left join names using (encoder)"
-                " group by encoder order by 4 desc"
+                "select encoder, coalesce(name, ''), count(*), sum(length(row)) from embeddings"
+                " left join names using (encoder) group by encoder order by 4 desc"
             )
             return [Usage(*row) for row in rows]
 
@@ -101,7 +120,9 @@ class EmbeddingCache:
             database.execute("insert or replace into names values (?, ?)", (encoder, name))
 
     def prune(self, limit: int | None = None) -> int:
-        """Remove rows, the longest unused first, until a little under the limit; returns how many went."""
+        """Remove rows, the longest unused first, until a little under the limit; returns how many
+        went.
+        """
         limit = self.limit if limit is None else limit
         removed = 0
         while (size := self.size()) > limit * PRUNE_TO:
@@ -111,19 +132,27 @@ class EmbeddingCache:
                     break
                 share = int(total * (1 - PRUNE_TO * limit / size)) + 1
                 oldest = "select encoder, key from embeddings order by used limit ?"
-                removed += database.execute(f"delete from embeddings where (encoder, key) in ({oldest})", (share,)).rowcount
+                removed += database.execute(
+                    f"delete from embeddings where (encoder, key) in ({oldest})", (share,)
+                ).rowcount
         self._release()
         return removed
 
     def clear(self, encoder: str | None = None) -> int:
-        """Remove the rows of encoders whose fingerprint starts so, or all; returns how many went."""
+        """Remove the rows of encoders whose fingerprint starts so, or all; return how many."""
         if encoder is not None and not encoder:
-            raise InputError("the fingerprint is empty, and every one starts so; pass some of it, or leave it away to remove all")
+            raise InputError(
+                "the fingerprint is empty, and every one starts so; pass some of it, or leave it"
+                " away to remove all"
+            )
         with self._database() as database:
             if encoder is None:
                 removed = database.execute("delete from embeddings").rowcount
             else:
-                removed = database.execute("delete from embeddings where substr(encoder, 1, ?) = ?", (len(encoder), encoder)).rowcount
+                removed = database.execute(
+                    "delete from embeddings where substr(encoder, 1, ?) = ?",
+                    (len(encoder), encoder),
+                ).rowcount
         self._release()
         return removed
 
@@ -136,7 +165,9 @@ class EmbeddingCache:
     def _database(self) -> Iterator[sqlite3.Connection]:
         """One transaction."""
         try:
-            if self._connection is None or self._process != os.getpid():  # sqlite must not be carried across a fork
+            if (
+                self._connection is None or self._process != os.getpid()
+            ):  # sqlite must not be carried across a fork
                 self._process = os.getpid()
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._connection = sqlite3.connect(self.path, check_same_thread=False)
@@ -147,13 +178,19 @@ class EmbeddingCache:
                 yield self._connection
         except (sqlite3.Error, OSError) as error:
             raise ArtefactError(
-                f"the embedding cache {self.path} cannot be used ({error}); remove it, set EQUIPOISE_CACHE to another folder, or do without"
+                f"the embedding cache {self.path} cannot be used ({error}); remove it, set"
+                " EQUIPOISE_CACHE to another folder, or do without"
             ) from None
 
 
 def text_keys(texts: Sequence[str]) -> list[bytes]:
     """A hash of each text."""
-    return [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, person=b"text").digest() for text in texts]
+    return [
+        hashlib.blake2b(
+            text.encode("utf-8", "surrogatepass"), digest_size=16, person=b"text"
+        ).digest()
+        for text in texts
+    ]
 
 
 def image_keys(sources: Sequence[Any]) -> list[bytes | None]:
@@ -174,6 +211,11 @@ def _image_key(source: Any) -> bytes | None:
         else:
             array = np.ascontiguousarray(source)
             kind, data = f"{array.dtype}{array.shape}".encode(), array.data
-        return hashlib.blake2b(data, digest_size=16, salt=hashlib.blake2b(kind, digest_size=16).digest(), person=b"image").digest()
+        return hashlib.blake2b(
+            data,
+            digest_size=16,
+            salt=hashlib.blake2b(kind, digest_size=16).digest(),
+            person=b"image",
+        ).digest()
     except Exception:  # whatever it is, it will be met again, and named, when it is decoded
         return None

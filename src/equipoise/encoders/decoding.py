@@ -1,7 +1,8 @@
-"""Pictures decoded ahead of the model, in worker processes, in order and within a bounded amount of memory.
+"""Pictures decoded ahead of the model, in worker processes, in order and within a bounded amount of
+memory.
 
-The processes are loky's: they start without running the caller's script again, so no ``__main__`` guard is needed. They import Pillow and
-numpy, never a framework.
+The processes are loky's: they start without running the caller's script again, so no ``__main__``
+guard is needed. They import Pillow and numpy, never a framework.
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ INLINE = 64  # a few pictures are not worth starting processes for
 IDLE_SECONDS = 60
 
 
-def decode(sources: Iterable[Any], prepare: Prepare, workers: int) -> Iterator[np.ndarray | UnreadableImageError | None]:
-    """One result a source, in order: prepared pixels, the error of an unreadable one, or None where the source is None."""
+def decode(
+    sources: Iterable[Any], prepare: Prepare, workers: int
+) -> Iterator[np.ndarray | UnreadableImageError | None]:
+    """One result a source, in order: prepared pixels, the error of an unreadable one, or None where
+    the source is None.
+    """
     sources = iter(sources)
     pending: deque[tuple[list[Any], Future]] = deque()
     done = 0  # decoded in this process so far
@@ -39,7 +44,9 @@ def decode(sources: Iterable[Any], prepare: Prepare, workers: int) -> Iterator[n
             wanted = [source for source in chunk if source is not None]
             heavy = workers > 0 and done >= INLINE and wanted and all(map(_is_encoded, wanted))
             done += len(wanted)
-            pending.append((chunk, (_pool(workers) if heavy else thread).submit(_prepare_all, chunk, prepare)))
+            pending.append(
+                (chunk, (_pool(workers) if heavy else thread).submit(_prepare_all, chunk, prepare))
+            )
             if len(pending) > AHEAD * max(workers, 1):
                 yield from _results(*pending.popleft(), prepare, workers)
         while pending:
@@ -78,7 +85,9 @@ def _alone(source: Any, prepare: Prepare, workers: int) -> Any:
         return UnreadableImageError("it crashed the decoder")
 
 
-def _prepare_all(chunk: list[Any], prepare: Prepare) -> list[np.ndarray | UnreadableImageError | None]:
+def _prepare_all(
+    chunk: list[Any], prepare: Prepare
+) -> list[np.ndarray | UnreadableImageError | None]:
     return [None if source is None else _prepare(source, prepare) for source in chunk]
 
 

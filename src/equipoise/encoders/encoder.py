@@ -1,4 +1,6 @@
-"""``Encoder``: texts and images in, float32 unit rows of one space out, the same for every adapter."""
+"""``Encoder``: texts and images in, float32 unit rows of one space out, the same for every
+adapter.
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,8 @@ class Report:
 class Encoder:
     """An encoder: ``encode_text`` and ``encode_images``. Made by ``load_encoder``.
 
-    ``report`` tells of the last call: how many items, how many out of the cache, how many texts were longer than the model
-    reads, and which pictures could not be decoded.
+    ``report`` tells of the last call: how many items, how many out of the cache, how many texts
+    were longer than the model reads, and which pictures could not be decoded.
     """
 
     def __init__(
@@ -65,13 +67,17 @@ class Encoder:
         show_progress: bool | None = None,
     ):
         if workers is not None and (not isinstance(workers, int) or workers < 0):
-            raise InputError(f"workers={workers!r} is not legal; pass a whole number from 0 (decode in this process), or None")
+            raise InputError(
+                f"workers={workers!r} is not legal; pass a whole number from 0 (decode in this"
+                " process), or None"
+            )
         self.towers = towers
         self.workers = _default_workers(towers.device) if workers is None else workers
         self.cache = cache
         self.show_progress = show_progress
         self.report = Report()
-        whole_pictures = MOST_WHOLE if towers.preprocess is None else LARGEST  # of any size, so their number is what bounds memory
+        # of any size, so their number is what bounds memory
+        whole_pictures = MOST_WHOLE if towers.preprocess is None else LARGEST
         self._batches = {"text": Batches(batch_size), "image": Batches(batch_size, whole_pictures)}
 
     @property
@@ -101,19 +107,26 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of weights, vocabulary and preprocessing: what every artefact made with this encoder carries."""
+        """Hash of weights, vocabulary and preprocessing: what every artefact made with this encoder
+        carries.
+        """
         return self.towers.digest()
 
     @property
     def module(self) -> Any:
-        """The torch module behind this encoder, with ``encode_image`` and ``encode_text`` on tensors."""
+        """The torch module behind this encoder, with ``encode_image`` and ``encode_text`` on
+        tensors.
+        """
         module = getattr(self.towers, "module", None)
         if module is None:
             raise InputError(f"{self.id} is not a torch module; encoders of hf: and open_clip: are")
         return module
 
     def text_tower(self) -> TextTower:
-        """The text tower in torch, with room for learned tokens: see ``TextTower``. An error where there is none."""
+        """The text tower in torch, with room for learned tokens: see ``TextTower``.
+
+        An error where there is none.
+        """
         return self.towers.text_tower()
 
     def batch_size(self, modality: Modality) -> int:
@@ -131,14 +144,20 @@ class Encoder:
                 window = texts[start : start + WINDOW]
                 self._encode_window(window, out[start : start + len(window)], start, advance)
         if self.report.truncated:
-            _warn(f"{self.report.truncated} of {len(texts)} texts are longer than the {self.towers.max_tokens} tokens {self.id} reads; cut")
+            _warn(
+                f"{self.report.truncated} of {len(texts)} texts are longer than the"
+                f" {self.towers.max_tokens} tokens {self.id} reads; cut"
+            )
         return out
 
-    def encode_images(self, images: Iterable[Any], *, on_unreadable: OnUnreadable = "nan") -> np.ndarray:
-        """Unit rows (n, dim), float32, in the order of the images: paths, bytes, PIL images, arrays, or an iterator of these.
+    def encode_images(
+        self, images: Iterable[Any], *, on_unreadable: OnUnreadable = "nan"
+    ) -> np.ndarray:
+        """Unit rows (n, dim), float32, in the order of the images: paths, bytes, PIL images,
+        arrays, or an iterator of these.
 
-        A picture that cannot be decoded is named in a warning and in ``report.unreadable``, and its row is NaN;
-        on_unreadable="raise" makes the first one an error.
+        A picture that cannot be decoded is named in a warning and in ``report.unreadable``, and its
+        row is NaN; on_unreadable="raise" makes the first one an error.
         """
         if on_unreadable not in ("nan", "raise"):
             raise InputError(f'on_unreadable={on_unreadable!r} is not legal; pass "nan" or "raise"')
@@ -149,11 +168,16 @@ class Encoder:
             rows.append(lost if isinstance(row, Unreadable) else row)
         if bad := self.report.unreadable:
             named = "; ".join(f"{item.name}: {item.reason}" for item in bad[:3])
-            _warn(f"{len(bad)} of {len(rows)} images could not be read; their rows are NaN ({named}{'; ...' if len(bad) > 3 else ''})")
+            _warn(
+                f"{len(bad)} of {len(rows)} images could not be read; their rows are NaN"
+                f" ({named}{'; ...' if len(bad) > 3 else ''})"
+            )
         return np.stack(rows) if rows else np.empty((0, self.dim), np.float32)
 
     def iter_images(self, images: Iterable[Any]) -> Iterator[np.ndarray | Unreadable]:
-        """One unit row an image, or why there is none, in order, within bounded memory however many there are."""
+        """One unit row an image, or why there is none, in order, within bounded memory however many
+        there are.
+        """
         self._require("image")
         images = _checked_images(images)
         self.report = Report()
@@ -165,7 +189,9 @@ class Encoder:
                 yield row
 
     def _encode_window(self, texts: list[str], out: np.ndarray, start: int, advance) -> None:
-        """Look up, then encode the rest from the shortest to the longest, so that a batch has little padding."""
+        """Look up, then encode the rest from the shortest to the longest, so that a batch has
+        little padding.
+        """
         counts = np.asarray(self.towers.token_counts(texts))
         self.report.truncated += int((counts > (self.towers.max_tokens or np.inf)).sum())
         keys = text_keys(texts) if self.cache else []
@@ -180,10 +206,15 @@ class Encoder:
         batches = self._batches["text"]
         while order:
             batch, order = order[: batches.size], order[batches.size :]
-            rows, lost = self._unit_rows("text", self.towers.text_features, [texts[i] for i in batch])
+            rows, lost = self._unit_rows(
+                "text", self.towers.text_features, [texts[i] for i in batch]
+            )
             if lost.any():
                 first = batch[int(lost.argmax())]
-                raise InputError(f"text {start + first} ({texts[first]!r}) has no embedding: {self.id} knows nothing that is in it")
+                raise InputError(
+                    f"text {start + first} ({texts[first]!r}) has no embedding: {self.id} knows"
+                    " nothing that is in it"
+                )
             out[batch] = rows
             advance(len(batch))
         if keys and missing:
@@ -207,17 +238,22 @@ class Encoder:
             item.source, item.pixels = None, decoded
             waiting.append(item)
             decoded_items += isinstance(decoded, np.ndarray)
-            if decoded_items >= batches.size or not decoded_items:  # what the cache or an error has settled need not wait
+            if (
+                decoded_items >= batches.size or not decoded_items
+            ):  # what the cache or an error has settled need not wait
                 yield from self._finished(waiting)
                 waiting, decoded_items = [], 0
         yield from self._finished(waiting)
 
-    def _unit_rows(self, modality: Modality, function: Any, items: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _unit_rows(
+        self, modality: Modality, function: Any, items: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Unit float32 rows, and the mask of those that have no direction."""
         rows = np.asarray(self._batches[modality].run(function, items), np.float32)
         if rows.shape != (len(items), self.dim):
             raise EquipoiseError(
-                f"{self.id} gave {modality} features of shape {rows.shape} for {len(items)} items of {self.dim} dimensions"
+                f"{self.id} gave {modality} features of shape {rows.shape} for {len(items)} items"
+                f" of {self.dim} dimensions"
             )
         with np.errstate(all="ignore"):
             norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
@@ -228,7 +264,9 @@ class Encoder:
         items = (_Item(i, source, pictures.name_of(source, i)) for i, source in enumerate(images))
         for chunk in iter(lambda: list(islice(items, LOOKUP if self.cache else 1)), []):
             if self.cache:
-                for item, key in zip(chunk, image_keys([item.source for item in chunk]), strict=True):
+                for item, key in zip(
+                    chunk, image_keys([item.source for item in chunk]), strict=True
+                ):
                     item.key = key
                 found = self._cached([item.key for item in chunk if item.key])
                 for item in chunk:
@@ -244,7 +282,10 @@ class Encoder:
             rows, lost = self._unit_rows("image", self.towers.image_features, stacked)
             if lost.any():
                 name = decoded[int(lost.argmax())].name
-                raise EquipoiseError(f"{self.id} gave no direction for {name}: its features are zero or not finite; try dtype='float32'")
+                raise EquipoiseError(
+                    f"{self.id} gave no direction for {name}: its features are zero or not finite;"
+                    " try dtype='float32'"
+                )
             for item, row in zip(decoded, rows, strict=True):
                 item.row, item.pixels = row, None
             self._keep({item.key: row for item, row in zip(decoded, rows, strict=True) if item.key})
@@ -284,15 +325,23 @@ class Encoder:
 
     def _require(self, modality: Modality) -> None:
         if modality not in self.modalities:
-            raise InputError(f"{self.id} has no {modality} tower; it encodes {' and '.join(self.modalities)} only")
+            raise InputError(
+                f"{self.id} has no {modality} tower; it encodes {' and '.join(self.modalities)}"
+                " only"
+            )
 
     def __repr__(self) -> str:
-        return f"Encoder({self.id!r}, dim={self.dim}, device={self.device!r}, precision={self.precision!r})"
+        return (
+            f"Encoder({self.id!r}, dim={self.dim}, device={self.device!r},"
+            f" precision={self.precision!r})"
+        )
 
 
 @dataclass
 class _Item:
-    """An image on its way: first its source, then its pixels (or why there are none), then its row."""
+    """An image on its way: first its source, then its pixels (or why there are none), then its
+    row.
+    """
 
     index: int
     source: Any
@@ -304,7 +353,9 @@ class _Item:
 
 def _checked_texts(texts: Sequence[str]) -> list[str]:
     if isinstance(texts, str):
-        raise InputError(f"one text was given ({texts[:40]!r}); pass a list of texts: [{texts[:40]!r}]")
+        raise InputError(
+            f"one text was given ({texts[:40]!r}); pass a list of texts: [{texts[:40]!r}]"
+        )
     if not isinstance(texts, Iterable):
         raise InputError(f"{type(texts).__name__} is not a list of texts; pass a list of str")
     texts = list(texts)
@@ -312,7 +363,10 @@ def _checked_texts(texts: Sequence[str]) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"text {i} is {type(text).__name__}; pass a list of str")
         if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise InputError(f"text {i} ({text!r}) holds half a character; it was decoded wrongly, so read it as UTF-8")
+            raise InputError(
+                f"text {i} ({text!r}) holds half a character; it was decoded wrongly, so read it as"
+                " UTF-8"
+            )
         if not text.strip():
             raise InputError(f"text {i} is empty; leave it out, or say what it stands for")
     return texts
@@ -322,12 +376,17 @@ def _checked_images(images: Any) -> Iterable[Any]:
     if isinstance(images, str | os.PathLike | bytes | pictures.Image.Image):
         raise InputError(f"one image was given ({type(images).__name__}); pass a list of images")
     if hasattr(images, "ndim") and images.ndim in (2, 3):
-        raise InputError(f"one array of shape {tuple(images.shape)} was given; pass a list of images, or an array (n, height, width, 3)")
+        raise InputError(
+            f"one array of shape {tuple(images.shape)} was given; pass a list of images, or an"
+            " array (n, height, width, 3)"
+        )
     return images
 
 
 def _default_workers(device: str) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return min(16, max(1, cores // 2 if device == "cpu" else cores - 1))
 
 

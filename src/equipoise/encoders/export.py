@@ -1,4 +1,6 @@
-"""``export_onnx``: a torch encoder becomes a folder that onnxruntime runs without torch, checked against the original."""
+"""``export_onnx``: a torch encoder becomes a folder that onnxruntime runs without torch, checked
+against the original.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +20,34 @@ from equipoise.artefact import sha256
 from equipoise.errors import EquipoiseError, InputError, MissingExtraError
 
 AGREE = 1e-4  # largest 1 - cosine between torch and ONNX that is let through
-CHECK_TEXTS = ("a photo of a person", "a doctor and a nurse talk in front of a hospital", "a", "an old woman who smiles, seen from afar")
+CHECK_TEXTS = (
+    "a photo of a person",
+    "a doctor and a nurse talk in front of a hospital",
+    "a",
+    "an old woman who smiles, seen from afar",
+)
 
 
 def export_onnx(encoder: Any, folder: str | os.PathLike, *, opset: int = 20) -> Path:
-    """Write ``encoder`` (of hf:, or one that ``wrap`` gave) to ``folder``, for ``load_encoder("onnx:FOLDER")``.
+    """Write ``encoder`` (of hf:, or one that ``wrap`` gave) to ``folder``, for
+    ``load_encoder("onnx:FOLDER")``.
 
-    The graphs take bytes and tokens and give unit rows; a wrapped encoder's give debiased rows. Before the folder appears
-    under its name, texts and images are encoded both ways, and more than 1e-4 of a difference in cosine is an error.
+    The graphs take bytes and tokens and give unit rows; a wrapped encoder's give debiased rows.
+    Before the folder appears under its name, texts and images are encoded both ways, and more than
+    1e-4 of a difference in cosine is an error.
     """
     towers = getattr(getattr(encoder, "encoder", encoder), "towers", None)
     tokenizer = getattr(getattr(towers, "tokenizer", None), "backend_tokenizer", None)
     if towers is None or tokenizer is None or not hasattr(towers, "padding"):
-        raise InputError(f"{encoder!r} cannot be exported; pass an encoder of hf: with a fast tokenizer, or such a one wrapped")
+        raise InputError(
+            f"{encoder!r} cannot be exported; pass an encoder of hf: with a fast tokenizer, or such"
+            " a one wrapped"
+        )
     if towers.preprocess is None:
-        raise InputError(f"{encoder.id} prepares images in a way that is not resize, crop and normalise, so it cannot be exported")
+        raise InputError(
+            f"{encoder.id} prepares images in a way that is not resize, crop and normalise, so it"
+            " cannot be exported"
+        )
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists and is not empty; pass a new folder")
@@ -72,12 +87,18 @@ def _write_graphs(module: Any, towers: Any, folder: Path, opset: int) -> None:
     text_axes = {0: batch} if towers.padding == "max_length" else {0: batch, 1: length}
     jobs = {
         "image.onnx": ("encode_image", (pixels,), ["pixels"], [{0: batch}]),
-        "text.onnx": ("encode_text", (tokens["input_ids"], tokens["attention_mask"]), ["input_ids", "attention_mask"], [text_axes] * 2),
+        "text.onnx": (
+            "encode_text",
+            (tokens["input_ids"], tokens["attention_mask"]),
+            ["input_ids", "attention_mask"],
+            [text_axes] * 2,
+        ),
     }
     with _quiet(), _on_the_cpu(module, towers.device):
         for file, (method, inputs, names, axes) in jobs.items():
             program = torch.onnx.export(
-                Graph(method).eval(), inputs, input_names=names, output_names=["unit_row"], dynamic_shapes={"inputs": tuple(axes)},
+                Graph(method).eval(), inputs, input_names=names, output_names=["unit_row"],
+                dynamic_shapes={"inputs": tuple(axes)},
                 opset_version=opset, dynamo=True, verbose=False,
             )  # fmt: skip
             if program is None:
@@ -131,13 +152,17 @@ def _check(encoder: Any, towers: Any, folder: Path) -> None:
     long = " ".join(f"person {i}" for i in range(towers.max_tokens))
     before, towers.precision = towers.precision, "float32"  # the graphs' own
     try:
-        for kind, method, items in (("texts", "encode_text", [*CHECK_TEXTS, long]), ("images", "encode_images", pictures)):
+        for kind, method, items in (
+            ("texts", "encode_text", [*CHECK_TEXTS, long]),
+            ("images", "encode_images", pictures),
+        ):
             with _quiet():
                 expected, got = (getattr(e, method)(items) for e in (encoder, ours))
             error = float((1 - (expected * got).sum(1)).max())
             if not error <= AGREE:
                 raise EquipoiseError(
-                    f"the exported graph does not agree with {encoder.id} on {kind}: 1 - cosine reaches {error:.1e}; nothing was kept"
+                    f"the exported graph does not agree with {encoder.id} on {kind}: 1 - cosine"
+                    f" reaches {error:.1e}; nothing was kept"
                 )
     finally:
         towers.precision = before
@@ -145,7 +170,9 @@ def _check(encoder: Any, towers: Any, folder: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on operators that are not used here, and our own on texts that are cut on purpose."""
+    """Without the exporter's remarks on operators that are not used here, and our own on texts that
+    are cut on purpose.
+    """
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:

@@ -1,6 +1,8 @@
-"""``hf:`` a transformers model with both towers, from the hub or a folder: CLIP, SigLIP, BLIP's retrieval models, ALIGN, Chinese-CLIP, ...
+"""``hf:`` a transformers model with both towers, from the hub or a folder: CLIP, SigLIP, BLIP's
+retrieval models, ALIGN, Chinese-CLIP, ...
 
-From transformers 5 on, ``get_text_features`` gives an object whose ``pooler_output`` is the projected feature.
+From transformers 5 on, ``get_text_features`` gives an object whose ``pooler_output`` is the
+projected feature.
 """
 
 from __future__ import annotations
@@ -42,29 +44,56 @@ KNOWN = (
     "kakaobrain/align-base",
     "OFA-Sys/chinese-clip-vit-base-patch16",
 )
-UNUSED = ("itm_head", "logit_scale", "logit_bias", "position_ids", "temperature")  # of scores and of other heads
+UNUSED = (
+    "itm_head",
+    "logit_scale",
+    "logit_bias",
+    "position_ids",
+    "temperature",
+)  # of scores and of other heads
 PAD_TO_THE_END = ("siglip", "siglip2")  # trained without an attention mask
 
 
-def load(name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False) -> HFTowers:
+def load(
+    name: str,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    revision: str | None = None,
+    offline: bool = False,
+) -> HFTowers:
     """Load by hub id or from a folder."""
-    where: dict[str, Any] = {} if Path(name).is_dir() else {"revision": revision, "local_files_only": offline}
+    where: dict[str, Any] = (
+        {} if Path(name).is_dir() else {"revision": revision, "local_files_only": offline}
+    )
     try:
         with quiet_off_terminals(transformers.utils.logging):
             config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **where)
-            model, info = _model_class(config).from_pretrained(name, config=config, dtype=torch.float32, output_loading_info=True, **where)
+            model, info = _model_class(config).from_pretrained(
+                name, config=config, dtype=torch.float32, output_loading_info=True, **where
+            )
             _check_whole(name, info)
             if (problem := _missing_tower(model)) is not None:
-                raise InputError(f"hf:{name} is {type(model).__name__}, which {problem}; for texts alone use st:{name}")
+                raise InputError(
+                    f"hf:{name} is {type(model).__name__}, which {problem}; for texts alone use"
+                    f" st:{name}"
+                )
             # The same pixels whether or not torchvision is installed.
-            processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil", trust_remote_code=False, **where)
-            tokenizer = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=False, **where)
+            processor = transformers.AutoImageProcessor.from_pretrained(
+                name, backend="pil", trust_remote_code=False, **where
+            )
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                name, trust_remote_code=False, **where
+            )
     except InputError:
         raise
     except Exception as error:  # loaders of damaged files raise whatever they like
         raise cannot_load("hf", name, KNOWN, error) from error
     if tokenizer.pad_token is None:
-        raise InputError(f"hf:{name} has a tokenizer without a padding token, so texts cannot be batched; set one and save it again")
+        raise InputError(
+            f"hf:{name} has a tokenizer without a padding token, so texts cannot be batched; set"
+            " one and save it again"
+        )
     commit = getattr(config, "_commit_hash", None) or ""
     return HFTowers(name, commit, model, processor, tokenizer, device, dtype)
 
@@ -72,7 +101,16 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None, revi
 class HFTowers(TorchTowers):
     """A transformers model, its image processor and its tokenizer."""
 
-    def __init__(self, name: str, revision: str, model: Any, processor: Any, tokenizer: Any, device: str | None, dtype: str | None):
+    def __init__(
+        self,
+        name: str,
+        revision: str,
+        model: Any,
+        processor: Any,
+        tokenizer: Any,
+        device: str | None,
+        dtype: str | None,
+    ):
         preprocess = _preprocess(processor)
         super().__init__(_module(model, preprocess), device, dtype)
         self.id, self.revision = f"hf:{name}", revision
@@ -85,12 +123,20 @@ class HFTowers(TorchTowers):
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         # Longer than the model reads is what we count, so the tokenizer need not warn of it.
-        return [len(ids) for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]]
+        return [
+            len(ids)
+            for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
+        ]
 
     def tokenize(self, texts: Sequence[str], room: int = 0) -> dict[str, torch.Tensor]:
         length = self.max_tokens - room
         tokens = self.tokenizer(
-            list(texts), padding=self.padding, truncation=True, max_length=length, return_attention_mask=True, return_tensors="pt"
+            list(texts),
+            padding=self.padding,
+            truncation=True,
+            max_length=length,
+            return_attention_mask=True,
+            return_tensors="pt",
         )
         return {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}
 
@@ -107,7 +153,11 @@ class HFTowers(TorchTowers):
     def settings(self) -> dict[str, Any]:
         return {
             "config": plain_settings(self.config.to_dict()),
-            "preprocess": self.preprocess.to_json() if self.preprocess else plain_settings(self.processor.to_dict()),
+            "preprocess": (
+                self.preprocess.to_json()
+                if self.preprocess
+                else plain_settings(self.processor.to_dict())
+            ),
             "tokenizer": tokenizer_settings(self.tokenizer),
             "max_tokens": self.max_tokens,
             "padding": self.padding,
@@ -115,14 +165,21 @@ class HFTowers(TorchTowers):
 
 
 class CLIPTextTower:
-    """CLIP's text tower with a prefix. The model itself does all but the first layer: it pools at the end of the text, wherever that is."""
+    """CLIP's text tower with a prefix.
+
+    The model itself does all but the first layer: it pools at the end of the text, wherever that
+    is.
+    """
 
     def __init__(self, towers: HFTowers):
         self.towers, self.device = towers, towers.device
         self.model: Any = towers.module.model
 
     def tokenize(self, texts: Sequence[str], room: int) -> dict[str, torch.Tensor]:
-        return {name: tensor.to(self.device) for name, tensor in self.towers.tokenize(texts, room).items()}
+        return {
+            name: tensor.to(self.device)
+            for name, tensor in self.towers.tokenize(texts, room).items()
+        }
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         return self.model.text_model.embeddings.token_embedding(ids)
@@ -174,15 +231,22 @@ class _Blip(FeatureModule):
         self.model, self.preprocess = model, preprocess
 
     def image_features(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
-        return self.model.vision_proj(self.model.vision_model(pixel_values=pixel_values).last_hidden_state[:, 0])
+        return self.model.vision_proj(
+            self.model.vision_model(pixel_values=pixel_values).last_hidden_state[:, 0]
+        )
 
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        hidden = self.model.text_encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        hidden = self.model.text_encoder(
+            input_ids=input_ids, attention_mask=attention_mask
+        ).last_hidden_state
         return self.model.text_proj(hidden[:, 0])
 
 
 class _Blip2(FeatureModule):
-    """BLIP-2 gives an image one vector a query token, and its own score is the largest over them. One vector an image: their mean."""
+    """BLIP-2 gives an image one vector a query token, and its own score is the largest over them.
+
+    One vector an image: their mean.
+    """
 
     def __init__(self, model: Any, preprocess: Preprocess | None):
         super().__init__()
@@ -195,16 +259,23 @@ class _Blip2(FeatureModule):
         """Unit vectors (n, queries, dim), as the model compares them."""
         seen = self.model.vision_model(pixel_values=pixel_values).last_hidden_state
         queries = self.model.query_tokens.expand(seen.shape[0], -1, -1)
-        hidden = self.model.qformer(query_embeds=queries, encoder_hidden_states=seen).last_hidden_state
+        hidden = self.model.qformer(
+            query_embeds=queries, encoder_hidden_states=seen
+        ).last_hidden_state
         return torch.nn.functional.normalize(self.model.vision_projection(hidden), dim=-1)
 
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         words = self.model.embeddings(input_ids=input_ids)
-        hidden = self.model.qformer(query_embeds=words, query_length=0, attention_mask=attention_mask).last_hidden_state
+        hidden = self.model.qformer(
+            query_embeds=words, query_length=0, attention_mask=attention_mask
+        ).last_hidden_state
         return self.model.text_projection(hidden[:, 0])
 
 
-RETRIEVAL = {"blip": ("BlipForImageTextRetrieval", _Blip), "blip-2": ("Blip2ForImageTextRetrieval", _Blip2)}  # AutoModel finds other heads
+RETRIEVAL = {
+    "blip": ("BlipForImageTextRetrieval", _Blip),
+    "blip-2": ("Blip2ForImageTextRetrieval", _Blip2),
+}  # AutoModel finds other heads
 
 
 def _module(model: Any, preprocess: Preprocess | None) -> FeatureModule:
@@ -219,11 +290,14 @@ def _model_class(config: Any) -> Any:
 
 def _check_whole(name: str, info: dict[str, Any]) -> None:
     """Weights that a checkpoint lacks would be random, and so would every row."""
-    missing = sorted(key for key in info["missing_keys"] if not any(unused in key for unused in UNUSED))
+    missing = sorted(
+        key for key in info["missing_keys"] if not any(unused in key for unused in UNUSED)
+    )
     if missing:
         raise InputError(
-            f"hf:{name} lacks {len(missing)} weights that encoding needs, such as {missing[0]}; pass a checkpoint with both towers and "
-            "their projections (for BLIP, one trained for image-text retrieval)"
+            f"hf:{name} lacks {len(missing)} weights that encoding needs, such as {missing[0]};"
+            " pass a checkpoint with both towers and their projections (for BLIP, one trained for"
+            " image-text retrieval)"
         )
 
 
@@ -241,13 +315,16 @@ def _projected(output: Any) -> torch.Tensor:
 
 
 def _max_tokens(config: Any, tokenizer: Any) -> int:
-    text = getattr(config, "qformer_config", None) or getattr(config, "text_config", None) or config  # BLIP-2 reads texts in the first
+    # BLIP-2 reads texts in the first
+    text = getattr(config, "qformer_config", None) or getattr(config, "text_config", None) or config
     positions = getattr(text, "max_position_embeddings", None) or tokenizer.model_max_length
     return min(positions, tokenizer.model_max_length)
 
 
 def _preprocess(processor: Any) -> Preprocess | None:
-    """The processor's steps in our few numbers, where those give its own pixels; else None, and it runs itself, in this process."""
+    """The processor's steps in our few numbers, where those give its own pixels; else None, and it
+    runs itself, in this process.
+    """
     try:
         preprocess = _guess(processor.to_dict())
     except (KeyError, TypeError, ValueError):
@@ -257,16 +334,22 @@ def _preprocess(processor: Any) -> Preprocess | None:
         picture = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
         expected = processor(images=picture, return_tensors="np").get("pixel_values")
         ours = preprocess.normalise(preprocess(Image.fromarray(picture))[None])
-        if np.shape(expected) != ours.shape or not np.allclose(expected, ours, rtol=0, atol=1e-5):  # a byte is 1e-2 or more
+        if np.shape(expected) != ours.shape or not np.allclose(
+            expected, ours, rtol=0, atol=1e-5
+        ):  # a byte is 1e-2 or more
             return None
     return preprocess
 
 
 def _guess(settings: dict[str, Any]) -> Preprocess:
-    size, crop = settings["size"], settings.get("crop_size") if settings.get("do_center_crop") else None
+    size, crop = (
+        settings["size"],
+        settings.get("crop_size") if settings.get("do_center_crop") else None,
+    )
     target = crop or size
     mean, std = (
-        np.array(settings[key]) if settings["do_normalize"] else np.full(3, i) for i, key in enumerate(("image_mean", "image_std"))
+        np.array(settings[key]) if settings["do_normalize"] else np.full(3, i)
+        for i, key in enumerate(("image_mean", "image_std"))
     )
     if settings.get("rescale_offset"):
         mean = mean + 1

@@ -1,6 +1,7 @@
 """Anything that holds a picture, in; an upright RGB image, out.
 
-Transparent pixels are laid on white. 16-bit and floating-point pictures are scaled to 8 bits. Of an animation the first frame is taken.
+Transparent pixels are laid on white. 16-bit and floating-point pictures are scaled to 8 bits. Of an
+animation the first frame is taken.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from equipoise.errors import InputError
 
 MAX_PIXELS = 178_956_970  # what Pillow refuses to open: a decompression bomb
 OVERSHOOT = 1.1  # by which resizing may exceed white
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA", "ICO")  # rasters: none that runs a program
+FORMATS = (
+    "JPEG",
+    "PNG",
+    "WEBP",
+    "GIF",
+    "BMP",
+    "TIFF",
+    "PPM",
+    "JPEG2000",
+    "AVIF",
+    "TGA",
+    "ICO",
+)  # rasters: none that runs a program
 
 
 class UnreadableImageError(InputError):
@@ -33,14 +46,21 @@ def formats() -> tuple[str, ...]:
 
 
 def open_image(source: Any) -> Image.Image:
-    """A path, the bytes of a file, a PIL image or an array (height, width[, channels]) as an RGB image."""
+    """A path, the bytes of a file, a PIL image or an array (height, width[, channels]) as an RGB
+    image.
+    """
     if isinstance(source, Image.Image):
         return _safely(lambda: _to_rgb(source))
     if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         return _decode(source)
     if hasattr(source, "__array__"):
-        return _from_array(np.asarray(source.detach().cpu() if hasattr(source, "detach") else source))
-    raise InputError(f"{type(source).__name__} is not an image; pass a path, bytes, a PIL image or an array (height, width, 3)")
+        return _from_array(
+            np.asarray(source.detach().cpu() if hasattr(source, "detach") else source)
+        )
+    raise InputError(
+        f"{type(source).__name__} is not an image; pass a path, bytes, a PIL image or an array"
+        " (height, width, 3)"
+    )
 
 
 def name_of(source: Any, index: int) -> str:
@@ -99,25 +119,37 @@ def _from_array(array: np.ndarray) -> Image.Image:
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
-        raise InputError(f"an array of shape {array.shape} is not an image; pass (height, width) or (height, width, 1, 3 or 4 channels)")
+        raise InputError(
+            f"an array of shape {array.shape} is not an image; pass (height, width) or (height,"
+            " width, 1, 3 or 4 channels)"
+        )
     return _to_rgb(Image.fromarray(_to_bytes(array)))
 
 
 def _to_bytes(array: np.ndarray) -> np.ndarray:
-    """8-bit values of 8-bit, 16-bit, boolean or floating-point ones (those from 0 to 1, or to 255 where they go well beyond 1)."""
+    """8-bit values of 8-bit, 16-bit, boolean or floating-point ones (those from 0 to 1, or to 255
+    where they go well beyond 1).
+    """
     if array.dtype == np.uint8:
         return array
     if array.dtype == bool:
         return array.astype(np.uint8) * 255
     if not np.isfinite(array).all() or array.min() < 0:
-        raise InputError("an image holds negative or non-finite values; pass bytes, or numbers from 0 to 1")
+        raise InputError(
+            "an image holds negative or non-finite values; pass bytes, or numbers from 0 to 1"
+        )
     top = array.max()
     if np.issubdtype(array.dtype, np.integer):
         if array.dtype != np.uint16 or (0 < top <= 255):
-            raise InputError(f"an image of {array.dtype} that reaches {top} may be of 8 bits or of 16; pass uint8, or uint16 of full range")
+            raise InputError(
+                f"an image of {array.dtype} that reaches {top} may be of 8 bits or of 16; pass"
+                " uint8, or uint16 of full range"
+            )
         scale = 255 / 65535
     else:
         scale = 255 if top <= OVERSHOOT else 1
     if top * scale > 255 * OVERSHOOT:
-        raise InputError(f"an image of {array.dtype} reaches {top}; pass uint8 or uint16, or numbers from 0 to 1")
+        raise InputError(
+            f"an image of {array.dtype} reaches {top}; pass uint8 or uint16, or numbers from 0 to 1"
+        )
     return np.rint(np.minimum(array * scale, 255)).astype(np.uint8)

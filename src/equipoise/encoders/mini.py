@@ -1,4 +1,7 @@
-"""``mini``: the embedded model. onnxruntime runs it; for methods that learn through the text tower, torch runs the same weights."""
+"""``mini``: the embedded model.
+
+onnxruntime runs it; for methods that learn through the text tower, torch runs the same weights.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,12 @@ from equipoise.errors import MissingExtraError
 
 
 def load(
-    name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False
+    name: str,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    revision: str | None = None,
+    offline: bool = False,
 ) -> MiniTowers:
     """From the folder that equipoise-mini ships."""
     return MiniTowers.of(Path(name), device, dtype)
@@ -30,12 +38,16 @@ class MiniTowers(ONNXTowers):
         try:
             import torch  # noqa: F401
         except ImportError:
-            raise MissingExtraError("learning through mini's text tower", "torch", "torch") from None
+            raise MissingExtraError(
+                "learning through mini's text tower", "torch", "torch"
+            ) from None
         return MiniTextTower(self)
 
 
 class MiniTextTower:
-    """mini's text tower with a prefix: every token sees it, and the mean is over the text's own tokens."""
+    """mini's text tower with a prefix: every token sees it, and the mean is over the text's own
+    tokens.
+    """
 
     def __init__(self, towers: MiniTowers):
         import equipoise_mini
@@ -47,7 +59,10 @@ class MiniTextTower:
         import torch
 
         found = self.towers.tokenizer(room).encode_batch(list(texts))
-        named = {"input_ids": [tokens.ids for tokens in found], "attention_mask": [tokens.attention_mask for tokens in found]}
+        named = {
+            "input_ids": [tokens.ids for tokens in found],
+            "attention_mask": [tokens.attention_mask for tokens in found],
+        }
         return {name: torch.tensor(rows, device=self.device) for name, rows in named.items()}
 
     def embed(self, ids: Any) -> Any:

@@ -11,7 +11,9 @@ from equipoise.errors import InputError
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3) -> str:
-    """'; did you mean ...?' or an empty string, as for a name that is known: then it is not the name that is wrong."""
+    """'; did you mean ...?' or an empty string, as for a name that is known: then it is not the
+    name that is wrong.
+    """
     by_lower = {candidate.lower(): candidate for candidate in known}
     if name in by_lower.values():
         return ""
@@ -23,8 +25,11 @@ def cannot_load(scheme: str, name: str, known: Iterable[str], error: Exception) 
     """A model that could not be loaded: no such folder, no such id, or no way to the hub."""
     reason = " ".join(str(error).split())[:300]
     if Path(name).exists() or name.startswith((".", os.path.sep, "~")):
-        return InputError(f"{scheme}:{name} could not be loaded from that folder ({reason}); it must hold what save_pretrained writes")
+        return InputError(
+            f"{scheme}:{name} could not be loaded from that folder ({reason}); it must hold what"
+            " save_pretrained writes"
+        )
     return InputError(
-        f"{scheme}:{name} could not be loaded ({reason}){nearest(name, known) or '.'} Without a way to the hub, "
-        f"copy the model's files to a folder and pass {scheme}:FOLDER"
+        f"{scheme}:{name} could not be loaded ({reason}){nearest(name, known) or '.'} Without a way"
+        f" to the hub, copy the model's files to a folder and pass {scheme}:FOLDER"
     )

@@ -1,4 +1,6 @@
-"""``open_clip:NAME/WEIGHTS`` (``open_clip:RN50/openai``), WEIGHTS being a tag or a checkpoint file; or a folder that open_clip saved."""
+"""``open_clip:NAME/WEIGHTS`` (``open_clip:RN50/openai``), WEIGHTS being a tag or a checkpoint file;
+or a folder that open_clip saved.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,12 @@ try:
     import open_clip
     import torch
 
-    from equipoise.encoders.torch_towers import FeatureModule, TorchTowers, structure, tokenizer_settings
+    from equipoise.encoders.torch_towers import (
+        FeatureModule,
+        TorchTowers,
+        structure,
+        tokenizer_settings,
+    )
 except ImportError as error:
     raise MissingExtraError("an open_clip: encoder", "open_clip with torch", "open-clip") from error
 
@@ -25,23 +32,39 @@ RESAMPLE = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BI
 
 
 def load(
-    name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False
+    name: str,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    revision: str | None = None,
+    offline: bool = False,
 ) -> OpenCLIPTowers:
     """Load by NAME/WEIGHTS, or from a folder."""
     if revision is not None:
-        raise InputError(f"open_clip has no revisions, and revision={revision!r} was given; the WEIGHTS tag says which weights")
+        raise InputError(
+            f"open_clip has no revisions, and revision={revision!r} was given; the WEIGHTS tag says"
+            " which weights"
+        )
     known = [f"{model}/{tag}" for model, tag in open_clip.list_pretrained()]
     if Path(name).is_dir():
         model_name, options = f"local-dir:{name}", {}
     else:
         model_name, _, weights = name.partition("/")
         if not weights:
-            raise InputError(f"open_clip:{name} does not name weights; pass open_clip:NAME/WEIGHTS, such as open_clip:RN50/openai")
-        # The tag knows the activation that its weights were trained with; the model's name does not.
+            raise InputError(
+                f"open_clip:{name} does not name weights; pass open_clip:NAME/WEIGHTS, such as"
+                " open_clip:RN50/openai"
+            )
+        # The tag knows the activation that its weights were trained with; the model's name does
+        # not.
         tag = open_clip.get_pretrained_cfg(model_name, weights)
         if not tag and not Path(weights).is_file():
             raise cannot_load("open_clip", name, known, LookupError("no such model, tag or file"))
-        options = {"pretrained": weights, "force_quick_gelu": bool(tag.get("quick_gelu")), "require_pretrained": True}
+        options = {
+            "pretrained": weights,
+            "force_quick_gelu": bool(tag.get("quick_gelu")),
+            "require_pretrained": True,
+        }
     try:
         with _offline(offline):
             model = open_clip.create_model(model_name, weights_only=True, **options)
@@ -54,16 +77,24 @@ def load(
 class OpenCLIPTowers(TorchTowers):
     """An open_clip model and its tokenizer."""
 
-    def __init__(self, name: str, model: Any, tokenizer: Any, device: str | None, dtype: str | None):
+    def __init__(
+        self, name: str, model: Any, tokenizer: Any, device: str | None, dtype: str | None
+    ):
         super().__init__(_Module(model), device, dtype)
         self.id, self.tokenizer = f"open_clip:{name}", tokenizer
         self.max_tokens = tokenizer.context_length
-        self.dim = self.module.encode_text(**{k: v.to(self.device) for k, v in self.tokenize(["a"]).items()}).shape[-1]
+        self.dim = self.module.encode_text(
+            **{k: v.to(self.device) for k, v in self.tokenize(["a"]).items()}
+        ).shape[-1]
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         if hasattr(self.tokenizer, "encode"):
-            return [len(self.tokenizer.encode(text)) + 2 for text in texts]  # and the two that mark start and end
-        return [len(ids) for ids in self.tokenizer.tokenizer(list(texts), verbose=False)["input_ids"]]
+            return [
+                len(self.tokenizer.encode(text)) + 2 for text in texts
+            ]  # and the two that mark start and end
+        return [
+            len(ids) for ids in self.tokenizer.tokenizer(list(texts), verbose=False)["input_ids"]
+        ]
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
         tokens = self.tokenizer(list(texts))
@@ -71,9 +102,18 @@ class OpenCLIPTowers(TorchTowers):
 
     def settings(self) -> dict[str, Any]:
         inner = getattr(self.tokenizer, "tokenizer", None)
-        words = tokenizer_settings(inner) if inner is not None else digest_of_vocabulary(self.tokenizer.encoder)
+        words = (
+            tokenizer_settings(inner)
+            if inner is not None
+            else digest_of_vocabulary(self.tokenizer.encoder)
+        )
         preprocess = self.preprocess.to_json() if self.preprocess else None
-        return {"structure": structure(self.module), "preprocess": preprocess, "tokenizer": words, "max_tokens": self.max_tokens}
+        return {
+            "structure": structure(self.module),
+            "preprocess": preprocess,
+            "tokenizer": words,
+            "max_tokens": self.max_tokens,
+        }
 
 
 class _Module(FeatureModule):
@@ -95,7 +135,8 @@ def _preprocess(config: dict[str, Any]) -> Preprocess:
     mode = config["resize_mode"]
     if mode == "longest" or (mode == "shortest" and size[0] != size[1]):
         raise InputError(
-            f"this open_clip model resizes by its {mode} edge to {size}, which equipoise does not do; use it through hf: or onnx:"
+            f"this open_clip model resizes by its {mode} edge to {size}, which equipoise does not"
+            " do; use it through hf: or onnx:"
         )
     return Preprocess(
         size=size,

@@ -1,4 +1,6 @@
-"""``Preprocess``: resize, crop, normalise. Every adapter states its model's in these few numbers, and one code runs them all.
+"""``Preprocess``: resize, crop, normalise.
+
+Every adapter states its model's in these few numbers, and one code runs them all.
 
 Pixels stay bytes until they reach the device: workers send a quarter of what floats would weigh.
 """
@@ -18,9 +20,12 @@ MAX_RESIZED = 50_000_000
 
 @dataclass(frozen=True)
 class Preprocess:
-    """size: (height, width) that the model takes. resize: the shorter edge to that length, or None to squash to ``size``.
+    """size: (height, width) that the model takes.
 
-    ``half_up`` says where an odd margin goes when cropping: torchvision rounds, transformers floors.
+    resize: the shorter edge to that length, or None to squash to ``size``.
+
+    ``half_up`` says where an odd margin goes when cropping: torchvision rounds, transformers
+    floors.
     """
 
     size: tuple[int, int]
@@ -40,7 +45,9 @@ class Preprocess:
         longer = int(self.resize * long / short)
         if longer * self.resize > MAX_RESIZED:
             raise UnreadableImageError(f"too elongated ({image.width} x {image.height} pixels)")
-        width, height = (self.resize, longer) if image.width <= image.height else (longer, self.resize)
+        width, height = (
+            (self.resize, longer) if image.width <= image.height else (longer, self.resize)
+        )
         return self._crop(np.asarray(image.resize((width, height), self.resample)))
 
     def _crop(self, pixels: np.ndarray) -> np.ndarray:
@@ -71,5 +78,8 @@ class Preprocess:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Preprocess:
         """What ``to_json`` gave; lists become tuples."""
-        settings: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in document.items()}
+        settings: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in document.items()
+        }
         return cls(**settings)

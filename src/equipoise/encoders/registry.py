@@ -1,4 +1,7 @@
-"""Which adapter a spec's scheme names. Other packages join through the entry point group ``equipoise.encoders``."""
+"""Which adapter a spec's scheme names.
+
+Other packages join through the entry point group ``equipoise.encoders``.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,22 @@ Load = Callable[..., Any]
 
 def schemes() -> list[str]:
     """Every scheme that ``load_encoder`` knows."""
-    return [*OURS, MINI, *sorted(point.name for point in entry_points(group=GROUP) if point.name not in (*OURS, MINI))]
+    return [
+        *OURS,
+        MINI,
+        *sorted(
+            point.name for point in entry_points(group=GROUP) if point.name not in (*OURS, MINI)
+        ),
+    ]
 
 
 def find(spec: str) -> tuple[Load, str]:
     """The adapter's ``load`` and the name to give it."""
     if not isinstance(spec, str):
-        raise InputError(f"an encoder is named by a str such as 'hf:openai/clip-vit-base-patch32', and this is {type(spec).__name__}")
+        raise InputError(
+            "an encoder is named by a str such as 'hf:openai/clip-vit-base-patch32', and this is"
+            f" {type(spec).__name__}"
+        )
     scheme, colon, name = spec.partition(":")
     if spec == MINI:
         folder = _mini_folder()

@@ -17,9 +17,17 @@ try:
     import sentence_transformers
     import torch
 
-    from equipoise.encoders.torch_towers import float_arrays, pick_device, pick_precision, structure, tokenizer_settings
+    from equipoise.encoders.torch_towers import (
+        float_arrays,
+        pick_device,
+        pick_precision,
+        structure,
+        tokenizer_settings,
+    )
 except ImportError as error:
-    raise MissingExtraError("an st: encoder", "sentence-transformers", "sentence-transformers") from error
+    raise MissingExtraError(
+        "an st: encoder", "sentence-transformers", "sentence-transformers"
+    ) from error
 
 KNOWN = (
     "sentence-transformers/clip-ViT-B-32",
@@ -30,17 +38,28 @@ KNOWN = (
 
 
 def load(
-    name: str, *, device: str | None = None, dtype: str | None = None, revision: str | None = None, offline: bool = False
+    name: str,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    revision: str | None = None,
+    offline: bool = False,
 ) -> SentenceTowers:
     """Load by hub id or from a folder."""
     place = pick_device(device)
     try:
         model = sentence_transformers.SentenceTransformer(
-            name, device=place, revision=revision, local_files_only=offline or Path(name).is_dir(), trust_remote_code=False
+            name,
+            device=place,
+            revision=revision,
+            local_files_only=offline or Path(name).is_dir(),
+            trust_remote_code=False,
         )
     except Exception as error:  # loaders of damaged files raise whatever they like
         raise cannot_load("st", name, KNOWN, error) from error
-    return SentenceTowers(name, revision or "", model.float().eval(), place, pick_precision(dtype, place))
+    return SentenceTowers(
+        name, revision or "", model.float().eval(), place, pick_precision(dtype, place)
+    )
 
 
 class SentenceTowers(Towers):
@@ -49,9 +68,13 @@ class SentenceTowers(Towers):
     def __init__(self, name: str, revision: str, model: Any, device: str, precision: str):
         self.id, self.revision, self.model = f"st:{name}", revision, model
         self.device, self.precision = device, precision
-        self.modalities: tuple[Modality, ...] = ("text", "image") if "image" in model.modalities else ("text",)
+        self.modalities: tuple[Modality, ...] = (
+            ("text", "image") if "image" in model.modalities else ("text",)
+        )
         if "text" not in model.modalities:
-            raise InputError(f"st:{name} has no text tower; equipoise needs one to know what an attribute is")
+            raise InputError(
+                f"st:{name} has no text tower; equipoise needs one to know what an attribute is"
+            )
         self.dim = int(model.get_embedding_dimension() or self._encode(["a"]).shape[1])
         self.max_tokens = model.max_seq_length or 0
         tokenizer = getattr(model, "tokenizer", None)
@@ -60,7 +83,10 @@ class SentenceTowers(Towers):
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         if hasattr(self.tokenizer, "encode_batch"):  # a bare one of the tokenizers library
             return [len(encoding) for encoding in self.tokenizer.encode_batch(list(texts))]
-        return [len(ids) for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]]
+        return [
+            len(ids)
+            for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
+        ]
 
     def text_features(self, texts: Sequence[str]) -> np.ndarray:
         return self._encode(list(texts))
@@ -69,14 +95,20 @@ class SentenceTowers(Towers):
         return self._encode([Image.fromarray(picture) for picture in pixels])
 
     def _encode(self, items: list[Any]) -> np.ndarray:
-        with torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=self.precision == "bfloat16"):
-            return self.model.encode(items, batch_size=len(items), show_progress_bar=False, convert_to_numpy=True)
+        with torch.autocast(
+            self.device.split(":")[0], torch.bfloat16, enabled=self.precision == "bfloat16"
+        ):
+            return self.model.encode(
+                items, batch_size=len(items), show_progress_bar=False, convert_to_numpy=True
+            )
 
     def digest(self) -> str:
         processors: list[Any] = [getattr(module, "processor", None) for module in self.model]
         settings = {
             "modules": [[*structure(module), _config(module)] for module in self.model],
-            "processors": [plain_settings(p.to_dict()) for p in processors if hasattr(p, "to_dict")],
+            "processors": [
+                plain_settings(p.to_dict()) for p in processors if hasattr(p, "to_dict")
+            ],
             "prompts": [self.model.prompts, self.model.default_prompt_name],
             "tokenizer": tokenizer_settings(self.tokenizer),
             "max_tokens": self.max_tokens,
@@ -85,6 +117,8 @@ class SentenceTowers(Towers):
 
 
 def _config(module: Any) -> dict[str, Any]:
-    inner = getattr(getattr(module, "model", None), "config", None)  # of the transformers model inside
+    inner = getattr(
+        getattr(module, "model", None), "config", None
+    )  # of the transformers model inside
     own = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
     return plain_settings({"own": own, "model": inner.to_dict() if inner is not None else {}})

@@ -1,4 +1,7 @@
-"""Towers that are a torch module: device, precision, pixels to tensors. The adapters of transformers and open_clip build on it."""
+"""Towers that are a torch module: device, precision, pixels to tensors.
+
+The adapters of transformers and open_clip build on it.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,17 @@ class TorchModule(nn.Module, ABC):
 
     @abstractmethod
     def encode_image(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
-        """Unit rows (n, dim) of normalised pixels (n, 3, height, width), or of bytes (n, height, width, 3)."""
+        """Unit rows (n, dim) of normalised pixels (n, 3, height, width), or of bytes (n, height,
+        width, 3).
+        """
 
     @abstractmethod
     def encode_text(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Unit rows (n, dim) of tokens (n, length)."""
 
-    def forward(self, pixel_values: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        self, pixel_values: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         """Both towers: rows of the images, rows of the texts."""
         return self.encode_image(pixel_values), self.encode_text(input_ids, attention_mask)
 
@@ -49,7 +56,9 @@ class FeatureModule(TorchModule):
 
     def encode_image(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
         if pixel_values.dtype == torch.uint8 and self.preprocess is not None:
-            factor, offset = (torch.from_numpy(a).to(pixel_values.device) for a in self.preprocess.affine)
+            factor, offset = (
+                torch.from_numpy(a).to(pixel_values.device) for a in self.preprocess.affine
+            )
             pixel_values = (pixel_values * factor + offset).permute(0, 3, 1, 2)
         return _unit(self.image_features(pixel_values, **inputs))
 
@@ -58,7 +67,10 @@ class FeatureModule(TorchModule):
 
 
 class TorchTowers(Towers):
-    """Runs a ``TorchModule`` on a device. Adapters give ``tokenize`` and the settings that belong in the fingerprint."""
+    """Runs a ``TorchModule`` on a device.
+
+    Adapters give ``tokenize`` and the settings that belong in the fingerprint.
+    """
 
     def __init__(self, module: TorchModule, device: str | None, dtype: str | None):
         self.device = pick_device(device)
@@ -86,7 +98,10 @@ class TorchTowers(Towers):
 
     def _run(self, function: Any, inputs: dict[str, torch.Tensor]) -> np.ndarray:
         half = self.precision == "bfloat16"
-        with torch.inference_mode(), torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=half):
+        with (
+            torch.inference_mode(),
+            torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=half),
+        ):
             rows = function(**{name: tensor.to(self.device) for name, tensor in inputs.items()})
         return rows.float().cpu().numpy()
 
@@ -111,10 +126,17 @@ def pick_device(device: str | None) -> str:
 
 
 def pick_precision(dtype: str | None, device: str) -> str:
-    """bfloat16 autocast where the device computes it natively, float32 otherwise. float16 overflows in too many models."""
+    """bfloat16 autocast where the device computes it natively, float32 otherwise.
+
+    float16 overflows in too many models.
+    """
     name = str(dtype).removeprefix("torch.")
     if dtype is None:
-        return "bfloat16" if device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+        return (
+            "bfloat16"
+            if device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
+            else "float32"
+        )
     if name not in PRECISIONS:
         raise InputError(f"dtype={dtype!r} is not legal; pass {' or '.join(PRECISIONS)}")
     return name
@@ -126,7 +148,10 @@ def _unit(rows: torch.Tensor) -> torch.Tensor:
 
 
 def float_arrays(module: nn.Module) -> Iterator[tuple[str, np.ndarray]]:
-    """The weights by name, as float32 arrays. Integers are positions, and come and go with versions."""
+    """The weights by name, as float32 arrays.
+
+    Integers are positions, and come and go with versions.
+    """
     for name, tensor in module.state_dict().items():
         if tensor.is_floating_point():
             yield name, tensor.detach().float().cpu().numpy()
@@ -134,18 +159,29 @@ def float_arrays(module: nn.Module) -> Iterator[tuple[str, np.ndarray]]:
 
 def structure(module: nn.Module) -> list[str]:
     """What a module is made of beyond its weights: layers, activations, attention heads."""
-    heads = [str(part.num_heads) for part in module.modules() if isinstance(getattr(part, "num_heads", None), int)]
+    heads = [
+        str(part.num_heads)
+        for part in module.modules()
+        if isinstance(getattr(part, "num_heads", None), int)
+    ]
     return [repr(module), *heads]
 
 
 def tokenizer_settings(tokenizer: Any) -> dict[str, Any]:
     """All that decides how a text becomes tokens, but for what a call sets: length and padding."""
-    backend = getattr(tokenizer, "backend_tokenizer", None) or (tokenizer if hasattr(tokenizer, "to_str") else None)
-    sides = {side: getattr(tokenizer, side, None) for side in ("padding_side", "truncation_side", "do_lower_case")}
+    backend = getattr(tokenizer, "backend_tokenizer", None) or (
+        tokenizer if hasattr(tokenizer, "to_str") else None
+    )
+    sides = {
+        side: getattr(tokenizer, side, None)
+        for side in ("padding_side", "truncation_side", "do_lower_case")
+    }
     if backend is None:
         return sides | {"vocabulary": digest_of_vocabulary(tokenizer.get_vocab())}
     document = json.loads(backend.to_str())
-    return sides | {key: value for key, value in document.items() if key not in ("truncation", "padding")}
+    return sides | {
+        key: value for key, value in document.items() if key not in ("truncation", "padding")
+    }
 
 
 class WrappedModule(TorchModule):

@@ -1,4 +1,7 @@
-"""What an adapter gives: two towers of one model. ``Encoder`` does the rest, for all adapters alike."""
+"""What an adapter gives: two towers of one model.
+
+``Encoder`` does the rest, for all adapters alike.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,30 @@ from equipoise.encoders.preprocess import Preprocess
 from equipoise.errors import InputError
 
 Modality = Literal["text", "image"]
-VOLATILE = ("transformers_version", "dtype", "torch_dtype", "architectures", "name_or_path", "use_cache", "auto_map", "processor_class")
+VOLATILE = (
+    "transformers_version",
+    "dtype",
+    "torch_dtype",
+    "architectures",
+    "name_or_path",
+    "use_cache",
+    "auto_map",
+    "processor_class",
+)
 
 
 class TextTower(Protocol):
-    """A text tower in torch that gradients flow through, with room for learned tokens before a text: what ``prompt-array`` trains.
+    """A text tower in torch that gradients flow through, with room for learned tokens before a
+    text: what ``prompt-array`` trains.
 
-    ``encoder.text_tower()`` gives it. Tensors lie on ``device``; parameters are frozen, and nothing here turns gradients off.
+    ``encoder.text_tower()`` gives it. Tensors lie on ``device``; parameters are frozen, and nothing
+    here turns gradients off.
     """
 
     device: str
 
     def tokenize(self, texts: Sequence[str], room: int) -> dict[str, Any]:
-        """The tokens of texts as ``features`` takes them, cut so that ``room`` more fit the model."""
+        """Return tokens as ``features`` takes them, cut so that ``room`` more fit the model."""
         ...
 
     def embed(self, ids: Any) -> Any:
@@ -34,13 +48,19 @@ class TextTower(Protocol):
         ...
 
     def features(self, tokens: dict[str, Any], prefix: Any) -> Any:
-        """Features (n, dim), before normalisation. prefix (room, width) stands before each text, without positions; the text keeps its own
-        positions, and is pooled where it would be. With an empty prefix: what the encoder itself computes."""
+        """Features (n, dim), before normalisation.
+
+        prefix (room, width) stands before each text, without positions; the text keeps its own
+        positions, and is pooled where it would be. With an empty prefix: what the encoder itself
+        computes.
+        """
         ...
 
 
 class Towers(ABC):
-    """One model: features of texts and of prepared pictures, (n, dim), of any length and any float dtype."""
+    """One model: features of texts and of prepared pictures, (n, dim), of any length and any float
+    dtype.
+    """
 
     id: str
     revision: str = ""
@@ -61,15 +81,22 @@ class Towers(ABC):
 
     @abstractmethod
     def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
-        """Features of prepared pictures: bytes (n, height, width, 3), or a list of arrays where ``preprocess`` is None."""
+        """Features of prepared pictures: bytes (n, height, width, 3), or a list of arrays where
+        ``preprocess`` is None.
+        """
 
     def text_tower(self) -> TextTower:
         """For methods that learn through the text encoder."""
-        raise InputError(f"{self.id} has no text tower that gradients flow through; CLIP models of hf: and mini have one")
+        raise InputError(
+            f"{self.id} has no text tower that gradients flow through; CLIP models of hf: and mini"
+            " have one"
+        )
 
     @abstractmethod
     def digest(self) -> str:
-        """A hash of all that the embeddings depend on: weights, architecture, tokenizer, preprocessing."""
+        """A hash of all that the embeddings depend on: weights, architecture, tokenizer,
+        preprocessing.
+        """
 
     def cache_digest(self) -> str:
         """The same, for what is cached; never taken on trust."""
@@ -97,7 +124,11 @@ def plain_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 def digest_of_vocabulary(vocabulary: dict[str, int]) -> str:
     """Hash of token -> id, in the order of ids."""
-    return hashlib.sha256("\n".join(f"{i} {token}" for token, i in sorted(vocabulary.items(), key=lambda kv: kv[1])).encode()).hexdigest()
+    return hashlib.sha256(
+        "\n".join(
+            f"{i} {token}" for token, i in sorted(vocabulary.items(), key=lambda kv: kv[1])
+        ).encode()
+    ).hexdigest()
 
 
 def _digest(named: tuple[str, np.ndarray]) -> str:

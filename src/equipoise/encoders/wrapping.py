@@ -17,23 +17,36 @@ from equipoise.space import AttributeSpace
 from equipoise.spaceset import SpaceSet
 
 
-def wrap(encoder: Any, operator: Any, *, gate: bool | Callable[[str], bool] = False) -> WrappedEncoder:
-    """An encoder whose rows are debiased by ``operator``: an attribute space (the closed form), or what fitting a method gave.
+def wrap(
+    encoder: Any, operator: Any, *, gate: bool | Callable[[str], bool] = False
+) -> WrappedEncoder:
+    """An encoder whose rows are debiased by ``operator``: an attribute space (the closed form), or
+    what fitting a method gave.
 
-    With a ``SpaceSet`` each text is debiased in its own prompt's space, and images, which have no prompt, cannot be. gate keeps texts that
-    name a group ("a female doctor") as they are: True asks ``explicit_groups``, a function decides by itself. A space or an operator that
-    was fitted with another encoder is refused.
+    With a ``SpaceSet`` each text is debiased in its own prompt's space, and images, which have no
+    prompt, cannot be. gate keeps texts that name a group ("a female doctor") as they are: True asks
+    ``explicit_groups``, a function decides by itself. A space or an operator that was fitted with
+    another encoder is refused.
     """
     if not hasattr(encoder, "encode_text"):
-        raise InputError(f"{type(encoder).__name__} is not an encoder; pass what load_encoder returns first, and the operator second")
+        raise InputError(
+            f"{type(encoder).__name__} is not an encoder; pass what load_encoder returns first, and"
+            " the operator second"
+        )
     if isinstance(operator, AttributeSpace | SpaceSet):
         operator = ClosedFormOperator.of(operator)
     if not (hasattr(operator, "image") and hasattr(operator, "text")):
-        raise InputError(f"{type(operator).__name__} is not an operator; pass an AttributeSpace, a SpaceSet, or what fitting a method gave")
+        raise InputError(
+            f"{type(operator).__name__} is not an operator; pass an AttributeSpace, a SpaceSet, or"
+            " what fitting a method gave"
+        )
     if hasattr(operator, "require_encoder"):
         operator.require_encoder(encoder)
     if getattr(operator, "in_dim", 0) not in (0, encoder.dim):
-        raise InputError(f"{encoder.id} gives {encoder.dim} dimensions and the operator takes {operator.in_dim}; fit it with this encoder")
+        raise InputError(
+            f"{encoder.id} gives {encoder.dim} dimensions and the operator takes {operator.in_dim};"
+            " fit it with this encoder"
+        )
     return WrappedEncoder(encoder, operator, gate)
 
 
@@ -67,7 +80,9 @@ class WrappedEncoder:
     def fingerprint(self) -> str:
         """Another than the encoder's: debiased and plain rows do not share a space."""
         operator = getattr(self.operator, "fingerprint", "")
-        return hashlib.sha256(f"{self.encoder.fingerprint} {operator}{' gated' if self.gate else ''}".encode()).hexdigest()
+        return hashlib.sha256(
+            f"{self.encoder.fingerprint} {operator}{' gated' if self.gate else ''}".encode()
+        ).hexdigest()
 
     @property
     def module(self) -> Any:
@@ -81,8 +96,12 @@ class WrappedEncoder:
         gate = {"gate": self.gate} if self.gate else {}
         return self.operator.text(self.encoder.encode_text(texts), prompts=texts, **gate)
 
-    def encode_images(self, images: Iterable[Any], *, on_unreadable: OnUnreadable = "nan") -> np.ndarray:
-        """Debiased unit rows (n, dim), float32, in the order of the images; options as in ``Encoder.encode_images``."""
+    def encode_images(
+        self, images: Iterable[Any], *, on_unreadable: OnUnreadable = "nan"
+    ) -> np.ndarray:
+        """Debiased unit rows (n, dim), float32, in the order of the images; options as in
+        ``Encoder.encode_images``.
+        """
         return self.operator.image(self.encoder.encode_images(images, on_unreadable=on_unreadable))
 
     def iter_images(self, images: Iterable[Any]) -> Iterator[np.ndarray | Unreadable]:

@@ -1,4 +1,6 @@
-"""The engine on a cluster: the same shard function under Ray Data, which places pieces and retries those of lost nodes."""
+"""The engine on a cluster: the same shard function under Ray Data, which places pieces and retries
+those of lost nodes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from equipoise.errors import EquipoiseError, MissingExtraError, ServiceError
 
 
 def engine(address: str | None = None) -> Callable[[Job, list[Piece]], Iterator[Done]]:
-    """For ``apply``. address: of a cluster ("auto", "host:6379", "ray://host:10001"); None for one on this machine, or the one in use."""
+    """For ``apply``.
+
+    address: of a cluster ("auto", "host:6379", "ray://host:10001"); None for one on this machine,
+    or the one in use.
+    """
     return partial(run, address=address)
 
 
@@ -22,25 +28,34 @@ def device(address: str | None = None) -> str:
 
 
 def run(job: Job, pieces: list[Piece], address: str | None = None) -> Iterator[Done]:
-    """Each piece as it is done, in any order. Every node must see the source and the destination under their names."""
+    """Each piece as it is done, in any order.
+
+    Every node must see the source and the destination under their names.
+    """
     if not pieces:
         return
     ray = _connected(address)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # ours shows rows and bytes
     context.execution_options.preserve_order = False
-    items = ray.data.from_items([piece._asdict() for piece in pieces], override_num_blocks=len(pieces))
+    items = ray.data.from_items(
+        [piece._asdict() for piece in pieces], override_num_blocks=len(pieces)
+    )
     if job.transform.device == "cpu":
         results = items.map(partial(_tell, job), num_cpus=1)
     else:
-        results = items.map(OnGpu, fn_constructor_args=(job,), num_gpus=1, concurrency=(1, max(1, _gpus(ray))))
+        results = items.map(
+            OnGpu, fn_constructor_args=(job,), num_gpus=1, concurrency=(1, max(1, _gpus(ray)))
+        )
     try:
         for row in results.iter_rows():
             if row["error"]:
                 raise _error(row["error"], row["told"])
             yield Done.model_validate_json(row["told"])
     except ray.exceptions.RayError as error:
-        raise ServiceError(f"the cluster gave up ({error}); when it is well again, go on with --resume") from None
+        raise ServiceError(
+            f"the cluster gave up ({error}); when it is well again, go on with --resume"
+        ) from None
 
 
 class OnGpu:
@@ -54,7 +69,11 @@ class OnGpu:
 
 
 def _tell(job: Job, row: dict[str, Any]) -> dict[str, Any]:
-    """What became of a piece. A user's error comes back as words: Ray would wrap it, and try a piece again that cannot succeed."""
+    """What became of a piece.
+
+    A user's error comes back as words: Ray would wrap it, and try a piece again that cannot
+    succeed.
+    """
     try:
         return {"error": "", "told": run_piece(job, Piece(**row)).model_dump_json()}
     except EquipoiseError as error:
@@ -62,7 +81,11 @@ def _tell(job: Job, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(kind: str, told: str) -> EquipoiseError:
-    """What ``_tell`` told of. An extra that a node lacks is the node's to install: no error of that kind is made from words alone."""
+    """What ``_tell`` told of.
+
+    An extra that a node lacks is the node's to install: no error of that kind is made from words
+    alone.
+    """
     if kind == MissingExtraError.__name__:
         return ServiceError(f"on a node of the cluster: {told}")
     return getattr(errors, kind, EquipoiseError)(told)
@@ -83,6 +106,7 @@ def _connected(address: str | None) -> Any:
             ray.init(address=address, log_to_driver=False)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ServiceError(
-                f"there is no Ray cluster at {address or 'this machine'} ({error}); start one with: ray start --head"
+                f"there is no Ray cluster at {address or 'this machine'} ({error}); start one with:"
+                " ray start --head"
             ) from None
     return ray

@@ -1,4 +1,7 @@
-"""The shard function: one piece of a source read, debiased, measured and written. Every engine runs this, and nothing else."""
+"""The shard function: one piece of a source read, debiased, measured and written.
+
+Every engine runs this, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ from equipoise.stores.places import PART, LocalPlace, Place, place, unwritable
 
 PIECE_BYTES = 1 << 27  # what a kill can cost, a worker
 PIECE_ROWS = 1 << 19
-FEWEST, SMALLEST = 32, 1 << 23  # pieces of a small source, so that all cores end together, and their bytes
+FEWEST, SMALLEST = (
+    32,
+    1 << 23,
+)  # pieces of a small source, so that all cores end together, and their bytes
 MOST = 1 << 11  # pieces of a large one: what is noted of each is held in memory
 COPY_BYTES = 1 << 22
 FLUSH_BYTES = 1 << 23  # written before the disk is asked to begin with them
@@ -38,7 +44,10 @@ class Piece(NamedTuple):
 
 
 class Done(BaseModel):
-    """A piece that is on the disk: a line of the journal. crc32 is of the bytes that it wrote; a first piece writes the header too."""
+    """A piece that is on the disk: a line of the journal.
+
+    crc32 is of the bytes that it wrote; a first piece writes the header too.
+    """
 
     file: int
     start: int
@@ -54,7 +63,10 @@ class Done(BaseModel):
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker needs, here or on another machine. ``targets`` has the names of files that get another one."""
+    """All that a worker needs, here or on another machine.
+
+    ``targets`` has the names of files that get another one.
+    """
 
     source: str
     destination: str
@@ -72,7 +84,9 @@ class Job:
         total = sum(file.size for file in self.files)
         size = max(SMALLEST, min(PIECE_BYTES, total // FEWEST), total // MOST)
         rows = max(PIECE_ROWS, sum(file.rows for file in self.files) // MOST)
-        return [piece for i, file in enumerate(self.files) for piece in _cut(i, file, local, rows, size)]
+        return [
+            piece for i, file in enumerate(self.files) for piece in _cut(i, file, local, rows, size)
+        ]
 
 
 def _cut(index: int, file: SourceFile, local: bool, rows: int, size: int) -> Iterator[Piece]:
@@ -85,26 +99,38 @@ def _cut(index: int, file: SourceFile, local: bool, rows: int, size: int) -> Ite
 
 
 def run_piece(job: Job, piece: Piece) -> Done:
-    """Read, debias, measure, write, flush to the disk. Run twice, it writes the same bytes twice: no harm where a node was lost."""
+    """Read, debias, measure, write, flush to the disk.
+
+    Run twice, it writes the same bytes twice: no harm where a node was lost.
+    """
     file = job.files[piece.file]
     run = {"npy": _npy, "parquet": _parquet, "copy": _copy}[file.kind]
-    with on_one_thread(), _unchanged(place(job.source), file) as source:  # engines spread pieces, not rows
+    with (
+        on_one_thread(),
+        _unchanged(place(job.source), file) as source,
+    ):  # engines spread pieces, not rows
         return run(job, file, piece, source, place(job.destination))
 
 
 @contextmanager
 def _unchanged(source: Place, file: SourceFile) -> Iterator[Place]:
-    """Raise where a file is not the one that was looked at: a destination must not hold some rows of it as it was, and some as it is."""
+    """Raise where a file is not the one that was looked at: a destination must not hold some rows
+    of it as it was, and some as it is.
+    """
 
     def check() -> None:
         try:
             size, stamp = source.stamp(file.name)
         except OSError:
             size, stamp = -1, ""
-        # a listing and a look at one object may describe it in other words, so that elsewhere only the size tells
+        # a listing and a look at one object may describe it in other words, so that elsewhere only
+        # the size tells
         same = size == file.size and (stamp == file.stamp or not isinstance(source, LocalPlace))
         if not same:
-            raise ArtefactError(f"{file.name} in {source} was changed or removed while it was read; pass a new destination")
+            raise ArtefactError(
+                f"{file.name} in {source} was changed or removed while it was read; pass a new"
+                " destination"
+            )
 
     check()
     yield source
@@ -141,7 +167,12 @@ class _Sink(ABC):
         """Put bytes where they belong."""
 
     def done(self, piece: Piece, totals: Totals | None) -> Done:
-        return Done(**piece._asdict(), bytes=self.bytes, crc32=f"{self.crc:08x}", totals=totals.to_json() if totals else None)
+        return Done(
+            **piece._asdict(),
+            bytes=self.bytes,
+            crc32=f"{self.crc:08x}",
+            totals=totals.to_json() if totals else None,
+        )
 
 
 class _FileSink(_Sink):
@@ -188,8 +219,11 @@ class _PartSink(_Sink):
             count = os.write(self.descriptor, view)
             self.offset, view = self.offset + count, view[count:]
         if self.offset - self.flushed >= FLUSH_BYTES and hasattr(os, "posix_fadvise"):
-            # the disk writes while the next rows are computed, and the last flush has little left to wait for
-            os.posix_fadvise(self.descriptor, self.flushed, self.offset - self.flushed, os.POSIX_FADV_DONTNEED)
+            # the disk writes while the next rows are computed, and the last flush has little left
+            # to wait for
+            os.posix_fadvise(
+                self.descriptor, self.flushed, self.offset - self.flushed, os.POSIX_FADV_DONTNEED
+            )
             self.flushed = self.offset
 
 
@@ -220,7 +254,11 @@ def _npy(job: Job, file: SourceFile, piece: Piece, source: Place, destination: P
     offset = 0 if first else len(after.raw) + piece.start * after.row_bytes
     size = len(after.raw) + after.rows * after.row_bytes
     target = job.target(file)
-    opened = _part_of_file(destination, target, size, offset) if isinstance(destination, LocalPlace) else _whole_file(destination, target)
+    opened = (
+        _part_of_file(destination, target, size, offset)
+        if isinstance(destination, LocalPlace)
+        else _whole_file(destination, target)
+    )
     transform = job.transform.for_modality(file.modality)
     meter = Meter(transform, file.dtype)
     with source.open(file.name) as rows, opened as sink:
@@ -228,7 +266,10 @@ def _npy(job: Job, file: SourceFile, piece: Piece, source: Place, destination: P
             sink.write(after.raw)
         rows.seek(len(before.raw) + piece.start * before.row_bytes)
         step = transform.block_rows(before.row_bytes)
-        e, u = (np.empty((min(step, piece.stop - piece.start), header.dim), header.numpy_dtype) for header in (before, after))
+        e, u = (
+            np.empty((min(step, piece.stop - piece.start), header.dim), header.numpy_dtype)
+            for header in (before, after)
+        )
         for start in range(piece.start, piece.stop, step):
             count = min(step, piece.stop - start)
             block = npy.read_block(rows, e[:count], f"{file.name} in {source}")
@@ -245,11 +286,21 @@ def _parquet(job: Job, file: SourceFile, piece: Piece, source: Place, destinatio
         out = np.empty((len(rows), transform.out_dim), rows.dtype)
         step = transform.block_rows(rows.itemsize * rows.shape[1])
         for start in range(0, len(rows), step):
-            _block(job, transform, file, rows[start : start + step], out[start : start + step], first + start, meter)
+            _block(
+                job,
+                transform,
+                file,
+                rows[start : start + step],
+                out[start : start + step],
+                first + start,
+                meter,
+            )
         return out
 
     with source.open(file.name) as rows, _whole_file(destination, job.target(file)) as sink:
-        parquet.rewrite(rows, sink, f"{file.name} in {source}", file.column, transform.in_dim, change)
+        parquet.rewrite(
+            rows, sink, f"{file.name} in {source}", file.column, transform.in_dim, change
+        )
     return sink.done(piece, meter.totals())
 
 
@@ -260,13 +311,22 @@ def _copy(job: Job, file: SourceFile, piece: Piece, source: Place, destination: 
     return sink.done(piece, None)
 
 
-def _block(job: Job, transform: Transform, file: SourceFile, e: np.ndarray, u: np.ndarray, start: int, meter: Meter) -> None:
+def _block(
+    job: Job,
+    transform: Transform,
+    file: SourceFile,
+    e: np.ndarray,
+    u: np.ndarray,
+    start: int,
+    meter: Meter,
+) -> None:
     bad, columns = transform.run(e, u, file.dtype, file.modality)
     if not job.keep_invalid and bad.any():
         rows = tuple(start + int(i) for i in np.flatnonzero(bad)[:5])
         raise InvalidRowsError(
-            f"row {rows[0]:,} of {file.name} in {job.source} (counting from 0) has no direction: it is zero, or holds NaN or infinity. "
-            "Mend it, or pass --on-invalid keep to let such rows through unchanged and count them",
+            f"row {rows[0]:,} of {file.name} in {job.source} (counting from 0) has no direction: it"
+            " is zero, or holds NaN or infinity. Mend it, or pass --on-invalid keep to let such"
+            " rows through unchanged and count them",
             rows,
             int(bad.sum()),
         )

@@ -1,4 +1,6 @@
-"""The engine on this machine: as many pieces at once as keep the cores busy while others wait for the disk."""
+"""The engine on this machine: as many pieces at once as keep the cores busy while others wait for
+the disk.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,18 @@ from equipoise.engines.shard import Done, Job, Piece, run_piece
 from equipoise.kernels.host import threads
 
 WAITING_FOR_THE_DISK = 2
-WAITING_FOR_A_WORKER = 2  # as many again, so that nobody is idle while a finished piece is put into the journal
+WAITING_FOR_A_WORKER = (
+    2  # as many again, so that nobody is idle while a finished piece is put into the journal
+)
 MEMORY = 1 << 29  # for row groups of parquet files, which are held whole
 COPIES_OF_A_GROUP = 4  # as stored, decoded, debiased, encoded
 
 
 def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[Done]:
-    """Each piece as it is done, in any order. After an error, what was begun is still finished and given before it is raised."""
+    """Each piece as it is done, in any order.
+
+    After an error, what was begun is still finished and given before it is raised.
+    """
     largest = max((job.files[piece.file].group_bytes for piece in pieces), default=0)
     workers = workers or threads() + WAITING_FOR_THE_DISK
     workers = max(1, min(workers, MEMORY // (COPIES_OF_A_GROUP * largest))) if largest else workers
@@ -24,7 +31,11 @@ def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[D
     pool = ThreadPoolExecutor(workers, thread_name_prefix="equipoise-apply")
     try:
         while True:
-            while error is None and len(running) < WAITING_FOR_A_WORKER * workers and (piece := next(left, None)) is not None:
+            while (
+                error is None
+                and len(running) < WAITING_FOR_A_WORKER * workers
+                and (piece := next(left, None)) is not None
+            ):
                 running.add(pool.submit(run_piece, job, piece))
             if not running:
                 break
@@ -43,7 +54,9 @@ def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[D
 
 
 def _apart(pieces: list[Piece], workers: int) -> Iterator[Piece]:
-    """Pieces of as many files at a time as there are workers, in turns: those of one file would wait for each other to write to it."""
+    """Pieces of as many files at a time as there are workers, in turns: those of one file would
+    wait for each other to write to it.
+    """
     files = [list(parts) for _, parts in groupby(pieces, key=lambda piece: piece.file)]
     for first in range(0, len(files), workers):
         for turn in zip_longest(*files[first : first + workers]):

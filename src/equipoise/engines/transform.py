@@ -1,4 +1,6 @@
-"""What is done to rows, block by block: debiased in a space, or by any method's operator, and measured."""
+"""What is done to rows, block by block: debiased in a space, or by any method's operator, and
+measured.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from equipoise.methods import Operator
 from equipoise.methods.spaces import SpaceOperator
 from equipoise.space import AttributeSpace, EncoderRef
 
-CPU_BLOCK = 1 << 20  # near a core's own cache: a smaller one costs more calls, and waiting for each other, than it saves
+# near a core's own cache: a smaller one costs more calls, and waiting for each other, than it saves
+CPU_BLOCK = 1 << 20
 WIDE_BLOCK = 1 << 26  # for devices, and operators that are matrix products
 MEASURED_AT_ONCE = 1 << 15  # rows whose measurements are held before they are counted
 
@@ -29,7 +32,10 @@ Modality = Literal["image", "text"]
 
 @dataclass(frozen=True)
 class Transform:
-    """A space, or an operator (certified in the space, where there is one too). ``device`` "cuda" runs the closed form there."""
+    """A space, or an operator (certified in the space, where there is one too).
+
+    ``device`` "cuda" runs the closed form there.
+    """
 
     space: AttributeSpace | None = None
     operator: Operator | None = None
@@ -39,17 +45,32 @@ class Transform:
     device: str = "cpu"
 
     @classmethod
-    def of(cls, space: AttributeSpace | None, operator: Operator | None, kappa: Any = None, **options: Any) -> Transform:
+    def of(
+        cls,
+        space: AttributeSpace | None,
+        operator: Operator | None,
+        kappa: Any = None,
+        **options: Any,
+    ) -> Transform:
         """From what a user gave, checked."""
         if operator is None and space is None:
-            raise InputError("there is nothing to apply; pass a space (--space FILE) or a method's operator (--method FILE)")
+            raise InputError(
+                "there is nothing to apply; pass a space (--space FILE) or a method's operator"
+                " (--method FILE)"
+            )
         if operator is not None and kappa is not None:
-            raise InputError("kappa belongs to a space; an operator was fitted with its own parameters, so pass one of them")
+            raise InputError(
+                "kappa belongs to a space; an operator was fitted with its own parameters, so pass"
+                " one of them"
+            )
         if operator is not None and operator.per_prompt:
             raise InputError(
-                f"this {operator.method} operator changes an image by the prompt it is compared with, so nothing can be stored"
+                f"this {operator.method} operator changes an image by the prompt it is compared"
+                " with, so nothing can be stored"
             )
-        wanted = preference(space.kappa if kappa is None and space else 1.0 if kappa is None else kappa, None)
+        wanted = preference(
+            space.kappa if kappa is None and space else 1.0 if kappa is None else kappa, None
+        )
         if wanted.kind == "kappa" and wanted.constant is None:
             raise InputError("kappa is one number for a whole store")
         return cls(space, operator, wanted, **options)
@@ -65,35 +86,54 @@ class Transform:
     @property
     def _space(self) -> AttributeSpace:
         if self.space is None:
-            raise InputError("this operator has no space of its own; pass one with --space to certify it")
+            raise InputError(
+                "this operator has no space of its own; pass one with --space to certify it"
+            )
         return self.space
 
     def for_modality(self, modality: Modality) -> Transform:
-        """An operator that is the closed form in one space, as that: the kernel reads and writes stored rows without a detour."""
+        """An operator that is the closed form in one space, as that: the kernel reads and writes
+        stored rows without a detour.
+        """
         op = self.operator
-        if not (isinstance(op, SpaceOperator) and isinstance(op.space, AttributeSpace) and modality in op.changes):
+        if not (
+            isinstance(op, SpaceOperator)
+            and isinstance(op.space, AttributeSpace)
+            and modality in op.changes
+        ):
             return self
         if self.space is not None and self.space.fingerprint != op.space.fingerprint:
             return self
-        return replace(self, space=op.space, operator=None, wanted=Preference("kappa", op.space.kappa))
+        return replace(
+            self, space=op.space, operator=None, wanted=Preference("kappa", op.space.kappa)
+        )
 
     def require(self, encoder: EncoderRef, dim: int, dtype: str, modalities: Set[str]) -> None:
         """Raise for rows that this cannot be applied to, or that would all stay as they are."""
         if self.operator is not None and not modalities & set(self.operator.changes):
-            changed = f"{' and '.join(self.operator.changes)} rows" if self.operator.changes else "nothing"
+            changed = (
+                f"{' and '.join(self.operator.changes)} rows"
+                if self.operator.changes
+                else "nothing"
+            )
             raise InputError(
-                f"this {self.operator.method} operator changes {changed}, and the rows are of modality {' and '.join(sorted(modalities))}: "
-                "all would stay as they are; say with --modality what they are, or fit a method that changes them"
+                f"this {self.operator.method} operator changes {changed}, and the rows are of"
+                f" modality {' and '.join(sorted(modalities))}: all would stay as they are; say"
+                " with --modality what they are, or fit a method that changes them"
             )
         for fitted in filter(None, (self.space, self.operator)):
             fitted.require_encoder(encoder)
         for width in {self.in_dim, self.space.dim if self.space else self.in_dim}:
             if dim != width:
                 raise InputError(
-                    f"the rows are {dim} wide and the attribute space is {width} wide; fit one with the encoder that made them"
+                    f"the rows are {dim} wide and the attribute space is {width} wide; fit one with"
+                    " the encoder that made them"
                 )
         if dtype == "bfloat16" and self.operator is not None:
-            raise InputError("numpy has no bfloat16, so operators do not take it; pass a space, or convert the rows to float32")
+            raise InputError(
+                "numpy has no bfloat16, so operators do not take it; pass a space, or convert the"
+                " rows to float32"
+            )
         if dtype == "bfloat16" and self.device == "cpu" and host.kernel_name(dtype) != "numba":
             raise MissingExtraError("bfloat16 on the CPU", "numba", "numba")
 
@@ -108,14 +148,31 @@ class Transform:
         except ImportError:
             raise MissingExtraError(f"device {self.device}", "torch", "torch") from None
         except (RuntimeError, AssertionError) as error:
-            raise InputError(f"device {self.device!r} cannot be used here ({str(error).splitlines()[0]}); pass cpu or cuda") from None
+            raise InputError(
+                f"device {self.device!r} cannot be used here ({str(error).splitlines()[0]}); pass"
+                " cpu or cuda"
+            ) from None
 
     def identity(self, dtype: str) -> dict[str, Any]:
         """Tells this from what gives other bytes."""
-        operator = {"method": self.operator.method, "fingerprint": self.operator.fingerprint} if self.operator else None
-        space = {"fingerprint": self.space.fingerprint, "groups": list(self.space.groups)} if self.space else None
+        operator = (
+            {"method": self.operator.method, "fingerprint": self.operator.fingerprint}
+            if self.operator
+            else None
+        )
+        space = (
+            {"fingerprint": self.space.fingerprint, "groups": list(self.space.groups)}
+            if self.space
+            else None
+        )
         kappa = str(self.wanted.value) if self.operator is None else None
-        return {"space": space, "operator": operator, "kappa": kappa, "norm": self.norm, "kernel": self.kernel(dtype)}
+        return {
+            "space": space,
+            "operator": operator,
+            "kappa": kappa,
+            "norm": self.norm,
+            "kernel": self.kernel(dtype),
+        }
 
     def kernel(self, dtype: str) -> str:
         """Which kernel runs; another may round the last digit of a row otherwise."""
@@ -132,8 +189,12 @@ class Transform:
     def certifies(self) -> bool:
         return self.space is not None and self.in_dim == self.out_dim
 
-    def run(self, e: np.ndarray, u: np.ndarray, dtype: str, modality: Modality) -> tuple[np.ndarray, Columns | None]:
-        """Rows e (n, in_dim) into u (n, out_dim); which of them have no direction, and the measurements of all."""
+    def run(
+        self, e: np.ndarray, u: np.ndarray, dtype: str, modality: Modality
+    ) -> tuple[np.ndarray, Columns | None]:
+        """Rows e (n, in_dim) into u (n, out_dim); which of them have no direction, and the
+        measurements of all.
+        """
         if self.operator is not None:
             return self._operate(self.operator, e, u, modality)
         if self.device != "cpu":
@@ -145,7 +206,9 @@ class Transform:
         bad = host.debias(e, u, low_rank, self.wanted, self.norm, dtype)
         return bad, kernels.measure(e, u, low_rank)
 
-    def _operate(self, operator: Operator, e: np.ndarray, u: np.ndarray, modality: Modality) -> tuple[np.ndarray, Columns | None]:
+    def _operate(
+        self, operator: Operator, e: np.ndarray, u: np.ndarray, modality: Modality
+    ) -> tuple[np.ndarray, Columns | None]:
         u[:] = (operator.image if modality == "image" else operator.text)(e)
         largest = np.abs(e).max(axis=1)
         bad = ~((largest > 0) & np.isfinite(largest) & np.isfinite(u).all(axis=1))
@@ -155,7 +218,11 @@ class Transform:
         import torch
 
         def tensor(rows: np.ndarray) -> Any:
-            return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16) if dtype == "bfloat16" else torch.from_numpy(rows)
+            return (
+                torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
+                if dtype == "bfloat16"
+                else torch.from_numpy(rows)
+            )
 
         rows = tensor(e).to(self.device)
         debiased, bad = kernels.debias(rows, self._space.low_rank, self.wanted, self.norm)
@@ -173,7 +240,9 @@ class Meter:
         self.done = Totals()
 
     def add(self, columns: Columns | None, bad: np.ndarray) -> None:
-        """The measurements of a block, where there are any, and which of its rows have no direction."""
+        """The measurements of a block, where there are any, and which of its rows have no
+        direction.
+        """
         if columns is None:
             self.done.n += int((~bad).sum())
             self.done.invalid += int(bad.sum())
@@ -190,9 +259,21 @@ class Meter:
 
     def _fold(self) -> None:
         t = self.transform
-        columns = [np.concatenate(column) for column in zip(*self.held, strict=True)] if self.held else [np.zeros(0)] * 6
+        columns = (
+            [np.concatenate(column) for column in zip(*self.held, strict=True)]
+            if self.held
+            else [np.zeros(0)] * 6
+        )
         facts = facts_of(t._space, t.wanted, self.dtype, t.kernel(self.dtype), t.encoder)
         if t.operator is not None:
             facts["kappa"] = "the method's own"
-        self.done += certificate_of(tuple(columns), t._space, t.wanted, self.dtype, facts, (self.waiting,)).totals  # pyright: ignore
+        certificate = certificate_of(
+            tuple(columns),  # pyright: ignore[reportArgumentType]
+            t._space,
+            t.wanted,
+            self.dtype,
+            facts,
+            (self.waiting,),
+        )
+        self.done += certificate.totals
         self.held, self.waiting = [], 0

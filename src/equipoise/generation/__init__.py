@@ -1,4 +1,6 @@
-"""Text-to-image generation: debias what prompts condition in a pipeline (``attach``), draw, label and measure."""
+"""Text-to-image generation: debias what prompts condition in a pipeline (``attach``), draw, label
+and measure.
+"""
 
 from equipoise.generation.annotators import load_annotator
 from equipoise.generation.attach import Attached, attach

@@ -1,4 +1,6 @@
-"""``attach``: a hook on a pipeline's ``encode_prompt``, so that what prompts condition is debiased; taken off, nothing is left of it."""
+"""``attach``: a hook on a pipeline's ``encode_prompt``, so that what prompts condition is debiased;
+taken off, nothing is left of it.
+"""
 
 from __future__ import annotations
 
@@ -37,36 +39,75 @@ def attach(
     seed: int = 0,
     **params: Any,
 ) -> Attached:
-    """Debias what prompts condition in a diffusers pipeline with CLIP text encoders, until ``remove()`` or the end of a ``with``.
+    """Debias what prompts condition in a diffusers pipeline with CLIP text encoders, until
+    ``remove()`` or the end of a ``with``.
 
-    The states of a prompt's tokens are edited by ``method`` ("closed-form", "orth-proj", "orth-cali", "sfid", "none") with its ``params``,
-    fitted on ``book`` (a curated one by default) with the pipeline's own text encoders, in a space for each. The start token, negative
-    prompts and the unconditional branch are left alone. tokens: "after-sos" edits words, end token and padding, which has seen the whole
-    prompt; "unpadded" leaves padding as it is. gate: True leaves prompts that name a group as they are; a function of the prompt decides by
-    itself. spaces: fitted ones in place of a book. ``sfid`` with ``on="unet"`` edits the UNet's features instead, as its authors do.
+    The states of a prompt's tokens are edited by ``method`` ("closed-form", "orth-proj",
+    "orth-cali", "sfid", "none") with its ``params``, fitted on ``book`` (a curated one by default)
+    with the pipeline's own text encoders, in a space for each. The start token, negative prompts
+    and the unconditional branch are left alone. tokens: "after-sos" edits words, end token and
+    padding, which has seen the whole prompt; "unpadded" leaves padding as it is. gate: True leaves
+    prompts that name a group as they are; a function of the prompt decides by itself. spaces:
+    fitted ones in place of a book. ``sfid`` with ``on="unet"`` edits the UNet's features instead,
+    as its authors do.
 
-    Embeddings that are passed in place of a prompt are left alone: ``pipe.encode_prompt`` gives edited ones while this is attached.
+    Embeddings that are passed in place of a prompt are left alone: ``pipe.encode_prompt`` gives
+    edited ones while this is attached.
     """
     attribute = Attribute.load(attribute) if isinstance(attribute, str) else attribute
     if tokens not in TOKENS:
         raise InputError(f"tokens={tokens!r} is not legal; pass one of {', '.join(TOKENS)}")
     if not (isinstance(gate, bool) or callable(gate)):
-        raise InputError(f"gate={gate!r} is not legal; pass True, False, or a function of the prompt")
+        raise InputError(
+            f"gate={gate!r} is not legal; pass True, False, or a function of the prompt"
+        )
     if isinstance(getattr(getattr(pipe, "encode_prompt", None), "attached", None), Attached):
-        raise InputError("this pipeline is attached already; call remove() on what attach returned, or leave its with block, first")
+        raise InputError(
+            "this pipeline is attached already; call remove() on what attach returned, or leave its"
+            " with block, first"
+        )
     conditioning = pipe.conditioning() if hasattr(pipe, "conditioning") else Conditioning(pipe)
     made = edits.create(method, kappa, params)
     if isinstance(made, FeatureSfid):
-        return Attached(conditioning, attribute, Given({}), gate, tokens, made.fit(pipe, attribute, book_of(book, attribute), seed))
-    return Attached(conditioning, attribute, edits_for(conditioning, attribute, made, book, spaces, kappa, seed), gate, tokens)
+        return Attached(
+            conditioning,
+            attribute,
+            Given({}),
+            gate,
+            tokens,
+            made.fit(pipe, attribute, book_of(book, attribute), seed),
+        )
+    return Attached(
+        conditioning,
+        attribute,
+        edits_for(conditioning, attribute, made, book, spaces, kappa, seed),
+        gate,
+        tokens,
+    )
 
 
 class Attached:
-    """A hook on a pipeline; a context manager. ``edited``, ``gated``: prompts that met which, and how often. ``passed``: calls with
-    embeddings in place of prompts."""
+    """A hook on a pipeline; a context manager.
 
-    def __init__(self, conditioning: Any, attribute: Attribute, source: Any, gate: Gate, tokens: str, features: Any = None):
-        self.conditioning, self.attribute, self.gate, self.tokens = conditioning, attribute, gate, tokens
+    ``edited``, ``gated``: prompts that met which, and how often. ``passed``: calls with embeddings
+    in place of prompts.
+    """
+
+    def __init__(
+        self,
+        conditioning: Any,
+        attribute: Attribute,
+        source: Any,
+        gate: Gate,
+        tokens: str,
+        features: Any = None,
+    ):
+        self.conditioning, self.attribute, self.gate, self.tokens = (
+            conditioning,
+            attribute,
+            gate,
+            tokens,
+        )
         self.edited: Counter[str] = Counter()
         self.gated: Counter[str] = Counter()
         self.passed = 0
@@ -90,8 +131,13 @@ class Attached:
 
     @property
     def spaces(self) -> dict[str, AttributeSpace]:
-        """Part -> its attribute space, for methods that have one: to be saved, and given to ``attach`` again."""
-        found = {part: getattr(edit.operator, "space", None) for part, edit in self._source.edits({}).items()}
+        """Part -> its attribute space, for methods that have one: to be saved, and given to
+        ``attach`` again.
+        """
+        found = {
+            part: getattr(edit.operator, "space", None)
+            for part, edit in self._source.edits({}).items()
+        }
         return {part: space for part, space in found.items() if isinstance(space, AttributeSpace)}
 
     def remove(self) -> None:
@@ -115,8 +161,15 @@ class Attached:
 
     def certify(self, prompts: Sequence[str]) -> dict[str, Certificate]:
         """Part -> the certificate of the prompts' end states as they are edited, gate aside."""
-        states, found, spaces = self.conditioning.states(prompts, {}), self._source.edits({}), self.spaces
-        return {part: certify(states[part], spaces[part], u=found[part].apply(states[part], "")) for part in spaces}
+        states, found, spaces = (
+            self.conditioning.states(prompts, {}),
+            self._source.edits({}),
+            self.spaces,
+        )
+        return {
+            part: certify(states[part], spaces[part], u=found[part].apply(states[part], ""))
+            for part in spaces
+        }
 
     def _hooked(self, call: Call, output: Any) -> Any:
         prompts = () if call.prompts is None else next(iter(call.prompts.values()))
@@ -131,7 +184,11 @@ class Attached:
         found = self._source.edits(call.options)
 
         def apply(part: str, states: Any, prompt: str) -> Any:
-            return None if part not in found or self.keeps(prompt) else found[part].apply(states, prompt)
+            return (
+                None
+                if part not in found or self.keeps(prompt)
+                else found[part].apply(states, prompt)
+            )
 
         return self.conditioning.edit(output, call, self.tokens, apply)
 
@@ -139,7 +196,8 @@ class Attached:
         self.passed += 1
         if self.passed == 1:
             warnings.warn(
-                "embeddings were passed in place of a prompt, and are left as they are; those of pipe.encode_prompt are edited already",
+                "embeddings were passed in place of a prompt, and are left as they are; those of"
+                " pipe.encode_prompt are edited already",
                 UserWarning,
                 stacklevel=5,
             )

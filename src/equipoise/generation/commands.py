@@ -1,4 +1,6 @@
-"""A run from names and files, for the command line: pictures drawn, labelled and scored; what was measured, as one document."""
+"""A run from names and files, for the command line: pictures drawn, labelled and scored; what was
+measured, as one document.
+"""
 
 from __future__ import annotations
 
@@ -55,29 +57,51 @@ class Request:
     server: dict[str, Any] = field(default_factory=dict)
 
     def perform(self) -> tuple[Manifest, dict[str, Any] | None]:
-        """Draw, label, score; the document, where anything was asked of the pictures. What can be wrong is found before long work."""
+        """Draw, label, score; the document, where anything was asked of the pictures.
+
+        What can be wrong is found before long work.
+        """
         attribute = Attribute.load(self.attribute)
         plan = self.plan(attribute)
         given = None if self.labels is None else read_labels(self.labels, attribute.groups)
         if self.replace and given is None:
-            raise InputError("--replace draws again what people disagree on or are unsure of; pass their answers with --labels")
+            raise InputError(
+                "--replace draws again what people disagree on or are unsure of; pass their answers"
+                " with --labels"
+            )
         local: dict[str, Any] = {name: self.loading.get(name) for name in ("device", "offline")}
-        annotator = None if self.annotator is None else load_annotator(self.annotator, attribute, **local, **self.server)
-        scorer = None if self.clip_score is None else load_encoder(self.clip_score, cache=True, **local)
-        painter = load_painter(self.model, steps=self.steps, guidance=self.guidance, size=self.size, **self.loading)
+        annotator = (
+            None
+            if self.annotator is None
+            else load_annotator(self.annotator, attribute, **local, **self.server)
+        )
+        scorer = (
+            None if self.clip_score is None else load_encoder(self.clip_score, cache=True, **local)
+        )
+        painter = load_painter(
+            self.model, steps=self.steps, guidance=self.guidance, size=self.size, **self.loading
+        )
         plan = plan.model_copy(update={"revision": painter.revision})
         if scorer is not None and not self.same_encoder:
             require_independent(scorer, painter)
         least = self.people or (preset.ANNOTATORS if self.preset else 1)
         again = _unsettled(given, least) if self.replace and given is not None else None
-        manifest = draw(plan, painter, attribute, self.out, batch_size=self.batch_size, replace=again)
+        manifest = draw(
+            plan, painter, attribute, self.out, batch_size=self.batch_size, replace=again
+        )
         if annotator is None and scorer is None and given is None:
             return manifest, None
-        measured = Measured(plan, manifest, attribute, resamples=Resamples(self.resamples, seed=self.seed))
+        measured = Measured(
+            plan, manifest, attribute, resamples=Resamples(self.resamples, seed=self.seed)
+        )
         if annotator is not None:
             measured.answers = annotator.annotate(manifest)
             same = painter.conditioned_by(getattr(annotator, "encoder", None))
-            measured.annotator = {"name": annotator.name, "question": annotator.question, "same": same}
+            measured.annotator = {
+                "name": annotator.name,
+                "question": annotator.question,
+                "same": same,
+            }
         if scorer is not None:
             measured.scores = clip_scores(scorer, manifest)
             measured.clip = {"encoder": scorer.id, "same": painter.conditioned_by(scorer)}
@@ -92,11 +116,26 @@ class Request:
         paper = self.preset is not None
         if paper and (self.prompts is not None or self.gate or attribute.name != "gender"):
             raise InputError(
-                f"--preset {preset.NAME} has its own prompts, of gender, and no gate; leave --prompts, --attribute and --gate away"
+                f"--preset {preset.NAME} has its own prompts, of gender, and no gate; leave"
+                " --prompts, --attribute and --gate away"
             )
-        default = (preset.MINI_METHODS if self.model == MINI else preset.METHODS) if paper else ("closed-form",)
-        options = {"seed": self.seed, "gate": not paper if self.gate is None else self.gate, "tokens": self.tokens, "book": self.book or ""}
-        options |= {"steps": self.steps, "guidance": self.guidance, "size": self.size, "preset": self.preset or ""}
+        default = (
+            (preset.MINI_METHODS if self.model == MINI else preset.METHODS)
+            if paper
+            else ("closed-form",)
+        )
+        options = {
+            "seed": self.seed,
+            "gate": not paper if self.gate is None else self.gate,
+            "tokens": self.tokens,
+            "book": self.book or "",
+        }
+        options |= {
+            "steps": self.steps,
+            "guidance": self.guidance,
+            "size": self.size,
+            "preset": self.preset or "",
+        }
         images = self.images or (preset.IMAGES if paper else 8)
         prompts = preset.prompts() if paper else _prompts(self.prompts)
         return make_plan(self.model, attribute, prompts, self.methods or default, images, **options)
@@ -105,13 +144,19 @@ class Request:
 def _prompts(given: str | None) -> list[str]:
     """Of a text file, one a line, or of a prompt book; or the prompt itself."""
     if given is None:
-        raise InputError('pass prompts with --prompts: a text file, one a line, a prompt book, or a prompt ("a photo of a doctor")')
+        raise InputError(
+            'pass prompts with --prompts: a text file, one a line, a prompt book, or a prompt ("a'
+            ' photo of a doctor")'
+        )
     if given in PromptBook.curated_names() or given.endswith(".json"):
         return list(PromptBook.load(given).prompts)
     if os.path.isfile(given) or given.endswith(".txt"):  # which takes a prompt too long for a name
         return read_prompts(Path(given))
     if os.path.isdir(given) or (Path(given).suffix and " " not in given):
-        raise InputError(f"{given} is not a text file with a prompt a line; pass one, a prompt book, or a prompt in words")
+        raise InputError(
+            f"{given} is not a text file with a prompt a line; pass one, a prompt book, or a prompt"
+            " in words"
+        )
     return [given]
 
 
@@ -125,11 +170,16 @@ def _unsettled(labels: list[Label], least: int) -> Any:
 
 
 def _judge(measured: Measured, labels: list[Label], least: int) -> None:
-    """What people say of the run's pictures; labels of pictures that were replaced since are counted and no more."""
+    """What people say of the run's pictures; labels of pictures that were replaced since are
+    counted and no more.
+    """
     current = {picture.image for picture in measured.manifest.pictures.values()}
     mine = [label for label in labels if label.image in current]
     if labels and not mine:
-        raise InputError("no label is of a picture of this run; pass those of its own folder, where images are named by their path in it")
+        raise InputError(
+            "no label is of a picture of this run; pass those of its own folder, where images are"
+            " named by their path in it"
+        )
     verdicts = unanimous(mine, least)
     settled = sum(verdict.settled for verdict in verdicts.values())
     measured.verdicts = verdicts

@@ -1,4 +1,6 @@
-"""Drawing a plan: pictures with their provenance inside, method by method, from the same noise; killed, gone on, replaced."""
+"""Drawing a plan: pictures with their provenance inside, method by method, from the same noise;
+killed, gone on, replaced.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,16 @@ Verdicts = Callable[[Picture], bool]
 
 
 def draw(
-    plan: Plan, painter: Painter, attribute: Attribute, folder: Path, *, batch_size: int | None = None, replace: Verdicts | None = None
+    plan: Plan,
+    painter: Painter,
+    attribute: Attribute,
+    folder: Path,
+    *,
+    batch_size: int | None = None,
+    replace: Verdicts | None = None,
 ) -> Manifest:
-    """Draw what of a plan is not there yet, and, with ``replace``, new attempts at pictures it names; then a contact sheet a prompt.
+    """Draw what of a plan is not there yet, and, with ``replace``, new attempts at pictures it
+    names; then a contact sheet a prompt.
 
     A batch that the device has no room for is halved, and later ones are as small.
     """
@@ -46,9 +55,16 @@ def draw(
     with alone_in(folder):
         manifest = Manifest(folder)
         if (folder / PLAN).is_file():
-            plan.require_same(Plan.load(folder), folder, {picture.method for picture in manifest.pictures.values()})
+            plan.require_same(
+                Plan.load(folder),
+                folder,
+                {picture.method for picture in manifest.pictures.values()},
+            )
         elif (folder / RESULTS).exists():
-            raise InputError(f"{folder} holds results that are not of a run of equipoise generate; pass another folder")
+            raise InputError(
+                f"{folder} holds results that are not of a run of equipoise generate; pass another"
+                " folder"
+            )
         plan.save(folder)
         clear_torn(folder, "images/**/*.png", "sheets/*.png")
         manifest.forget_missing()
@@ -59,7 +75,15 @@ def draw(
                 with _attached(plan, painter, attribute, method) as hook:
                     about = _about(plan, painter, hook)
                     for batch in _batches(list(pictures), batches):
-                        _draw(painter, folder, batch, batches, lambda picture, hook=hook, about=about: _provenance(picture, hook, about))
+                        _draw(
+                            painter,
+                            folder,
+                            batch,
+                            batches,
+                            lambda picture, hook=hook, about=about: _provenance(
+                                picture, hook, about
+                            ),
+                        )
                         manifest.add(batch)
                         advance(len(batch))
         manifest.compact()
@@ -73,18 +97,28 @@ def _missing(plan: Plan, manifest: Manifest) -> Iterable[Picture]:
         for asked in plan.prompts:
             for number in range(plan.images):
                 if (slot := (method, asked.prompt, number)) not in manifest.pictures:
-                    yield manifest.lost.get(slot) or _picture(plan, method, asked.prompt, asked.explicit_group, number, 0)
+                    yield manifest.lost.get(slot) or _picture(
+                        plan, method, asked.prompt, asked.explicit_group, number, 0
+                    )
 
 
 def _again(plan: Plan, manifest: Manifest, replace: Verdicts | None) -> list[Picture]:
     """The next attempt at pictures that are to be replaced, by method."""
     order = list(plan.specs())
-    named = [picture for picture in manifest.pictures.values() if replace is not None and replace(picture)]
+    named = [
+        picture
+        for picture in manifest.pictures.values()
+        if replace is not None and replace(picture)
+    ]
     named.sort(key=lambda picture: order.index(picture.method))
-    return [_picture(plan, p.method, p.prompt, p.explicit_group, p.number, p.attempt + 1) for p in named]
+    return [
+        _picture(plan, p.method, p.prompt, p.explicit_group, p.number, p.attempt + 1) for p in named
+    ]
 
 
-def _picture(plan: Plan, method: str, prompt: str, group: str, number: int, attempt: int) -> Picture:
+def _picture(
+    plan: Plan, method: str, prompt: str, group: str, number: int, attempt: int
+) -> Picture:
     place, seed = plan.place_of(prompt, method, number, attempt), plan.seed_of(number, attempt)
     return Picture(place, prompt, method, seed, group, attempt, number)
 
@@ -105,9 +139,17 @@ def _attached(plan: Plan, painter: Painter, attribute: Attribute, method: str) -
     return attach(painter.pipe, attribute, plan.book or None, spec.name, **options, **spec.params)
 
 
-def _draw(painter: Painter, folder: Path, pictures: list[Picture], batches: Batches, says: Callable[[Picture], dict[str, Any]]) -> None:
+def _draw(
+    painter: Painter,
+    folder: Path,
+    pictures: list[Picture],
+    batches: Batches,
+    says: Callable[[Picture], dict[str, Any]],
+) -> None:
     def paint(some: list[Picture]) -> np.ndarray:
-        return painter.paint([picture.prompt for picture in some], [picture.seed for picture in some])
+        return painter.paint(
+            [picture.prompt for picture in some], [picture.seed for picture in some]
+        )
 
     for picture, pixels in zip(pictures, batches.run(paint, pictures), strict=True):
         write_atomically(folder / picture.image, _png(pixels, says(picture)))

@@ -1,4 +1,7 @@
-"""Labels of pictures as a CSV file: image, annotator, answer, at. People's come from ``equipoise annotate``, models' are written here."""
+"""Labels of pictures as a CSV file: image, annotator, answer, at.
+
+People's come from ``equipoise annotate``, models' are written here.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ COLUMNS = Label._fields
 
 
 class Verdict(NamedTuple):
-    """What annotators make of a picture together. group: the one that all named, or ""; settled: none was unsure or disagreed."""
+    """What annotators make of a picture together.
+
+    group: the one that all named, or ""; settled: none was unsure or disagreed.
+    """
 
     group: str
     settled: bool
@@ -29,14 +35,21 @@ def read_labels(path: Path, groups: Sequence[str]) -> list[Label]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); pass the CSV file that equipoise annotate exports") from None
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}); pass the CSV file that equipoise annotate"
+            " exports"
+        ) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text ({error}); pass the CSV file that equipoise annotate exports") from None
+        raise InputError(
+            f"{path} is not UTF-8 text ({error}); pass the CSV file that equipoise annotate exports"
+        ) from None
     rows = csv.DictReader(io.StringIO(text, newline=""))
     try:
         return _latest(path, rows, groups)
     except csv.Error as error:
-        raise InputError(f"{path} cannot be read as CSV ({error}); pass the file that equipoise annotate exports") from None
+        raise InputError(
+            f"{path} cannot be read as CSV ({error}); pass the file that equipoise annotate exports"
+        ) from None
 
 
 def _latest(path: Path, rows: csv.DictReader, groups: Sequence[str]) -> list[Label]:
@@ -46,7 +59,10 @@ def _latest(path: Path, rows: csv.DictReader, groups: Sequence[str]) -> list[Lab
     for row in rows:
         label = Label(*(row.get(name) or "" for name in COLUMNS))
         if label.answer not in (*groups, UNSURE):
-            raise InputError(f"line {rows.line_num} of {path} answers {label.answer!r}; answers are {', '.join(groups)} or {UNSURE}")
+            raise InputError(
+                f"line {rows.line_num} of {path} answers {label.answer!r}; answers are"
+                f" {', '.join(groups)} or {UNSURE}"
+            )
         key = label.image, label.annotator
         if key not in latest or latest[key].at <= label.at:
             latest[key] = label
@@ -54,7 +70,8 @@ def _latest(path: Path, rows: csv.DictReader, groups: Sequence[str]) -> list[Lab
 
 
 def unanimous(labels: Iterable[Label], least: int = 1) -> dict[str, Verdict]:
-    """Image -> verdict, as appendix D has it: a picture counts where all named the same group, ``least`` of them at least.
+    """Image -> verdict, as appendix D has it: a picture counts where all named the same group,
+    ``least`` of them at least.
 
     A picture that too few have seen, and all agree on, has no verdict yet.
     """
@@ -78,7 +95,9 @@ class LabelFile:
         if path.is_file() and not (data := path.read_bytes()).endswith(b"\n"):
             os.truncate(path, data.rfind(b"\n") + 1)
         new = not path.is_file() or not path.stat().st_size
-        self.answers: dict[str, str] = {} if new else {label.image: label.answer for label in read_labels(path, groups)}
+        self.answers: dict[str, str] = (
+            {} if new else {label.image: label.answer for label in read_labels(path, groups)}
+        )
         if new:
             self._write([COLUMNS])
 
@@ -98,4 +117,7 @@ class LabelFile:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise ArtefactError(f"{self.path} cannot be written ({error.strerror}); free some space, or pass another folder") from None
+            raise ArtefactError(
+                f"{self.path} cannot be written ({error.strerror}); free some space, or pass"
+                " another folder"
+            ) from None

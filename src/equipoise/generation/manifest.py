@@ -1,4 +1,6 @@
-"""The pictures of a run, a line of JSON each: added as each is on the disk, so that a run killed at any moment goes on where it was."""
+"""The pictures of a run, a line of JSON each: added as each is on the disk, so that a run killed at
+any moment goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,11 @@ MANIFEST = "manifest.jsonl"
 
 @dataclass(frozen=True)
 class Picture:
-    """image: its path in the run's folder. explicit_group: the one its prompt names, or "". number: its place among those of its prompt and
-    method; attempt: how often it was replaced."""
+    """image: its path in the run's folder.
+
+    explicit_group: the one its prompt names, or "". number: its place among those of its prompt and
+    method; attempt: how often it was replaced.
+    """
 
     image: str
     prompt: str
@@ -34,14 +39,20 @@ class Picture:
 
 
 class Manifest:
-    """The manifest of a folder. Of a slot the latest attempt counts; ``compact`` drops the others' lines."""
+    """The manifest of a folder.
+
+    Of a slot the latest attempt counts; ``compact`` drops the others' lines.
+    """
 
     def __init__(self, folder: Path):
         self.folder, self.path = folder, folder / MANIFEST
         self.pictures: dict[tuple[str, str, int], Picture] = {}
         self.lost: dict[tuple[str, str, int], Picture] = {}
         for picture in self._read():
-            if picture.slot not in self.pictures or self.pictures[picture.slot].attempt <= picture.attempt:
+            if (
+                picture.slot not in self.pictures
+                or self.pictures[picture.slot].attempt <= picture.attempt
+            ):
                 self.pictures[picture.slot] = picture
 
     def add(self, pictures: Iterable[Picture]) -> None:
@@ -56,19 +67,37 @@ class Manifest:
             os.fsync(file.fileno())
 
     def forget_missing(self) -> None:
-        """Pictures whose files are gone are to be drawn again, in the same attempt: they are ``lost``."""
-        self.lost = {slot: picture for slot, picture in self.pictures.items() if not (self.folder / picture.image).is_file()}
-        self.pictures = {slot: picture for slot, picture in self.pictures.items() if slot not in self.lost}
+        """Pictures whose files are gone are to be drawn again, in the same attempt: they are
+        ``lost``.
+        """
+        self.lost = {
+            slot: picture
+            for slot, picture in self.pictures.items()
+            if not (self.folder / picture.image).is_file()
+        }
+        self.pictures = {
+            slot: picture for slot, picture in self.pictures.items() if slot not in self.lost
+        }
 
     def compact(self) -> None:
         """One line a slot, in the order of slots' first lines."""
-        lines = [json.dumps(asdict(picture), ensure_ascii=False) + "\n" for picture in self.pictures.values()]
+        lines = [
+            json.dumps(asdict(picture), ensure_ascii=False) + "\n"
+            for picture in self.pictures.values()
+        ]
         write_atomically(self.path, "".join(lines).encode())
 
     def require_files(self) -> None:
         """Raise where a picture vanished."""
-        if gone := [picture.image for picture in self.pictures.values() if not (self.folder / picture.image).is_file()]:
-            raise InputError(f"{len(gone)} pictures of {self.path} are no longer there, first {gone[0]}; the same command draws them again")
+        if gone := [
+            picture.image
+            for picture in self.pictures.values()
+            if not (self.folder / picture.image).is_file()
+        ]:
+            raise InputError(
+                f"{len(gone)} pictures of {self.path} are no longer there, first {gone[0]}; the"
+                " same command draws them again"
+            )
 
     def _read(self) -> Iterable[Picture]:
         if not self.path.is_file():
@@ -81,5 +110,6 @@ class Manifest:
                 yield Picture(**json.loads(line))
             except (ValueError, TypeError) as error:
                 raise ArtefactError(
-                    f"line {number} of {self.path} is no picture ({error}); the file is damaged: delete it to draw again"
+                    f"line {number} of {self.path} is no picture ({error}); the file is damaged:"
+                    " delete it to draw again"
                 ) from None

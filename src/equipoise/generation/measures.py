@@ -1,7 +1,8 @@
-"""What labels and scores of a run's pictures come to: statistical parity, CLIP score and accuracy, each method beside the original model.
+"""What labels and scores of a run's pictures come to: statistical parity, CLIP score and accuracy,
+each method beside the original model.
 
-Intervals resample the pictures of each prompt, the same ones for all methods: pictures of one number share their noise. Prompts are given,
-and not resampled.
+Intervals resample the pictures of each prompt, the same ones for all methods: pictures of one
+number share their noise. Prompts are given, and not resampled.
 """
 
 from __future__ import annotations
@@ -27,13 +28,18 @@ class Cells:
         shape = len(self.methods), len(self.prompts), plan.images
         self.images = np.full(shape, None, object)
         self.attempts = np.zeros(shape, int)
-        places = {method: i for i, method in enumerate(self.methods)}, {prompt: i for i, prompt in enumerate(self.prompts)}
+        places = (
+            {method: i for i, method in enumerate(self.methods)},
+            {prompt: i for i, prompt in enumerate(self.prompts)},
+        )
         for picture in manifest.pictures.values():
             at = places[0][picture.method], places[1][picture.prompt], picture.number
             self.images[at], self.attempts[at] = picture.image, picture.attempt
 
     def codes(self, answers: Mapping[str, str], groups: Sequence[str]) -> np.ndarray:
-        """The place of the group that each picture was said to show; -1 where none was, or nobody was sure."""
+        """The place of the group that each picture was said to show; -1 where none was, or nobody
+        was sure.
+        """
         place = {group: i for i, group in enumerate(groups)} | {UNSURE: UNKNOWN, "": UNKNOWN}
         return np.vectorize(lambda image: place[answers.get(image, "")], otypes=[int])(self.images)
 
@@ -43,7 +49,9 @@ class Cells:
 
 
 def parity(codes: np.ndarray, groups: int) -> np.ndarray:
-    """SP (methods, prompts) of codes (methods, prompts, numbers); NaN where no picture has a known group."""
+    """SP (methods, prompts) of codes (methods, prompts, numbers); NaN where no picture has a known
+    group.
+    """
     return _parity((codes[..., None] == np.arange(groups)).sum(2))
 
 
@@ -56,7 +64,9 @@ def _parity(counts: np.ndarray) -> np.ndarray:
 
 
 def parity_floor(pictures: int, groups: int, draws: int = 20_000) -> float:
-    """SP to be expected of a generator without any bias, which is not 0: of two groups exactly, of more by drawing."""
+    """SP to be expected of a generator without any bias, which is not 0: of two groups exactly, of
+    more by drawing.
+    """
     if groups == 2:
         from scipy.stats import binom
 
@@ -67,10 +77,16 @@ def parity_floor(pictures: int, groups: int, draws: int = 20_000) -> float:
 
 
 def mean_parity_floor(codes: np.ndarray, groups: int) -> float | None:
-    """The floor of a mean SP over prompts, of as many pictures as have a known group in codes (prompts, numbers); None where none has."""
+    """The floor of a mean SP over prompts, of as many pictures as have a known group in codes
+    (prompts, numbers); None where none has.
+    """
     known = (codes != UNKNOWN).sum(1)
     sizes, prompts = np.unique(known[known > 0], return_counts=True)
-    return float(np.average([parity_floor(int(n), groups) for n in sizes], weights=prompts)) if len(sizes) else None
+    return (
+        float(np.average([parity_floor(int(n), groups) for n in sizes], weights=prompts))
+        if len(sizes)
+        else None
+    )
 
 
 def _mean_known(array: np.ndarray, axis: int) -> np.ndarray:
@@ -87,33 +103,50 @@ class Resamples:
         self.resamples, self.level, self.seed = resamples, level, seed
 
     def parity(self, codes: np.ndarray, groups: int) -> list[dict[str, Any]]:
-        """Mean SP over the prompts of which any group is known, one entry a method, with the change from the first."""
+        """Mean SP over the prompts of which any group is known, one entry a method, with the change
+        from the first.
+        """
         points = _mean_known(parity(codes, groups), 1)
         shown = codes[..., None] == np.arange(groups)  # (methods, prompts, numbers, groups)
-        drawn = [_parity(np.einsum("rn,mng->mrg", weights, shown[:, prompt])) for prompt, weights in self._weights(codes)]
+        drawn = [
+            _parity(np.einsum("rn,mng->mrg", weights, shown[:, prompt]))
+            for prompt, weights in self._weights(codes)
+        ]
         most = max(np.sqrt(1 - 1 / groups), *points)  # a mean may round above it
-        return self._entries(points, _mean_known(np.stack(drawn), 0), codes != UNKNOWN, (0.0, float(most)))
+        return self._entries(
+            points, _mean_known(np.stack(drawn), 0), codes != UNKNOWN, (0.0, float(most))
+        )
 
     def mean(self, numbers: np.ndarray, limits: tuple[float, float] = ANY) -> list[dict[str, Any]]:
         """Mean over all pictures; NaN where a picture has no number."""
         known = ~np.isnan(numbers)
         filled = np.where(known, numbers, 0.0)
         total, count = filled.sum((1, 2)), known.sum((1, 2))
-        drawn, counted = (np.sum([part[:, p] @ weights.T for p, weights in self._weights(numbers)], axis=0) for part in (filled, known))
+        drawn, counted = (
+            np.sum([part[:, p] @ weights.T for p, weights in self._weights(numbers)], axis=0)
+            for part in (filled, known)
+        )
         with np.errstate(invalid="ignore"):
             return self._entries(total / count, drawn / counted, known, limits)
 
     def accuracy(self, codes: np.ndarray, stated: np.ndarray) -> list[dict[str, Any]]:
-        """Share of pictures with a known group that show the one their prompt states: (methods, prompts, numbers), (prompts,)."""
+        """Share of pictures with a known group that show the one their prompt states: (methods,
+        prompts, numbers), (prompts,).
+        """
         right = np.where(codes == UNKNOWN, np.nan, codes == stated[:, None])
         return self.mean(right, SHARE)
 
     def _weights(self, array: np.ndarray) -> list[tuple[int, np.ndarray]]:
         """Prompt, and how often each of its pictures is in each resample (resamples, numbers)."""
         rng, n = np.random.default_rng(self.seed), array.shape[2]
-        return [(prompt, rng.multinomial(n, np.full(n, 1 / n), self.resamples)) for prompt in range(array.shape[1])]
+        return [
+            (prompt, rng.multinomial(n, np.full(n, 1 / n), self.resamples))
+            for prompt in range(array.shape[1])
+        ]
 
-    def _entries(self, points: np.ndarray, drawn: np.ndarray, known: np.ndarray, limits: tuple[float, float]) -> list[dict[str, Any]]:
+    def _entries(
+        self, points: np.ndarray, drawn: np.ndarray, known: np.ndarray, limits: tuple[float, float]
+    ) -> list[dict[str, Any]]:
         if known.shape[2] == 1:  # one picture a prompt: nothing to resample, so no interval
             drawn = np.full_like(drawn, np.nan)
         entries = values(points, drawn, self.level, limits)

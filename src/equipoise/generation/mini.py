@@ -1,4 +1,6 @@
-"""The embedded generator as a pipeline: prompts to embeddings (``encode_prompt``, which ``attach`` hooks), embeddings to small pictures."""
+"""The embedded generator as a pipeline: prompts to embeddings (``encode_prompt``, which ``attach``
+hooks), embeddings to small pictures.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +18,52 @@ PART = "text"
 
 
 class MiniPipeline:
-    """equipoise-mini's generator and the encoder that conditions it. encoder: anything with ``encode_text``; generator: with ``sample``."""
+    """equipoise-mini's generator and the encoder that conditions it.
+
+    encoder: anything with ``encode_text``; generator: with ``sample``.
+    """
 
     def __init__(self, encoder: Any, generator: Any):
         self.encoder, self.generator = encoder, generator
 
     def encode_prompt(self, prompt: str | Sequence[str]) -> np.ndarray:
-        """Embeddings (n, d) of prompts, each encoded by itself: what stands beside it in a batch would move its last bits."""
+        """Embeddings (n, d) of prompts, each encoded by itself: what stands beside it in a batch
+        would move its last bits.
+        """
         texts = [prompt] if isinstance(prompt, str) else list(prompt)
-        rows = {text: np.asarray(self.encoder.encode_text([text]))[0] for text in dict.fromkeys(texts)}
-        return np.stack([rows[text] for text in texts]) if texts else np.zeros((0, self.encoder.dim), np.float32)
+        rows = {
+            text: np.asarray(self.encoder.encode_text([text]))[0] for text in dict.fromkeys(texts)
+        }
+        return (
+            np.stack([rows[text] for text in texts])
+            if texts
+            else np.zeros((0, self.encoder.dim), np.float32)
+        )
 
     def __call__(
-        self, prompt: str | Sequence[str] | None = None, *, seeds: Sequence[int], prompt_embeds: np.ndarray | None = None, **options: Any
+        self,
+        prompt: str | Sequence[str] | None = None,
+        *,
+        seeds: Sequence[int],
+        prompt_embeds: np.ndarray | None = None,
+        **options: Any,
     ) -> np.ndarray:
-        """Pictures (n, height, width, 3) as bytes, one for each prompt (or embedding) and seed. options: guidance, steps."""
+        """Pictures (n, height, width, 3) as bytes, one for each prompt (or embedding) and seed.
+
+        options: guidance, steps.
+        """
         if (prompt is None) == (prompt_embeds is None):
-            raise InputError("pass prompts, or embeddings in their place as prompt_embeds: one of the two")
+            raise InputError(
+                "pass prompts, or embeddings in their place as prompt_embeds: one of the two"
+            )
         rows = self.encode_prompt(prompt) if prompt is not None else np.asarray(prompt_embeds)
         if len(rows) != len(seeds):
-            raise InputError(f"{len(seeds)} seeds were given for {len(rows)} prompts; pass one for each")
-        unit = geometry.unit(np.asarray(rows, np.float64)).astype(np.float32)  # linear methods shorten rows; the generator knows unit ones
+            raise InputError(
+                f"{len(seeds)} seeds were given for {len(rows)} prompts; pass one for each"
+            )
+        unit = geometry.unit(np.asarray(rows, np.float64)).astype(
+            np.float32
+        )  # linear methods shorten rows; the generator knows unit ones
         return self.generator.sample(unit, list(seeds), **options)
 
     def conditioning(self) -> MiniConditioning:
@@ -65,7 +92,9 @@ class MiniConditioning:
         """The embeddings of texts."""
         return {PART: self.encode(texts)}
 
-    def edit(self, output: np.ndarray, call: Call, tokens: str, apply: Callable[[str, Any, str], Any]) -> np.ndarray:
+    def edit(
+        self, output: np.ndarray, call: Call, tokens: str, apply: Callable[[str, Any, str], Any]
+    ) -> np.ndarray:
         """The embeddings, edited."""
         rows = output.copy()
         for i, prompt in enumerate((call.prompts or {})[PART]):
@@ -75,7 +104,9 @@ class MiniConditioning:
 
 
 def load_mini(device: str | None = None) -> MiniPipeline:
-    """The installed one, on onnxruntime; with a device of torch, such as "cuda", there and in half precision."""
+    """The installed one, on onnxruntime; with a device of torch, such as "cuda", there and in half
+    precision.
+    """
     try:
         import equipoise_mini
     except ImportError:
@@ -83,7 +114,8 @@ def load_mini(device: str | None = None) -> MiniPipeline:
     generator = getattr(equipoise_mini, "generator", None)
     if generator is None:
         raise InputError(
-            "the installed equipoise-mini has no generator; type: pip install -U equipoise-mini, or name a diffusers pipeline with --model"
+            "the installed equipoise-mini has no generator; type: pip install -U equipoise-mini, or"
+            " name a diffusers pipeline with --model"
         )
     options = {} if device in (None, "cpu") else {"device": _present(device)}
     try:

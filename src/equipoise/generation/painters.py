@@ -1,4 +1,6 @@
-"""What draws: a diffusers pipeline or the embedded generator, behind one small interface; a picture depends on its prompt and its seed."""
+"""What draws: a diffusers pipeline or the embedded generator, behind one small interface; a picture
+depends on its prompt and its seed.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ MINI = "mini"
 class Painter(ABC):
     """A pipeline with the settings of a run; ``pipe`` is what ``attach`` takes.
 
-    ``id`` names it, ``revision`` its weights where it can; ``precision``: of its arithmetic, and where.
+    ``id`` names it, ``revision`` its weights where it can; ``precision``: of its arithmetic, and
+    where.
     """
 
     pipe: Any
@@ -33,7 +36,9 @@ class Painter(ABC):
 
     @abstractmethod
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
-        """Pictures (n, height, width, 3) as bytes; each from the noise of its own seed, whatever else is in the batch."""
+        """Pictures (n, height, width, 3) as bytes; each from the noise of its own seed, whatever
+        else is in the batch.
+        """
 
     @abstractmethod
     def require(self, prompts: Sequence[str]) -> None:
@@ -47,19 +52,38 @@ class Painter(ABC):
 class DiffusersPainter(Painter):
     """Any text-to-image pipeline of diffusers. Settings that are None are the pipeline's own."""
 
-    def __init__(self, pipe: Any, steps: int | None = None, guidance: float | None = None, size: int | None = None, name: str = ""):
+    def __init__(
+        self,
+        pipe: Any,
+        steps: int | None = None,
+        guidance: float | None = None,
+        size: int | None = None,
+        name: str = "",
+    ):
         self.pipe = pipe
         self.id = name or str(pipe.config.get("_name_or_path") or type(pipe).__name__)
-        asked = {"num_inference_steps": steps, "guidance_scale": guidance, "height": size, "width": size}
+        asked = {
+            "num_inference_steps": steps,
+            "guidance_scale": guidance,
+            "height": size,
+            "width": size,
+        }
         self._options = {key: value for key, value in asked.items() if value is not None}
-        self.revision, self.precision = _revision(pipe), f"{str(pipe.dtype).removeprefix('torch.')} on {pipe.device.type}"
+        self.revision, self.precision = (
+            _revision(pipe),
+            f"{str(pipe.dtype).removeprefix('torch.')} on {pipe.device.type}",
+        )
         pipe.set_progress_bar_config(disable=True)
 
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
         import torch
 
-        noise = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]  # the same on every device
-        drawn = self.pipe(prompt=list(prompts), generator=noise, output_type="np", **self._options).images
+        noise = [
+            torch.Generator("cpu").manual_seed(seed) for seed in seeds
+        ]  # the same on every device
+        drawn = self.pipe(
+            prompt=list(prompts), generator=noise, output_type="np", **self._options
+        ).images
         return np.round(np.asarray(drawn) * 255).astype(np.uint8)
 
     def require(self, prompts: Sequence[str]) -> None:
@@ -67,8 +91,13 @@ class DiffusersPainter(Painter):
 
     def conditioned_by(self, encoder: Any) -> bool:
         theirs = _token_embeddings(getattr(getattr(encoder, "towers", None), "module", None))
-        ours = [_token_embeddings(getattr(self.pipe, name, None)) for name in ("text_encoder", "text_encoder_2")]
-        return theirs is not None and any(mine is not None and _alike(mine, theirs) for mine in ours)
+        ours = [
+            _token_embeddings(getattr(self.pipe, name, None))
+            for name in ("text_encoder", "text_encoder_2")
+        ]
+        return theirs is not None and any(
+            mine is not None and _alike(mine, theirs) for mine in ours
+        )
 
 
 class MiniPainter(Painter):
@@ -79,7 +108,11 @@ class MiniPainter(Painter):
         parts = (getattr(part, "fingerprint", "") for part in (pipe.encoder, pipe.generator))
         self.revision = "-".join(part[:12] for part in parts if part)
         self.precision = getattr(pipe.generator, "precision", "")
-        self._options = {key: value for key, value in {"steps": steps, "guidance": guidance}.items() if value is not None}
+        self._options = {
+            key: value
+            for key, value in {"steps": steps, "guidance": guidance}.items()
+            if value is not None
+        }
 
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
         return self.pipe(list(prompts), seeds=seeds, **self._options)
@@ -88,7 +121,10 @@ class MiniPainter(Painter):
         towers = self.pipe.encoder.towers
         for prompt, count in zip(prompts, towers.token_counts(prompts), strict=True):
             if count > towers.max_tokens:
-                raise InputError(f"the prompt {prompt[:60]!r}... has {count} tokens and mini reads {towers.max_tokens}; shorten it")
+                raise InputError(
+                    f"the prompt {prompt[:60]!r}... has {count} tokens and mini reads"
+                    f" {towers.max_tokens}; shorten it"
+                )
 
     def conditioned_by(self, encoder: Any) -> bool:
         return getattr(encoder, "fingerprint", None) == self.pipe.encoder.fingerprint
@@ -104,7 +140,10 @@ def load_painter(
     dtype: str | None = None,
     offline: bool | None = None,
 ) -> Painter:
-    """By name: "mini", or a diffusers pipeline by its id on the hub or its folder. Weights are read from safetensors files only."""
+    """By name: "mini", or a diffusers pipeline by its id on the hub or its folder.
+
+    Weights are read from safetensors files only.
+    """
     if model == MINI:
         for option, given in (("size", size), ("dtype", dtype)):
             if given is not None:
@@ -126,29 +165,46 @@ def load_painter(
         raise InputError(f"dtype={dtype!r} is not legal; pass one of {', '.join(kinds)}")
     try:
         with quiet_off_terminals(utils.logging, transformers.utils.logging):
-            pipe = DiffusionPipeline.from_pretrained(name, dtype=kinds[wanted], local_files_only=bool(offline), use_safetensors=True)
+            pipe = DiffusionPipeline.from_pretrained(
+                name, dtype=kinds[wanted], local_files_only=bool(offline), use_safetensors=True
+            )
     except (OSError, ValueError) as error:
         first = str(error).splitlines()[0]
-        raise InputError(f"{name} cannot be loaded as a diffusers pipeline ({first}); pass its id on the hub, a folder, or mini") from None
+        raise InputError(
+            f"{name} cannot be loaded as a diffusers pipeline ({first}); pass its id on the hub, a"
+            " folder, or mini"
+        ) from None
     return DiffusersPainter(pipe.to(device), steps, guidance, size, name)
 
 
 def _revision(pipe: Any) -> str:
-    """The commit of the hub that it was loaded from; of another folder a digest of its weights and settings; "" where there is none."""
-    loaded = getattr(getattr(getattr(pipe, "unet", None), "config", None), "_name_or_path", None) or ""
+    """The commit of the hub that it was loaded from; of another folder a digest of its weights and
+    settings; "" where there is none.
+    """
+    loaded = (
+        getattr(getattr(getattr(pipe, "unet", None), "config", None), "_name_or_path", None) or ""
+    )
     folder = Path(loaded).parent
     if not loaded or not (folder / "model_index.json").is_file():
         return ""
     if folder.parent.name == "snapshots":  # as the hub's cache lies on the disk
         return folder.name[:12]
-    files = sorted(path for path in folder.rglob("*") if path.suffix in (".safetensors", ".json", ".txt"))
-    return hashlib.sha256("\n".join(f"{path.relative_to(folder)} {sha256(path)}" for path in files).encode()).hexdigest()[:12]
+    files = sorted(
+        path for path in folder.rglob("*") if path.suffix in (".safetensors", ".json", ".txt")
+    )
+    return hashlib.sha256(
+        "\n".join(f"{path.relative_to(folder)} {sha256(path)}" for path in files).encode()
+    ).hexdigest()[:12]
 
 
 def _token_embeddings(module: Any) -> np.ndarray | None:
-    """The table of a text encoder's token embeddings, which tells one CLIP from another; None where there is none."""
+    """The table of a text encoder's token embeddings, which tells one CLIP from another; None where
+    there is none.
+    """
     named = module.named_parameters() if hasattr(module, "named_parameters") else ()
-    table = next((weights for name, weights in named if name.endswith("token_embedding.weight")), None)
+    table = next(
+        (weights for name, weights in named if name.endswith("token_embedding.weight")), None
+    )
     return None if table is None else table.detach().cpu().float().numpy()
 
 

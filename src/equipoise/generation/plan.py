@@ -1,4 +1,7 @@
-"""``Plan``: which pictures a run draws: prompts x methods x seeds, and with what. The same plan gives the same pictures."""
+"""``Plan``: which pictures a run draws: prompts x methods x seeds, and with what.
+
+The same plan gives the same pictures.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ STRIDE = 1_000_000  # seeds between one attempt and the next
 
 
 class Asked(BaseModel):
-    """A prompt. groups: those it names. neutral: the prompt of the run that it makes explicit, or ""."""
+    """A prompt.
+
+    groups: those it names. neutral: the prompt of the run that it makes explicit, or "".
+    """
 
     prompt: str
     groups: list[str] = []
@@ -39,7 +45,10 @@ class Asked(BaseModel):
 
 
 class Plan(BaseModel):
-    """images: of each prompt and method. steps, guidance, size: None for the model's own. revision: of its weights, "" where not known."""
+    """images: of each prompt and method.
+
+    steps, guidance, size: None for the model's own. revision: of its weights, "" where not known.
+    """
 
     format: int = FORMAT
     version: str = __version__
@@ -73,7 +82,7 @@ class Plan(BaseModel):
         return {spec.label: spec for spec in parse(self.methods)}
 
     def seed_of(self, number: int, attempt: int) -> int:
-        """The same for all prompts and methods: pictures of one number begin from the same noise."""
+        """Return the seed; pictures of one number begin from the same noise everywhere."""
         return self.seed + number + attempt * STRIDE
 
     def place_of(self, prompt: str, method: str, number: int, attempt: int) -> str:
@@ -93,25 +102,55 @@ class Plan(BaseModel):
         try:
             plan = cls.model_validate_json(path.read_bytes())
         except FileNotFoundError:
-            raise InputError(f"{folder} holds no run of equipoise generate; pass the folder of one") from None
+            raise InputError(
+                f"{folder} holds no run of equipoise generate; pass the folder of one"
+            ) from None
         except ValidationError as error:
-            raise ArtefactError(f"{path} is damaged ({error.errors()[0]['msg']}); pass another folder") from None
+            raise ArtefactError(
+                f"{path} is damaged ({error.errors()[0]['msg']}); pass another folder"
+            ) from None
         require_format(path, plan.format, FORMAT)
         return plan
 
     def require_same(self, other: Plan, folder: Path, drawn: Iterable[str]) -> None:
-        """Raise unless the folder's run is this one. More pictures of each may be asked for, and more methods than were ``drawn``."""
-        free = ("version", "images", "methods", "format", *(() if self.revision and other.revision else ("revision",)))
-        different = [name for name in Plan.model_fields if name not in free and getattr(self, name) != getattr(other, name)]
+        """Raise unless the folder's run is this one.
+
+        More pictures of each may be asked for, and more methods than were ``drawn``.
+        """
+        free = (
+            "version",
+            "images",
+            "methods",
+            "format",
+            *(() if self.revision and other.revision else ("revision",)),
+        )
+        different = [
+            name
+            for name in Plan.model_fields
+            if name not in free and getattr(self, name) != getattr(other, name)
+        ]
         if set(drawn) - set(self.specs()):
             different.append("methods")
         if different or self.images < other.images:
             what = ", ".join(different) or "images"
-            raise InputError(f"{folder} holds another run (its {what} differ); pass another folder, or what that run was given")
+            raise InputError(
+                f"{folder} holds another run (its {what} differ); pass another folder, or what that"
+                " run was given"
+            )
 
 
-def make_plan(model: str, attribute: Attribute, prompts: Sequence[str], methods: Sequence[str], images: int, **options: Any) -> Plan:
-    """A plan of these prompts, checked. The original model, ``none``, is always drawn, since all is compared with it."""
+def make_plan(
+    model: str,
+    attribute: Attribute,
+    prompts: Sequence[str],
+    methods: Sequence[str],
+    images: int,
+    **options: Any,
+) -> Plan:
+    """A plan of these prompts, checked.
+
+    The original model, ``none``, is always drawn, since all is compared with it.
+    """
     wanted = list(dict.fromkeys(prompt.strip() for prompt in prompts if prompt.strip()))
     if not wanted:
         raise InputError("there is no prompt to draw; pass some with --prompts, or a preset")
@@ -119,17 +158,28 @@ def make_plan(model: str, attribute: Attribute, prompts: Sequence[str], methods:
     for spec in specs:
         create(spec.name, None, spec.params)
     if options.get("tokens", TOKENS[0]) not in TOKENS:
-        raise InputError(f"tokens={options['tokens']!r} is not legal; pass one of {', '.join(TOKENS)}")
+        raise InputError(
+            f"tokens={options['tokens']!r} is not legal; pass one of {', '.join(TOKENS)}"
+        )
     book_of(options.get("book") or None, attribute)
     labels = [spec.label for spec in specs]
     if len({slug(label) for label in labels}) < len(labels):
         raise InputError(f"two methods would share a folder: {', '.join(labels)}; leave one out")
     typed = list(dict.fromkeys([NONE, *methods]))
     try:
-        return Plan(model=model, attribute=attribute.to_json(), prompts=asked(wanted, attribute), methods=typed, images=images, **options)
+        return Plan(
+            model=model,
+            attribute=attribute.to_json(),
+            prompts=asked(wanted, attribute),
+            methods=typed,
+            images=images,
+            **options,
+        )
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(f"{'.'.join(map(str, first['loc']))}={first['input']!r} is not legal: {first['msg']}") from None
+        raise InputError(
+            f"{'.'.join(map(str, first['loc']))}={first['input']!r} is not legal: {first['msg']}"
+        ) from None
 
 
 def asked(prompts: Sequence[str], attribute: Attribute) -> list[Asked]:
@@ -138,7 +188,9 @@ def asked(prompts: Sequence[str], attribute: Attribute) -> list[Asked]:
     for prompt in prompts:
         groups = explicit_groups(prompt, attribute)
         neutral = neutralize(prompt, attribute) if groups else ""
-        found.append(Asked(prompt=prompt, groups=list(groups), neutral=neutral if neutral in prompts else ""))
+        found.append(
+            Asked(prompt=prompt, groups=list(groups), neutral=neutral if neutral in prompts else "")
+        )
     return found
 
 

@@ -1,4 +1,6 @@
-"""The results of a run as one document of plain numbers: the paper's Table 4 with intervals, every prompt, and what Figure 4 shows."""
+"""The results of a run as one document of plain numbers: the paper's Table 4 with intervals, every
+prompt, and what Figure 4 shows.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,10 @@ PEOPLE = "people"
 
 @dataclass
 class Measured:
-    """What is known of a run's pictures. answers: by a model, image -> group or "unsure"; verdicts: by people; scores: CLIP's."""
+    """What is known of a run's pictures.
+
+    answers: by a model, image -> group or "unsure"; verdicts: by people; scores: CLIP's.
+    """
 
     plan: Plan
     manifest: Manifest
@@ -43,7 +48,9 @@ class Measured:
 
 
 def results(measured: Measured) -> dict[str, Any]:
-    """The document; the five-prompt subsets are those that were chosen when the folder was first measured."""
+    """The document; the five-prompt subsets are those that were chosen when the folder was first
+    measured.
+    """
     cells = Cells(measured.plan, measured.manifest)
     codes, human = _codes(measured, cells)
     clip = None if measured.scores is None else cells.of(measured.scores)
@@ -58,9 +65,15 @@ def results(measured: Measured) -> dict[str, Any]:
         "annotator": measured.annotator,
         "people": measured.people,
         "clip": measured.clip,
-        "settings": {"resamples": measured.resamples.resamples, "level": measured.resamples.level, "interval": KIND},
+        "settings": {
+            "resamples": measured.resamples.resamples,
+            "level": measured.resamples.level,
+            "interval": KIND,
+        },
         "subsets": subsets,
-        "columns": [{key: value for key, value in column.items() if key != "entries"} for column in columns],
+        "columns": [
+            {key: value for key, value in column.items() if key != "entries"} for column in columns
+        ],
         "floors": floors,
         "methods": [
             {
@@ -72,37 +85,70 @@ def results(measured: Measured) -> dict[str, Any]:
             }
             for i, method in enumerate(cells.methods)
         ],
-        "prompts": [_prompt(measured, cells, codes, human, clip, j) for j in range(len(cells.prompts))],
-        "gallery": [] if shown is None else gallery(measured.plan, cells, shown, measured.attribute.groups, subsets["neutral"]),
+        "prompts": [
+            _prompt(measured, cells, codes, human, clip, j) for j in range(len(cells.prompts))
+        ],
+        "gallery": (
+            []
+            if shown is None
+            else gallery(measured.plan, cells, shown, measured.attribute.groups, subsets["neutral"])
+        ),
     }
 
 
 def write(folder: Path, document: dict[str, Any]) -> None:
     """results.json."""
-    write_atomically(folder / RESULTS, (json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode())
+    write_atomically(
+        folder / RESULTS,
+        (json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode(),
+    )
 
 
 def _codes(measured: Measured, cells: Cells) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Groups by the model and by people (methods, prompts, numbers); None where nobody was asked."""
+    """Return groups by the model and by people; None where nobody was asked."""
     groups = measured.attribute.groups
     model = None if measured.answers is None else cells.codes(measured.answers, groups)
     if measured.verdicts is None:
         return model, None
-    return model, cells.codes({image: verdict.group for image, verdict in measured.verdicts.items()}, groups)
+    return model, cells.codes(
+        {image: verdict.group for image, verdict in measured.verdicts.items()}, groups
+    )
 
 
-def _columns(measured: Measured, codes: Any, human: Any, clip: Any, subsets: dict[str, list[str]]) -> tuple[list[dict[str, Any]], dict]:
-    """Table 4's columns, each with an entry a method; then those of explicit prompts that the gate leaves alone."""
+def _columns(
+    measured: Measured, codes: Any, human: Any, clip: Any, subsets: dict[str, list[str]]
+) -> tuple[list[dict[str, Any]], dict]:
+    """Table 4's columns, each with an entry a method; then those of explicit prompts that the gate
+    leaves alone.
+    """
     prompts, groups = [asked.prompt for asked in measured.plan.prompts], measured.attribute.groups
     neutral, explicit = measured.plan.neutral, measured.plan.explicit
-    five, five_explicit = ([prompts.index(prompt) for prompt in subsets[kind]] for kind in ("neutral", "explicit"))
-    stated = np.array([groups.index(asked.explicit_group) if asked.explicit_group else -1 for asked in measured.plan.prompts])
+    five, five_explicit = (
+        [prompts.index(prompt) for prompt in subsets[kind]] for kind in ("neutral", "explicit")
+    )
+    stated = np.array(
+        [
+            groups.index(asked.explicit_group) if asked.explicit_group else -1
+            for asked in measured.plan.prompts
+        ]
+    )
     by_model = (measured.annotator or {}).get("name", "")
     judged, by = (human, PEOPLE) if human is not None else (codes, by_model)
     draw, found, floors = measured.resamples, [], {}
 
-    def add(key: str, name: str, better: str, by: str, which: list[int], entries: list[dict[str, Any]]) -> None:
-        found.append({"key": key, "name": name, "better": better, "by": by, "prompts": len(which), "entries": entries})
+    def add(
+        key: str, name: str, better: str, by: str, which: list[int], entries: list[dict[str, Any]]
+    ) -> None:
+        found.append(
+            {
+                "key": key,
+                "name": name,
+                "better": better,
+                "by": by,
+                "prompts": len(which),
+                "entries": entries,
+            }
+        )
 
     if codes is not None and neutral:
         add("sp", "SP_all", "lower", by_model, neutral, draw.parity(codes[:, neutral], len(groups)))
@@ -115,7 +161,14 @@ def _columns(measured: Measured, codes: Any, human: Any, clip: Any, subsets: dic
         note = ", gated" if suffix or measured.plan.gate else ""
         if clip is not None and explicit:
             entries = draw.mean(_behind(clip, kept)[:, explicit])
-            add(f"clip{suffix}", f"CLIP score{note}", "higher", (measured.clip or {}).get("encoder", ""), explicit, entries)
+            add(
+                f"clip{suffix}",
+                f"CLIP score{note}",
+                "higher",
+                (measured.clip or {}).get("encoder", ""),
+                explicit,
+                entries,
+            )
         if judged is not None and five_explicit:
             entries = draw.accuracy(_behind(judged, kept)[:, five_explicit], stated[five_explicit])
             add(f"accuracy{suffix}", f"Acc^G{note}", "higher", by, five_explicit, entries)
@@ -128,23 +181,45 @@ def _kept(measured: Measured) -> np.ndarray:
 
 
 def _behind(array: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-    """With the gate: a prompt that it leaves alone gives the very pictures of the original model, which is the first method."""
+    """With the gate: a prompt that it leaves alone gives the very pictures of the original model,
+    which is the first method.
+    """
     return array if kept is None else np.where(kept[None, :, None], array[:1], array)
 
 
 def _subsets(measured: Measured, codes: Any, clip: Any) -> dict[str, list[str]]:
-    """The neutral prompts with the largest SP, the explicit ones with the lowest CLIP score, under the original model; chosen once."""
+    """The neutral prompts with the largest SP, the explicit ones with the lowest CLIP score, under
+    the original model; chosen once.
+    """
     path = measured.manifest.folder / SUBSETS
     if path.is_file():
         try:
-            chosen, known = json.loads(path.read_text(encoding="utf-8")), {asked.prompt: asked.prompt for asked in measured.plan.prompts}
-            return {kind: [known[prompt] for prompt in chosen[kind]] for kind in ("neutral", "explicit")}
+            chosen, known = (
+                json.loads(path.read_text(encoding="utf-8")),
+                {asked.prompt: asked.prompt for asked in measured.plan.prompts},
+            )
+            return {
+                kind: [known[prompt] for prompt in chosen[kind]] for kind in ("neutral", "explicit")
+            }
         except (ValueError, KeyError, TypeError) as error:
-            raise ArtefactError(f"{path} is damaged ({error!r}); delete it to have the prompts chosen again") from None
-    prompts, neutral, explicit = measured.plan.prompts, measured.plan.neutral, measured.plan.explicit
-    skews = None if codes is None else -np.nan_to_num(parity(codes[:1], len(measured.attribute.groups))[0])
+            raise ArtefactError(
+                f"{path} is damaged ({error!r}); delete it to have the prompts chosen again"
+            ) from None
+    prompts, neutral, explicit = (
+        measured.plan.prompts,
+        measured.plan.neutral,
+        measured.plan.explicit,
+    )
+    skews = (
+        None
+        if codes is None
+        else -np.nan_to_num(parity(codes[:1], len(measured.attribute.groups))[0])
+    )
     scores = None if clip is None else clip[0].mean(-1)
-    chosen = {"neutral": _lowest(prompts, neutral, skews), "explicit": _lowest(prompts, explicit, scores)}
+    chosen = {
+        "neutral": _lowest(prompts, neutral, skews),
+        "explicit": _lowest(prompts, explicit, scores),
+    }
     if (skews is not None or not neutral) and (scores is not None or not explicit):
         write_atomically(path, (json.dumps(chosen, ensure_ascii=False, indent=1) + "\n").encode())
     return chosen
@@ -156,14 +231,18 @@ def _lowest(prompts: Sequence[Any], which: list[int], by: np.ndarray | None) -> 
     return [prompts[i].prompt for i in ordered]
 
 
-def _prompt(measured: Measured, cells: Cells, codes: Any, human: Any, clip: Any, j: int) -> dict[str, Any]:
+def _prompt(
+    measured: Measured, cells: Cells, codes: Any, human: Any, clip: Any, j: int
+) -> dict[str, Any]:
     groups, asked = measured.attribute.groups, measured.plan.prompts[j]
     found = asked.model_dump() | {"explicit_group": asked.explicit_group, "methods": []}
     for i in range(len(cells.methods)):
         entry: dict[str, Any] = {}
         for by, given in (("model", codes), (PEOPLE, human)):
             if given is not None:
-                counts = {group: int((given[i, j] == place).sum()) for place, group in enumerate(groups)}
+                counts = {
+                    group: int((given[i, j] == place).sum()) for place, group in enumerate(groups)
+                }
                 skew = parity(given[i : i + 1, j : j + 1], len(groups))[0, 0]
                 entry[by] = {"counts": counts, "sp": None if np.isnan(skew) else float(skew)}
         if clip is not None:

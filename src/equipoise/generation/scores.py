@@ -1,4 +1,6 @@
-"""CLIP score: the cosine of a picture and its prompt, by an encoder that did not condition the picture."""
+"""CLIP score: the cosine of a picture and its prompt, by an encoder that did not condition the
+picture.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,14 @@ _BATCH = 64
 
 
 def require_independent(encoder: Any, painter: Painter) -> None:
-    """Raise for an encoder that conditioned the pictures: it would score how well the generator listens to it."""
+    """Raise for an encoder that conditioned the pictures: it would score how well the generator
+    listens to it.
+    """
     if painter.conditioned_by(encoder):
         raise InputError(
-            f"{encoder.id} is the encoder that {painter.id} is conditioned by, and would be a judge in its own case; pass another with "
-            "--clip-score, or --same-encoder to score with it all the same, which the table then says"
+            f"{encoder.id} is the encoder that {painter.id} is conditioned by, and would be a judge"
+            " in its own case; pass another with --clip-score, or --same-encoder to score with it"
+            " all the same, which the table then says"
         )
 
 
@@ -28,13 +33,22 @@ def clip_scores(encoder: Any, manifest: Manifest) -> dict[str, float]:
     manifest.require_files()
     pictures = list(manifest.pictures.values())
     prompts = list(dict.fromkeys(picture.prompt for picture in pictures))
-    texts = dict(zip(prompts, np.asarray(encoder.encode_text(prompts)), strict=True)) if prompts else {}
+    texts = (
+        dict(zip(prompts, np.asarray(encoder.encode_text(prompts)), strict=True)) if prompts else {}
+    )
     found = {}
     with progress(f"CLIP score by {encoder.id}", len(pictures)) as advance:
         for start in range(0, len(pictures), _BATCH):
             some = pictures[start : start + _BATCH]
-            rows = encoder.encode_images([manifest.folder / picture.image for picture in some], on_unreadable="raise")
-            cosines = np.einsum("nd,nd->n", rows, np.stack([texts[picture.prompt] for picture in some]))
-            found |= {picture.image: max(float(cosine), 0.0) for picture, cosine in zip(some, cosines, strict=True)}
+            rows = encoder.encode_images(
+                [manifest.folder / picture.image for picture in some], on_unreadable="raise"
+            )
+            cosines = np.einsum(
+                "nd,nd->n", rows, np.stack([texts[picture.prompt] for picture in some])
+            )
+            found |= {
+                picture.image: max(float(cosine), 0.0)
+                for picture, cosine in zip(some, cosines, strict=True)
+            }
             advance(len(some))
     return found

@@ -21,8 +21,13 @@ ACROSS, SIDE, GAP, LETTERS = 20, 96, 4, 14
 
 def write_sheets(plan: Plan, manifest: Manifest, changed: Container[str]) -> None:
     """sheets/*.png, of the first pictures of each prompt that changed or has none yet."""
-    places = {asked.prompt: manifest.folder / "sheets" / f"{i:03d}-{slug(asked.prompt)}.png" for i, asked in enumerate(plan.prompts)}
-    wanted = [prompt for prompt, place in places.items() if prompt in changed or not place.is_file()]
+    places = {
+        asked.prompt: manifest.folder / "sheets" / f"{i:03d}-{slug(asked.prompt)}.png"
+        for i, asked in enumerate(plan.prompts)
+    }
+    wanted = [
+        prompt for prompt, place in places.items() if prompt in changed or not place.is_file()
+    ]
     with progress("contact sheets", len(wanted)) as advance:
         for prompt in wanted:
             rows = {method: _row(manifest, method, prompt, plan.images) for method in plan.specs()}
@@ -34,14 +39,20 @@ def write_sheets(plan: Plan, manifest: Manifest, changed: Container[str]) -> Non
 
 def _row(manifest: Manifest, method: str, prompt: str, images: int) -> list[str]:
     numbers = range(min(images, ACROSS))
-    return [manifest.pictures[slot].image for number in numbers if (slot := (method, prompt, number)) in manifest.pictures]
+    return [
+        manifest.pictures[slot].image
+        for number in numbers
+        if (slot := (method, prompt, number)) in manifest.pictures
+    ]
 
 
 def _sheet(manifest: Manifest, title: str, rows: dict[str, list[str]]) -> Image.Image:
     font = ImageFont.load_default(LETTERS)
     left = GAP * 2 + max(int(font.getlength(method)) for method in rows)
     top = LETTERS + 3 * GAP
-    width = max(left + max(map(len, rows.values())) * (SIDE + GAP), int(font.getlength(title)) + 2 * GAP)
+    width = max(
+        left + max(map(len, rows.values())) * (SIDE + GAP), int(font.getlength(title)) + 2 * GAP
+    )
     sheet = Image.new("RGB", (width, top + len(rows) * (SIDE + GAP)), "white")
     pen = ImageDraw.Draw(sheet)
     pen.text((GAP, GAP), title, "black", font)
@@ -50,5 +61,7 @@ def _sheet(manifest: Manifest, title: str, rows: dict[str, list[str]]) -> Image.
         pen.text((GAP, y + SIDE // 2 - LETTERS // 2), method, "black", font)
         for across, image in enumerate(images):
             with Image.open(manifest.folder / image) as picture:
-                sheet.paste(picture.convert("RGB").resize((SIDE, SIDE)), (left + across * (SIDE + GAP), y))
+                sheet.paste(
+                    picture.convert("RGB").resize((SIDE, SIDE)), (left + across * (SIDE + GAP), y)
+                )
     return sheet

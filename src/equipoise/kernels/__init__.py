@@ -1,4 +1,6 @@
-"""Kernels, chosen by the array's own type. A framework is never imported here unless the user already did.
+"""Kernels, chosen by the array's own type.
+
+A framework is never imported here unless the user already did.
 
 ``which(e)`` names the one that an array gets: "numba" or "numpy", "triton", "torch" or "jax".
 """
@@ -27,18 +29,30 @@ def framework(e: Any) -> str:
     if (jax := sys.modules.get("jax")) and isinstance(e, jax.Array):
         return "jax"
     advice = "pick an array of it by name" if hasattr(e, "files") else "try numpy.asarray(...)"
-    raise InputError(f"embeddings must be a numpy array, a torch tensor or a jax array, and this is {type(e).__name__}; {advice}")
+    raise InputError(
+        "embeddings must be a numpy array, a torch tensor or a jax array, and this is"
+        f" {type(e).__name__}; {advice}"
+    )
 
 
 def dtype_name(e: Any) -> str:
     """The dtype's name, checked against what the kernels take."""
     if isinstance(e, np.ma.MaskedArray):
-        raise InputError("masked arrays hide rows that would be debiased all the same; drop the masked rows, or pass e.data")
+        raise InputError(
+            "masked arrays hide rows that would be debiased all the same; drop the masked rows, or"
+            " pass e.data"
+        )
     if framework(e) == "torch" and (e.is_sparse or e.is_meta or e.is_neg()):
-        raise InputError("sparse, meta and negative-view tensors have no plain rows; pass a dense tensor (e.to_dense(), e.resolve_neg())")
+        raise InputError(
+            "sparse, meta and negative-view tensors have no plain rows; pass a dense tensor"
+            " (e.to_dense(), e.resolve_neg())"
+        )
     name = str(e.dtype).removeprefix("torch.") if framework(e) == "torch" else e.dtype.name
     if name not in host.DTYPES:
-        raise InputError(f"embeddings of dtype {name} cannot be debiased; convert them to one of {', '.join(host.DTYPES)}")
+        raise InputError(
+            f"embeddings of dtype {name} cannot be debiased; convert them to one of"
+            f" {', '.join(host.DTYPES)}"
+        )
     return name
 
 
@@ -54,10 +68,13 @@ def which(e: Any) -> str:
     return "jax"
 
 
-def debias(e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: Any = None) -> tuple[Any, Any]:
+def debias(
+    e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: Any = None
+) -> tuple[Any, Any]:
     """``(u, bad)``: every row of e (..., d) split by ``low_rank`` and weighed by ``preference``.
 
-    ``bad`` (...,) marks rows without a direction (zero, NaN, infinite), which are returned as they were.
+    ``bad`` (...,) marks rows without a direction (zero, NaN, infinite), which are returned as they
+    were.
     """
     kind = framework(e)
     if kind == "torch":
@@ -71,9 +88,13 @@ def debias(e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: A
     return _debias_numpy(e, low_rank, preference, norm, out)
 
 
-def _debias_numpy(e: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, out: np.ndarray | None):
+def _debias_numpy(
+    e: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, out: np.ndarray | None
+):
     if preference.kind == "kappa" and preference.constant is None:
-        preference = Preference("kappa", np.broadcast_to(preference.value, e.shape[:-1]).reshape(-1))
+        preference = Preference(
+            "kappa", np.broadcast_to(preference.value, e.shape[:-1]).reshape(-1)
+        )
     result = np.empty(e.shape, e.dtype) if out is None else out
     if result.flags.c_contiguous or result.ndim == 2:
         bad = host.debias(host.rows_of(e), host.rows_of(result), low_rank, preference, norm)

@@ -1,8 +1,9 @@
 """The fused CPU kernel: each row is read once, worked on in the first-level cache and written once.
 
-Compiled once per dtype, for any rank. float16 and bfloat16 arrive as int16 and uint16 bit patterns, because numba has no
-half type; two intrinsics let LLVM load and store them, which it vectorises. The kernel releases the GIL and is run by
-plain threads (see ``host``), so it neither needs nor disturbs a threading layer, and survives a fork.
+Compiled once per dtype, for any rank. float16 and bfloat16 arrive as int16 and uint16 bit patterns,
+because numba has no half type; two intrinsics let LLVM load and store them, which it vectorises.
+The kernel releases the GIL and is run by plain threads (see ``host``), so it neither needs nor
+disturbs a threading layer, and survives a fork.
 """
 
 from __future__ import annotations
@@ -19,8 +20,13 @@ from numba.extending import intrinsic
 
 from equipoise import geometry
 
-TOGETHER = 128  # rows that are debiased before they are measured; with what is written of them they stay in the second-level cache
-FAST = {"reassoc", "contract"}  # reorder sums, fuse multiply and add; NaN and infinity keep their meaning
+# rows that are debiased before they are measured; with what is written of them they stay in the
+# second-level cache
+TOGETHER = 128
+FAST = {
+    "reassoc",
+    "contract",
+}  # reorder sums, fuse multiply and add; NaN and infinity keep their meaning
 
 
 def compiler(**options: Any) -> Callable:
@@ -37,7 +43,8 @@ def compiler(**options: Any) -> Callable:
 
 _jit = compiler(nogil=True, fastmath=FAST)
 _half_angle, _printed_kappa, _weighted_kappa = map(
-    compiler(inline="always"), (geometry.half_angle, geometry.printed_kappa, geometry.weighted_kappa)
+    compiler(inline="always"),
+    (geometry.half_angle, geometry.printed_kappa, geometry.weighted_kappa),
 )
 
 _F16, _F32, _I16, _I32 = ir.HalfType(), ir.FloatType(), ir.IntType(16), ir.IntType(32)
@@ -45,13 +52,17 @@ _F16, _F32, _I16, _I32 = ir.HalfType(), ir.FloatType(), ir.IntType(16), ir.IntTy
 
 @intrinsic
 def _widen(typingctx, bits):  # pyright: ignore[reportUnusedParameter]
-    """Stored number to compute number: float16 (int16 bits) and bfloat16 (uint16 bits) to float32, others unchanged."""
+    """Stored number to compute number: float16 (int16 bits) and bfloat16 (uint16 bits) to float32,
+    others unchanged.
+    """
 
     def half(context, builder, signature, args):
         return builder.fpext(builder.bitcast(args[0], _F16), _F32)
 
     def brain(context, builder, signature, args):
-        return builder.bitcast(builder.shl(builder.zext(args[0], _I32), ir.Constant(_I32, 16)), _F32)
+        return builder.bitcast(
+            builder.shl(builder.zext(args[0], _I32), ir.Constant(_I32, 16)), _F32
+        )
 
     def same(context, builder, signature, args):
         return args[0]
@@ -91,7 +102,9 @@ def _prefetch(typingctx, address):  # pyright: ignore[reportUnusedParameter]
         i8 = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [i8, _I32, _I32, _I32])
         call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(call, [builder.inttoptr(args[0], i8), *(ir.Constant(_I32, v) for v in (0, 3, 1))])
+        builder.call(
+            call, [builder.inttoptr(args[0], i8), *(ir.Constant(_I32, v) for v in (0, 3, 1))]
+        )
         return context.get_dummy_value()
 
     return types.void(types.uintp), code
@@ -99,7 +112,10 @@ def _prefetch(typingctx, address):  # pyright: ignore[reportUnusedParameter]
 
 @intrinsic
 def _stream_line(typingctx, target, source):  # pyright: ignore[reportUnusedParameter]
-    """Copy 64 bytes past the caches: a row that is written once need not be read into them first. 16-byte aligned."""
+    """Copy 64 bytes past the caches: a row that is written once need not be read into them first.
+
+    16-byte aligned.
+    """
 
     def code(context, builder, signature, args):
         vector = ir.VectorType(_I32, 4).as_pointer()
@@ -107,7 +123,9 @@ def _stream_line(typingctx, target, source):  # pyright: ignore[reportUnusedPara
         for part in range(4):
             offset = ir.Constant(args[0].type, 16 * part)
             value = builder.load(builder.inttoptr(builder.add(args[1], offset), vector), align=16)
-            store = builder.store(value, builder.inttoptr(builder.add(args[0], offset), vector), align=16)
+            store = builder.store(
+                value, builder.inttoptr(builder.add(args[0], offset), vector), align=16
+            )
             store.set_metadata("nontemporal", hint)
         return context.get_dummy_value()
 
@@ -127,7 +145,9 @@ def _fence(typingctx):  # pyright: ignore[reportUnusedParameter]
 
 @_jit
 def _buffer(count, d, like):
-    """(count, d) zeros of ``like``'s type that start with a cache line: a vector across two of them takes twice as long to load."""
+    """(count, d) zeros of ``like``'s type that start with a cache line: a vector across two of them
+    takes twice as long to load.
+    """
     flat = np.zeros(count * d + 64 // like.itemsize, like.dtype)
     skip = -flat.ctypes.data % 64 // like.itemsize
     return flat[skip : skip + count * d].reshape(count, d)
@@ -135,9 +155,17 @@ def _buffer(count, d, like):
 
 @_jit
 def _room(right, left, out):
-    """What a kernel works in: four rows, what is taken of them, their products with the axes, four numbers a row, and a row of out."""
+    """What a kernel works in: four rows, what is taken of them, their products with the axes, four
+    numbers a row, and a row of out.
+    """
     rows, taken = _buffer(4, right.shape[1], right), _buffer(4, right.shape[1], right)
-    return rows, taken, np.zeros((4, left.shape[0]), right.dtype), np.ones((4, 4)), _buffer(1, right.shape[1], out)[0]
+    return (
+        rows,
+        taken,
+        np.zeros((4, left.shape[0]), right.dtype),
+        np.ones((4, 4)),
+        _buffer(1, right.shape[1], out)[0],
+    )
 
 
 @_jit
@@ -153,7 +181,9 @@ def _load(x, i, rows, b):
 
 @_jit
 def _load_pair(e, u, i, rows, b):
-    """Rows i of e and u into rows b and b + 1; returns their squared lengths, and that of their difference."""
+    """Rows i of e and u into rows b and b + 1; returns their squared lengths, and that of their
+    difference.
+    """
     number = rows.dtype.type
     e2 = u2 = gap2 = number(0)
     for k in range(rows.shape[1]):
@@ -177,7 +207,10 @@ def _rescale(rows, b, scale):
 
 @_jit
 def _dots(rows, right, c):
-    """``c = rows @ right.T`` for four rows, two axes at a time: eight sums for six loads. c may have a column more, which stays."""
+    """``c = rows @ right.T`` for four rows, two axes at a time: eight sums for six loads.
+
+    c may have a column more, which stays.
+    """
     zero = rows.dtype.type(0)
     rank = right.shape[0]
     for j in range(0, rank - 1, 2):
@@ -263,7 +296,9 @@ def _stream(source, target, size):
 
 @_jit
 def _weights(p2, o, kind, parameter, norm):
-    """``(beta / o, shrink)``: what the rest and what the taken part of a unit row are multiplied with."""
+    """``(beta / o, shrink)``: what the rest and what the taken part of a unit row are multiplied
+    with.
+    """
     kappa = parameter
     if kind == 1:
         kappa = _printed_kappa(p2, o, math.sqrt)
@@ -281,11 +316,33 @@ def debias_rows(x, out, start, stop, right, left, *options):
 
 
 @_jit
-def _debias(x, out, start, stop, room, right, left, bias, orthogonal, kind, value, norm, small, large, up, pure, unit, bad, far):
-    """right (r, d), left (r + r % 2, d); ``value`` (1,) or one a row; sets ``bad`` for rows left as they were.
+def _debias(
+    x,
+    out,
+    start,
+    stop,
+    room,
+    right,
+    left,
+    bias,
+    orthogonal,
+    kind,
+    value,
+    norm,
+    small,
+    large,
+    up,
+    pure,
+    unit,
+    bad,
+    far,
+):
+    """right (r, d), left (r + r % 2, d); ``value`` (1,) or one a row; sets ``bad`` for rows left as
+    they were.
 
     orthogonal: right is left, of orthonormal rows, and there is no bias.
-    far: past the caches, which is quicker for an array that is larger than they are, and slower for one that is read next.
+    far: past the caches, which is quicker for an array that is larger than they are, and slower for
+    one that is read next.
     """
     rows, taken, c, numbers, line = room
     n2, p2, scale = numbers[0], numbers[1], numbers[2]
@@ -340,7 +397,15 @@ def _debias(x, out, start, stop, room, right, left, bias, orthogonal, kind, valu
                 k1, k2 = _weights(share, o, kind, parameter, norm)
                 k1, k2 = k1 * factor, k2 * factor
                 if pythagoras and rank <= 2:
-                    _weigh_two(rows, b, number(k1), left, number((k2 - k1) * c[b, 0]), number((k2 - k1) * c[b, 1]), target)
+                    _weigh_two(
+                        rows,
+                        b,
+                        number(k1),
+                        left,
+                        number((k2 - k1) * c[b, 0]),
+                        number((k2 - k1) * c[b, 1]),
+                        target,
+                    )
                 else:
                     _weigh(rows, taken, b, number(k1), number(k2), target)
             if stream:
@@ -364,7 +429,9 @@ def _replace(rows, keep, value, k1, k2, line):
 
 @_jit
 def overwrite_rows(x, out, start, stop, keep, value, unit, small, large, up, pure, far):
-    """Rows start to stop of x into out: unit length, ``value`` where ``keep`` is 0, unit length again where asked for; both (d,)."""
+    """Rows start to stop of x into out: unit length, ``value`` where ``keep`` is 0, unit length
+    again where asked for; both (d,).
+    """
     rows, line = np.empty((1, keep.size), keep.dtype), np.empty(keep.size, out.dtype)
     number = keep.dtype.type
     size = line.size * line.itemsize
@@ -407,9 +474,11 @@ def _gap2(rows, a, scale_a, b, scale_b):
 
 @_jit
 def _chord(rows, b, n, m, gap2, scaled):
-    """Distance of the unit rows of b and b + 1, whose lengths are n and m, and whose own squared distance is gap2 where not ``scaled``.
+    """Distance of the unit rows of b and b + 1, whose lengths are n and m, and whose own squared
+    distance is gap2 where not ``scaled``.
 
-    ``|u / m - e / n|^2 = (|u - e|^2 - (m - n)^2) / (m n)``, which loses nothing as long as the lengths differ by less than the directions.
+    ``|u / m - e / n|^2 = (|u - e|^2 - (m - n)^2) / (m n)``, which loses nothing as long as the
+    lengths differ by less than the directions.
     """
     turned = gap2 - (m - n) * (m - n)
     if not scaled and turned >= gap2 / 2:
@@ -425,7 +494,10 @@ def measure_rows(e, u, start, stop, basis, left, *options):
 
 @_jit
 def _measure(e, u, start, stop, room, basis, left, _bias, _orthogonal, small, large, up, out):
-    """In float64 into out (6, n): p, o, leakage, |u - e|, |e|, |u|. basis (r, d), left (r + r % 2, d), which is the same."""
+    """In float64 into out (6, n): p, o, leakage, |u - e|, |e|, |u|.
+
+    basis (r, d), left (r + r % 2, d), which is the same.
+    """
     rows, taken, c, numbers, _ = room
     n, n2, scale, gap2 = numbers[0], numbers[1], numbers[2], numbers[3]
     rank = basis.shape[0]
@@ -468,8 +540,14 @@ def _measure(e, u, start, stop, room, basis, left, _bias, _orthogonal, small, la
 
 @_jit
 def debias_and_measure_rows(x, out, written, start, stop, debiasing, measuring):
-    """Both, for a few rows at a time: they are measured while they are in the cache. ``written`` is ``out``, to read."""
-    one, other = _room(debiasing[0], debiasing[1], out), _room(measuring[0], measuring[1], measuring[0])
+    """Both, for a few rows at a time: they are measured while they are in the cache.
+
+    ``written`` is ``out``, to read.
+    """
+    one, other = (
+        _room(debiasing[0], debiasing[1], out),
+        _room(measuring[0], measuring[1], measuring[0]),
+    )
     for first in range(start, stop, TOGETHER):
         last = min(first + TOGETHER, stop)
         _debias(x, out, first, last, one, *debiasing)

@@ -1,4 +1,6 @@
-"""The compiled half of ``best``: hold the pairs whose rough scores may matter, and score exactly what is left of them."""
+"""The compiled half of ``best``: hold the pairs whose rough scores may matter, and score exactly
+what is left of them.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def _key(score, image):
 @_jit
 def _score(key):
     ordered = key >> np.uint64(32)
-    return _from_bits(np.uint32(ordered ^ np.uint64(0x80000000 if ordered >> np.uint64(31) else 0xFFFFFFFF)))
+    return _from_bits(
+        np.uint32(ordered ^ np.uint64(0x80000000 if ordered >> np.uint64(31) else 0xFFFFFFFF))
+    )
 
 
 @_jit
@@ -117,7 +121,9 @@ def _best(held, k):
 
 @_jit
 def _sift(text, images, first, k, margin, held):
-    """Drop, of more than k candidates, those that cannot be among the k best; returns how many are left, and the floor."""
+    """Drop, of more than k candidates, those that cannot be among the k best; returns how many are
+    left, and the floor.
+    """
     if math.isfinite(margin):
         kth = np.float64(_score(_best(held, k)[0]))
         left = 0
@@ -161,7 +167,9 @@ def look(rough, at, texts, images, usable, first, k, margins, held, counts, floo
 
 @_jit
 def settle(texts, images, usable, first, k, margins, held, counts, floors):
-    """As ``best.settle``: what cannot be among the k best goes first, then the exact scores of the others."""
+    """As ``best.settle``: what cannot be among the k best goes first, then the exact scores of the
+    others.
+    """
     for q in range(len(texts)):
         n = counts[q]
         if n > k:

@@ -10,7 +10,9 @@ BLOCK_BYTES = 1 << 18
 
 
 def debias_rows(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
-    """All rows of x (n, d) into out; returns which rows have no direction and were left as they were."""
+    """All rows of x (n, d) into out; returns which rows have no direction and were left as they
+    were.
+    """
     bad = np.zeros(len(x), bool)
     step = max(1, BLOCK_BYTES // (8 * x.shape[1]))
     for start in range(0, len(x), step):
@@ -48,5 +50,7 @@ def _block(x, low_rank, preference, value, norm, dtype):
         if preference.kind == "kappa":
             identity = (kappa == 0) & ~as_it_was
             u = np.where(identity, factor * e, u)
-            as_it_was = as_it_was | (identity & ((norm == "keep") | (np.abs(n2 / scale**2 - 1) <= low.unit)))
+            as_it_was = as_it_was | (
+                identity & ((norm == "keep") | (np.abs(n2 / scale**2 - 1) <= low.unit))
+            )
         return np.where(as_it_was, x, u.astype(x.dtype)), bad

@@ -1,12 +1,15 @@
 """The fused CUDA kernels: one read and one write of device memory.
 
-``_rows_kernel`` holds whole rows in registers and does every map, rank and dtype. A warp takes several short rows at once, a few threads
-to each, so that reductions are short and little arithmetic is repeated; long rows get a warp each. Its cost beyond the copy is reading
-r axes out of the first-level cache for every row, which float32 hides behind memory. Half-width rows leave half the time, so from rank 4
-up they go to ``_tiles_kernel``, which lets the matrix units take the inner products: 64 rows at a time, the basis split into two
-half-width terms (``high + low``, 16 bits of it or more), sums in float32. It reads a tile a second time, out of the second-level cache.
+``_rows_kernel`` holds whole rows in registers and does every map, rank and dtype. A warp takes
+several short rows at once, a few threads to each, so that reductions are short and little
+arithmetic is repeated; long rows get a warp each. Its cost beyond the copy is reading r axes out of
+the first-level cache for every row, which float32 hides behind memory. Half-width rows leave half
+the time, so from rank 4 up they go to ``_tiles_kernel``, which lets the matrix units take the inner
+products: 64 rows at a time, the basis split into two half-width terms (``high + low``, 16 bits of
+it or more), sums in float32. It reads a tile a second time, out of the second-level cache.
 
-Both do ordinary rows only. Where one of a program's rows is not, ``_any_rows`` does them all again, with every case in it.
+Both do ordinary rows only. Where one of a program's rows is not, ``_any_rows`` does them all again,
+with every case in it.
 """
 
 from __future__ import annotations
@@ -23,14 +26,22 @@ from equipoise.kernels.recipe import LowRank, Norm, Preference
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
 _NORM = {"unit": 0, "keep": 1, "raw": 2}
 FLOAT32_MAX = 3e38
-SCALE = {torch.bfloat16: 1.0, torch.float16: 256.0}  # of basis and weights in a tile: float16 would hold their low terms as subnormals
+SCALE = {
+    torch.bfloat16: 1.0,
+    torch.float16: 256.0,
+}  # of basis and weights in a tile: float16 would hold their low terms as subnormals
 TILE_RANK = 16  # the matrix units take 16 columns at a time
-FOLD_RANK = 3  # half-width rows: up to here reading the axes twice costs less than the matrix units' second read of the rows
+# half-width rows: up to here reading the axes twice costs less than the matrix units' second read
+# of the rows
+FOLD_RANK = 3
 
 
 @triton.jit
 def _coefficients(n2, o2, c2, parameter, KIND: tl.constexpr, NORM: tl.constexpr):
-    """geometry.half_angle for rows of any length, n2 = o2 + c2: u = k1 * rest + k2 * taken. Divisions and roots are correctly rounded."""
+    """geometry.half_angle for rows of any length, n2 = o2 + c2: u = k1 * rest + k2 * taken.
+
+    Divisions and roots are correctly rounded.
+    """
     n = tl.sqrt_rn(n2)
     o = tl.sqrt_rn(o2)
     t2 = tl.div_rn(c2, (n + o) * (n + o))
@@ -44,11 +55,16 @@ def _coefficients(n2, o2, c2, parameter, KIND: tl.constexpr, NORM: tl.constexpr)
         else:
             s = tl.maximum(p - parameter, 0.0) + 1e-20
             h = tl.sqrt_rn(s * s + unit_o * unit_o)
-            kappa = tl.div_rn(parameter * parameter * unit_o * unit_o * (1 + unit_o), p * s * (h + unit_o * unit_o + p * s))
+            kappa = tl.div_rn(
+                parameter * parameter * unit_o * unit_o * (1 + unit_o),
+                p * s * (h + unit_o * unit_o + p * s),
+            )
     k = kappa * (1 + t2)
     g = tl.div_rn(2.0, 2 + k + tl.sqrt_rn(k) * tl.sqrt_rn(4 + k))
     x2 = t2 * g * g
-    inverse = tl.div_rn(1.0, (1 + x2) * o * (1.0 if NORM == 1 else n))  # the one division that both factors share
+    inverse = tl.div_rn(
+        1.0, (1 + x2) * o * (1.0 if NORM == 1 else n)
+    )  # the one division that both factors share
     k1 = tl.div_rn(1.0, n) if NORM == 2 else (1 - x2) * n * inverse
     return k1, g * (1 + t2) * o * inverse
 
@@ -62,11 +78,20 @@ def _parameter(value, rows, live, PER_ROW: tl.constexpr):
 
 
 @triton.jit
-def _cells(first, n_rows, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Rows from `first` on as (ROWS, D2 / WIDTH, WIDTH), which the compiler lays out with WIDTH / 4 neighbouring threads to a row."""
+def _cells(
+    first, n_rows, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
+):
+    """Rows from `first` on as (ROWS, D2 / WIDTH, WIDTH), which the compiler lays out with WIDTH / 4
+    neighbouring threads to a row.
+    """
     rows = first + tl.arange(0, ROWS)
-    cols = tl.arange(0, D2 // WIDTH)[None, :, None] * WIDTH + tl.max_contiguous(tl.arange(0, WIDTH), 4)[None, None, :]
-    cols = cols + tl.zeros([ROWS, 1, 1], tl.int32)  # once a row: the axes are then loaded by the threads that need them
+    cols = (
+        tl.arange(0, D2 // WIDTH)[None, :, None] * WIDTH
+        + tl.max_contiguous(tl.arange(0, WIDTH), 4)[None, None, :]
+    )
+    cols = cols + tl.zeros(
+        [ROWS, 1, 1], tl.int32
+    )  # once a row: the axes are then loaded by the threads that need them
     inside = cols < D
     return rows, cols, inside, inside & (rows < n_rows)[:, None, None]
 
@@ -83,11 +108,15 @@ def _wide(v):
 
 @triton.jit
 def _any_rows(
-    x, out, right, left, bias, value, bad, first, n_rows, x_stride, out_stride, small, large, up, pure, unit,
-    D: tl.constexpr, D2: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, KIND: tl.constexpr, PER_ROW: tl.constexpr,
+    x, out, right, left, bias, value, bad, first, n_rows, x_stride, out_stride, small, large, up,
+    pure, unit,
+    D: tl.constexpr, D2: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    KIND: tl.constexpr, PER_ROW: tl.constexpr,
     NORM: tl.constexpr, PROJECTION: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows of any kind: extreme lengths, pure attribute, kappa 0, no direction at all; and maps that are no projection."""
+    """ROWS rows of any kind: extreme lengths, pure attribute, kappa 0, no direction at all; and
+    maps that are no projection.
+    """
     rows, cols, inside, mask = _cells(first, n_rows, D, D2, ROWS, WIDTH)
     live = rows < n_rows
     source = x + _wide(rows) * x_stride + cols
@@ -128,15 +157,19 @@ def _any_rows(
         else:
             same = same | (identity & (tl.abs(tl.div_rn(n2, scale * scale) - 1) <= unit))
     u = tl.where(_wide(plain), e * _wide(length), u).to(out.dtype.element_ty)
-    u = tl.where(_wide(same), tl.load(source, mask, other=0, cache_modifier=".cg"), u)  # .cg: read again, not kept in registers till here
+    u = tl.where(
+        _wide(same), tl.load(source, mask, other=0, cache_modifier=".cg"), u
+    )  # .cg: read again, not kept in registers till here
     tl.store(out + _wide(rows) * out_stride + cols, u, mask)
     tl.store(bad + rows, lost, live)
 
 
 @triton.jit
 def _rows_kernel(
-    x, out, right, left, bias, value, bad, n_rows, x_stride, out_stride, small, large, up, pure, unit,
-    D: tl.constexpr, D2: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, KIND: tl.constexpr, PER_ROW: tl.constexpr,
+    x, out, right, left, bias, value, bad, n_rows, x_stride, out_stride, small, large, up, pure,
+    unit,
+    D: tl.constexpr, D2: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    KIND: tl.constexpr, PER_ROW: tl.constexpr,
     NORM: tl.constexpr, PROJECTION: tl.constexpr, BIAS: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0).to(tl.int64) * ROWS
@@ -173,24 +206,31 @@ def _rows_kernel(
             if FOLD:  # no digit that half width could hold is lost below p^2 = 3/4
                 u = _wide(k1) * e
                 for j in tl.static_range(R):
-                    u += _wide((k2 - k1) * inner[j]) * tl.load(right + j * D + cols, inside, other=0)
+                    u += _wide((k2 - k1) * inner[j]) * tl.load(
+                        right + j * D + cols, inside, other=0
+                    )
             else:
                 u = _wide(k1) * (e - taken) + _wide(k2) * taken
             tl.store(out + _wide(rows) * out_stride + cols, u.to(out.dtype.element_ty), mask)
     if not ordinary:
         _any_rows(
-            x, out, right, left, bias, value, bad, first, n_rows, x_stride, out_stride, small, large, up, pure, unit,
+            x, out, right, left, bias, value, bad, first, n_rows, x_stride, out_stride, small,
+            large, up, pure, unit,
             D, D2, R, ROWS, WIDTH, KIND, PER_ROW, NORM, PROJECTION, BIAS,
         )  # fmt: skip
 
 
 @triton.jit
 def _tiles_kernel(
-    x, out, high, low, right, value, bad, n_rows, x_stride, out_stride, small, large, up, pure, unit,
-    D: tl.constexpr, D2: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, CHUNK: tl.constexpr,
-    STAGES: tl.constexpr, SCALE: tl.constexpr, KIND: tl.constexpr, PER_ROW: tl.constexpr, NORM: tl.constexpr,
+    x, out, high, low, right, value, bad, n_rows, x_stride, out_stride, small, large, up, pure,
+    unit,
+    D: tl.constexpr, D2: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    TILE: tl.constexpr, CHUNK: tl.constexpr,
+    STAGES: tl.constexpr, SCALE: tl.constexpr, KIND: tl.constexpr, PER_ROW: tl.constexpr, NORM:
+    tl.constexpr,
 ):  # fmt: skip
-    # high, low: (16, D), the basis as rows times SCALE in two half-width terms; zero rows beyond the rank.
+    # high, low: (16, D), the basis as rows times SCALE in two half-width terms; zero rows beyond
+    # the rank.
     first = tl.program_id(0).to(tl.int64) * TILE
     rows = first + tl.arange(0, TILE)
     cols = tl.arange(0, CHUNK)
@@ -207,7 +247,9 @@ def _tiles_kernel(
         e = tl.load(source + (k + cols)[None, :], live[:, None], other=0)
         part = tl.dot(e, tl.load(high + axes[None, :] * D + (k + cols)[:, None]))
         part = tl.dot(e, tl.load(low + axes[None, :] * D + (k + cols)[:, None]), part)
-        c += part  # added here, not in the matrix units: else the last product still reads e while the next chunk is copied over it
+        # added here, not in the matrix units: else the last product still reads e while the next
+        # chunk is copied over it
+        c += part
         wide = e.to(tl.float32)
         squares += wide * wide
     c *= 1 / SCALE
@@ -216,11 +258,14 @@ def _tiles_kernel(
     usual = (n2 >= small) & (n2 <= large) & (c2 <= 0.5 * n2) & ((parameter != 0) | (KIND != 0))
     if tl.min(tl.where(usual | ~live, 1, 0), 0) > 0:
         k1, k2 = _coefficients(n2, n2 - c2, c2, parameter, KIND, NORM)
-        weight = ((k2 - k1) * SCALE)[:, None] * c  # folded: no digit that half width could hold is lost below p^2 = 1/2
+        weight = ((k2 - k1) * SCALE)[
+            :, None
+        ] * c  # folded: no digit that half width could hold is lost below p^2 = 1/2
         weight_high = weight.to(half)
         weight_low = (weight - weight_high.to(tl.float32)).to(half)
         for back in tl.range(0, D, CHUNK, num_stages=STAGES):
-            k = D - CHUNK - back  # backwards: what was read last is the likeliest to be still in the cache
+            # backwards: what was read last is the likeliest to be still in the cache
+            k = D - CHUNK - back
             e = tl.load(source + (k + cols)[None, :], live[:, None], other=0)
             basis_high = tl.load(high + axes[:, None] * D + (k + cols)[None, :])
             u = tl.dot(weight_high, basis_high)
@@ -231,64 +276,106 @@ def _tiles_kernel(
     else:
         for row in range(0, TILE, ROWS):
             _any_rows(
-                x, out, right, right, right, value, bad, first + row, n_rows, x_stride, out_stride, small, large, up, pure, unit,
+                x, out, right, right, right, value, bad, first + row, n_rows, x_stride, out_stride,
+                small, large, up, pure, unit,
                 D, D2, R, ROWS, WIDTH, KIND, PER_ROW, NORM, True, False,
             )  # fmt: skip
 
 
-def debias(x: torch.Tensor, out: torch.Tensor, low_rank: LowRank, preference: Preference, norm: Norm) -> torch.Tensor:
-    """x (n, d) into out (n, d), both with unit stride in a row; returns the mask of rows that were left as they were."""
+def debias(
+    x: torch.Tensor, out: torch.Tensor, low_rank: LowRank, preference: Preference, norm: Norm
+) -> torch.Tensor:
+    """x (n, d) into out (n, d), both with unit stride in a row; returns the mask of rows that were
+    left as they were.
+    """
     name = str(x.dtype).removeprefix("torch.")
     bad = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     value = _on_device(preference.value, x.device)
     wide, low = geometry.limits("float32"), geometry.limits(name)
-    shared = (value, bad, len(x), x.stride(0), out.stride(0), wide.small, wide.large, wide.up, low.pure, low.unit)
+    shared = (
+        value,
+        bad,
+        len(x),
+        x.stride(0),
+        out.stride(0),
+        wide.small,
+        wide.large,
+        wide.up,
+        low.pure,
+        low.unit,
+    )
     options = {"KIND": _KIND[preference.kind], "PER_ROW": value.numel() > 1, "NORM": _NORM[norm]}
     if len(x) == 0:
         return bad
     width = triton.next_power_of_2(low_rank.dim)
     if uses_tiles(low_rank, x.dtype, norm):
-        factors = low_rank.cached(("tiles", x.dtype, x.device), lambda: _split(low_rank, x.dtype, x.device))
+        factors = low_rank.cached(
+            ("tiles", x.dtype, x.device), lambda: _split(low_rank, x.dtype, x.device)
+        )
         _tiles_kernel[(triton.cdiv(len(x), 64),)](
-            x, out, *factors, *shared, D=low_rank.dim, D2=max(width, 128), R=low_rank.rank, ROWS=4, WIDTH=128, num_warps=4,
-            TILE=64, CHUNK=128 if low_rank.dim % 128 == 0 and low_rank.dim >= 512 else 64, STAGES=3, SCALE=SCALE[x.dtype], **options,
+            x, out, *factors, *shared, D=low_rank.dim, D2=max(width, 128), R=low_rank.rank, ROWS=4,
+            WIDTH=128, num_warps=4,
+            TILE=64, CHUNK=128 if low_rank.dim % 128 == 0 and low_rank.dim >= 512 else 64, STAGES=3,
+            SCALE=SCALE[x.dtype], **options,
         )  # fmt: skip
     else:
         factors = low_rank.cached(("rows", x.device), lambda: _columns(low_rank, x.device))
         fold = x.dtype != torch.float32 and low_rank.rank <= FOLD_RANK
         warps = 1 if width <= 2048 else 4
-        threads = min(max(width // 32, 8), 32) * warps  # to a row: measured on an H200, docs/benchmarks.md, as are the registers
+        # to a row: measured on an H200, docs/benchmarks.md, as are the registers
+        threads = min(max(width // 32, 8), 32) * warps
         cells = max(width // threads, 32)  # of a row, in each of its threads
         registers = 16 + 2 * cells if fold else 32 + 3 * cells
         rows = 32 * warps // threads
         _rows_kernel[(triton.cdiv(len(x), rows),)](
-            x, out, *factors, *shared, D=low_rank.dim, D2=max(width, 4 * threads), R=low_rank.rank, ROWS=rows, WIDTH=4 * threads,
+            x, out, *factors, *shared, D=low_rank.dim, D2=max(width, 4 * threads), R=low_rank.rank,
+            ROWS=rows, WIDTH=4 * threads,
             PROJECTION=low_rank.is_projection, BIAS=low_rank.bias is not None, FOLD=fold,
-            num_warps=warps, **({"maxnreg": min(registers, 255)} if torch.version.cuda else {}), **options,
+            num_warps=warps, **({"maxnreg": min(registers, 255)} if torch.version.cuda else {}),
+            **options,
         )  # fmt: skip
     return bad
 
 
 def uses_tiles(low_rank: LowRank, dtype: torch.dtype, norm: Norm = "unit") -> bool:
-    """Half-width rows of rank 4 to 16. float16 only where the weights of the axes are sure to be in its range."""
-    fits = low_rank.is_projection and FOLD_RANK < low_rank.rank <= TILE_RANK and low_rank.dim % 64 == 0
+    """Half-width rows of rank 4 to 16.
+
+    float16 only where the weights of the axes are sure to be in its range.
+    """
+    fits = (
+        low_rank.is_projection and FOLD_RANK < low_rank.rank <= TILE_RANK and low_rank.dim % 64 == 0
+    )
     return fits and (dtype == torch.bfloat16 or (dtype == torch.float16 and norm == "unit"))
 
 
 def _on_device(value: float | torch.Tensor, device: torch.device) -> torch.Tensor:
-    """One number or one a row, without the synchronisation that copying a number from the host would cost."""
+    """One number or one a row, without the synchronisation that copying a number from the host
+    would cost.
+    """
     if isinstance(value, torch.Tensor):
         return value.to(device=device, dtype=torch.float32).reshape(-1).contiguous()
-    return torch.full((1,), value if math.isinf(value) else min(value, FLOAT32_MAX), dtype=torch.float32, device=device)
+    return torch.full(
+        (1,),
+        value if math.isinf(value) else min(value, FLOAT32_MAX),
+        dtype=torch.float32,
+        device=device,
+    )
 
 
-def _columns(low_rank: LowRank, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    right, left = (torch.tensor(m.T.copy(), dtype=torch.float32, device=device) for m in (low_rank.right, low_rank.left))
+def _columns(
+    low_rank: LowRank, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    right, left = (
+        torch.tensor(m.T.copy(), dtype=torch.float32, device=device)
+        for m in (low_rank.right, low_rank.left)
+    )
     bias = torch.zeros(1) if low_rank.bias is None else torch.tensor(low_rank.bias)
     return right, left, bias.to(device=device, dtype=torch.float32)
 
 
-def _split(low_rank: LowRank, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _split(
+    low_rank: LowRank, dtype: torch.dtype, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     full = torch.zeros(TILE_RANK, low_rank.dim, dtype=torch.float64)
     full[: low_rank.rank] = torch.tensor(low_rank.right.T.copy())
     high = (full * SCALE[dtype]).to(dtype)

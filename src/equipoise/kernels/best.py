@@ -1,12 +1,14 @@
 """The k best images of each query, from windows of images that are seen once, in order.
 
-A float32 product of some queries with a block of a window gives rough scores. Its rounding has a bound, so a pair whose rough score is
-further than that below the k-th best so far is out. The few others are held. What is still held at the end of its window, while its row
-is at hand, is scored again in float64, always in the same order of summation, and rounded to float32. So neither the size of the blocks
-nor the library behind the product has a say in the result.
+A float32 product of some queries with a block of a window gives rough scores. Its rounding has a
+bound, so a pair whose rough score is further than that below the k-th best so far is out. The few
+others are held. What is still held at the end of its window, while its row is at hand, is scored
+again in float64, always in the same order of summation, and rounded to float32. So neither the size
+of the blocks nor the library behind the product has a say in the result.
 
-A candidate is one unsigned number: its score's bits, made to sort like the score, above its image's index counted down. The larger
-number is the better candidate, and of equal scores the lower index wins. 0 is no candidate.
+A candidate is one unsigned number: its score's bits, made to sort like the score, above its image's
+index counted down. The larger number is the better candidate, and of equal scores the lower index
+wins. 0 is no candidate.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ _HALF = np.uint64(32)
 
 
 class Best:
-    """texts (queries, d) float64, finite in float32. ``offer`` windows in order, then read ``result``."""
+    """texts (queries, d) float64, finite in float32.
+
+    ``offer`` windows in order, then read ``result``.
+    """
 
     def __init__(self, texts: np.ndarray, k: int):
         self.texts, self.k = _fixed(texts), k
@@ -33,17 +38,27 @@ class Best:
         self.lengths = np.linalg.norm(texts, axis=1)
         self.held = np.zeros((len(texts), 0), np.uint64)
         self.counts = np.zeros(len(texts), np.int64)
-        self.floors = np.zeros(len(texts), np.uint64)  # k candidates or more are above, or are this one
+        self.floors = np.zeros(
+            len(texts), np.uint64
+        )  # k candidates or more are above, or are this one
         self.scratch: dict[int, np.ndarray] = {}
         self.seen = self.usable = 0
-        # Each thread runs products of its own: the BLAS's threads spin for a while after theirs, and would take the time of ours.
+        # Each thread runs products of its own: the BLAS's threads spin for a while after theirs,
+        # and would take the time of ours.
         self.blas = ThreadpoolController()
 
     def offer(self, images: np.ndarray, block: int) -> None:
-        """The next window (n, d), multiplied block by block. Rows that are not finite in float32 are passed over."""
+        """The next window (n, d), multiplied block by block.
+
+        Rows that are not finite in float32 are passed over.
+        """
         with np.errstate(over="ignore"):
             rough_images = np.ascontiguousarray(images, np.float32)
-        exact_images = _fixed(np.ascontiguousarray(images, np.float64) if images.dtype.name == "float64" else rough_images)
+        exact_images = _fixed(
+            np.ascontiguousarray(images, np.float64)
+            if images.dtype.name == "float64"
+            else rough_images
+        )
         lengths = _lengths(rough_images)
         usable = np.isfinite(lengths)
         margins = _margins(self.lengths * lengths[usable].max(initial=0), images.shape[1])
@@ -69,9 +84,14 @@ class Best:
         self.usable += int(usable.sum())
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """``(indices, scores)``, (queries, k) int64 and float32, best first; fewer than k columns where fewer rows were usable."""
+        """``(indices, scores)``, (queries, k) int64 and float32, best first; fewer than k columns
+        where fewer rows were usable.
+        """
         width = min(self.k, self.usable)
-        indices, scores = np.empty((len(self.texts), width), np.int64), np.empty((len(self.texts), width), np.float32)
+        indices, scores = (
+            np.empty((len(self.texts), width), np.int64),
+            np.empty((len(self.texts), width), np.float32),
+        )
         for q, n in enumerate(self.counts):
             keys = np.sort(self.held[q, :n])[::-1][:width]
             indices[q], scores[q] = _LOW - (keys & _LOW), _scores(keys)
@@ -88,24 +108,34 @@ class Best:
         most = self.k + max(self.k, SPARE)
         needed = min(most, int(self.counts.max()) + more)
         if needed > self.held.shape[1]:
-            grown = np.zeros((len(self.held), min(most, max(needed, 2 * self.held.shape[1]))), np.uint64)
+            grown = np.zeros(
+                (len(self.held), min(most, max(needed, 2 * self.held.shape[1]))), np.uint64
+            )
             grown[:, : self.held.shape[1]] = self.held
             self.held = grown
 
 
 def look(rough, at, texts, images, usable, first, k, margins, held, counts, floors) -> None:
-    """Look through rough scores (queries, n) of the window's images from ``at`` on; changes ``held``, ``counts`` and ``floors``.
+    """Look through rough scores (queries, n) of the window's images from ``at`` on; changes
+    ``held``, ``counts`` and ``floors``.
 
-    first: the index of the window's first image. Without a compiler, where candidates are scored exactly at once.
+    first: the index of the window's first image. Without a compiler, where candidates are scored
+    exactly at once.
     """
     room, near = held.shape[1], usable[at : at + rough.shape[1]]
     for q in range(len(rough)):
-        bound = -np.inf if floors[q] == 0 else np.float32(_scores(floors[q : q + 1])[0] - margins[q])
+        bound = (
+            -np.inf if floors[q] == 0 else np.float32(_scores(floors[q : q + 1])[0] - margins[q])
+        )
         places = np.flatnonzero(~(rough[q] < bound) & near)
         if len(places) > k and np.isfinite(margins[q]):
             scores = rough[q, places]
-            places = places[scores >= np.partition(scores, len(scores) - k)[len(scores) - k] - 2 * margins[q]]
-        keys = _keys(np.vecdot(images[at + places].astype(np.float64), texts[q]), first + at + places)
+            places = places[
+                scores >= np.partition(scores, len(scores) - k)[len(scores) - k] - 2 * margins[q]
+            ]
+        keys = _keys(
+            np.vecdot(images[at + places].astype(np.float64), texts[q]), first + at + places
+        )
         pool = np.concatenate([held[q, : counts[q]], keys[keys > floors[q]]])
         if len(pool) > room:
             pool = np.partition(pool, len(pool) - k)[len(pool) - k :]
@@ -127,7 +157,8 @@ def _kernels():
 
 
 def _margins(reach: np.ndarray, dim: int) -> np.ndarray:
-    """How far from its exact value a rough score may lie, where reach is the product of the lengths: d products and sums, both
+    """How far from its exact value a rough score may lie, where reach is the product of the
+    lengths: d products and sums, both
     operands and the bound itself rounded. Infinite where a sum may overflow float32."""
     roundings = (dim + 6) * 2.0**-24
     margin = roundings / (1 - roundings) * reach + dim * float(np.finfo(np.float32).tiny)
@@ -151,7 +182,8 @@ def _lengths(rows: np.ndarray) -> np.ndarray:
 
 
 def _keys(scores: np.ndarray, images: np.ndarray) -> np.ndarray:
-    bits = (scores.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)  # -0 becomes 0
+    # -0 becomes 0
+    bits = (scores.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)
     ordered = bits ^ np.where(bits & _SIGN, _LOW, _SIGN)
     return (ordered << _HALF) | (_LOW - images.astype(np.uint64))
 

@@ -1,4 +1,6 @@
-"""numpy arrays: shape, memory and threads around the two CPU kernels, numba's where it is installed."""
+"""numpy arrays: shape, memory and threads around the two CPU kernels, numba's where it is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +26,30 @@ STAGE_BYTES = 1 << 24  # rows that are not contiguous pass through a buffer of t
 
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
 _NORM = {"unit": 0, "keep": 1, "raw": 2}
-# bfloat16 holds numbers that are tiny beside their row, to which float32 sums leave no correct digit where they cancel
+# bfloat16 holds numbers that are tiny beside their row, to which float32 sums leave no correct
+# digit where they cancel
 _COMPUTE = {"float64": "float64", "float32": "float32", "float16": "float32", "bfloat16": "float64"}
 _BITS = {"float16": np.int16, "bfloat16": np.uint16}
 
 
 def threads() -> int:
-    """Threads that a large array is spread over: EQUIPOISE_THREADS, or the cores this process may use."""
+    """Threads that a large array is spread over: EQUIPOISE_THREADS, or the cores this process may
+    use.
+    """
     given = os.environ.get("EQUIPOISE_THREADS", "")
     if given and not (given.isdecimal() and int(given)):
-        raise InputError(f"EQUIPOISE_THREADS={given!r} is not legal; set it to a whole number from 1")
-    return int(given) if given else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        raise InputError(
+            f"EQUIPOISE_THREADS={given!r} is not legal; set it to a whole number from 1"
+        )
+    return (
+        int(given)
+        if given
+        else (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
+    )
 
 
 @lru_cache(1)
@@ -54,17 +69,25 @@ def has_numba() -> bool:
 
 @cache
 def _half_in_hardware() -> bool:
-    """On x86 the float16 intrinsic needs F16C; without it LLVM would call a function that nobody provides."""
+    """On x86 the float16 intrinsic needs F16C; without it LLVM would call a function that nobody
+    provides.
+    """
     import platform
 
     from llvmlite import binding
 
-    return platform.machine() not in ("x86_64", "AMD64") or bool(binding.get_host_cpu_features().get("f16c"))
+    return platform.machine() not in ("x86_64", "AMD64") or bool(
+        binding.get_host_cpu_features().get("f16c")
+    )
 
 
 def kernel_name(dtype: str) -> str:
     """ "numba" or "numpy"; EQUIPOISE_NO_NUMBA asks for the latter."""
-    if has_numba() and not os.environ.get("EQUIPOISE_NO_NUMBA") and (dtype != "float16" or _half_in_hardware()):
+    if (
+        has_numba()
+        and not os.environ.get("EQUIPOISE_NO_NUMBA")
+        and (dtype != "float16" or _half_in_hardware())
+    ):
         return "numba"
     return "numpy"
 
@@ -74,8 +97,16 @@ def rows_of(x: np.ndarray) -> np.ndarray:
     return x.reshape(-1, x.shape[-1])
 
 
-def debias(x: np.ndarray, out: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, dtype: str | None = None) -> np.ndarray:
-    """x (n, d) into out (n, d), which may be x itself; returns the mask of rows that were left as they were.
+def debias(
+    x: np.ndarray,
+    out: np.ndarray,
+    low_rank: LowRank,
+    preference: Preference,
+    norm: Norm,
+    dtype: str | None = None,
+) -> np.ndarray:
+    """x (n, d) into out (n, d), which may be x itself; returns the mask of rows that were left as
+    they were.
 
     ``dtype`` names what the bits of x mean, where its own dtype does not.
     """
@@ -113,7 +144,8 @@ def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
 
 
 def overwrite(x: np.ndarray, keep: np.ndarray, value: np.ndarray, unit: bool) -> np.ndarray:
-    """Unit rows of x (n, d) with ``value`` where ``keep`` is 0, then of unit length again where asked for; by numba. keep, value: (d,).
+    """Unit rows of x (n, d) with ``value`` where ``keep`` is 0, then of unit length again where
+    asked for; by numba. keep, value: (d,).
 
     Rows without a direction come back as they were; a row of which nothing is left, of unit length.
     """
@@ -140,7 +172,17 @@ def _debiasing(out, low_rank, preference, value, norm, dtype, bad) -> tuple:
     compute = _COMPUTE[dtype]
     factors = low_rank.cached(("numba", compute), lambda: _factors(low_rank, compute))
     wide, low = geometry.limits(compute), geometry.limits(dtype)
-    scalars = (_KIND[preference.kind], value, _NORM[norm], wide.small, wide.large, wide.up, low.pure, low.unit, bad)
+    scalars = (
+        _KIND[preference.kind],
+        value,
+        _NORM[norm],
+        wide.small,
+        wide.large,
+        wide.up,
+        low.pure,
+        low.unit,
+        bad,
+    )
     return *factors, *scalars, out.nbytes >= FAR_BYTES
 
 
@@ -152,10 +194,17 @@ def _measuring(low_rank, columns) -> tuple:
 
 
 def _factors(low_rank: LowRank, compute: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
-    """right (r, d), left with an even number of rows (the last may be zero), the bias (empty where there is none), and if it projects."""
+    """right (r, d), left with an even number of rows (the last may be zero), the bias (empty where
+    there is none), and if it projects.
+    """
     left = np.pad(low_rank.left.T, ((0, low_rank.rank % 2), (0, 0)))
     bias = np.zeros(0, compute) if low_rank.bias is None else low_rank.bias.astype(compute)
-    return _aligned(low_rank.right.T, compute), _aligned(left, compute), bias, low_rank.is_projection
+    return (
+        _aligned(low_rank.right.T, compute),
+        _aligned(left, compute),
+        bias,
+        low_rank.is_projection,
+    )
 
 
 def _aligned(matrix: np.ndarray, dtype: str) -> np.ndarray:
@@ -169,7 +218,9 @@ def _aligned(matrix: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _readable(x: np.ndarray, dtype: str) -> np.ndarray:
-    """The bits of x as numba takes them, read-only, so that one compiled version serves arrays that may be written to and others."""
+    """The bits of x as numba takes them, read-only, so that one compiled version serves arrays that
+    may be written to and others.
+    """
     view = x.view(np.ndarray).view(_BITS.get(dtype, x.dtype))
     view.flags.writeable = False
     return view
@@ -193,7 +244,9 @@ def on_one_thread() -> Iterator[None]:
 
 
 def spread(work: Callable[[int, int], None], rows: int, size: int, pieces: int = 4) -> None:
-    """``work(start, stop)`` over all rows, on as many threads as the size is worth, in so many pieces a thread."""
+    """``work(start, stop)`` over all rows, on as many threads as the size is worth, in so many
+    pieces a thread.
+    """
     workers = 1 if size < SERIAL_BYTES or getattr(_here, "alone", False) else threads()
     if workers == 1:
         work(0, rows)
@@ -203,7 +256,10 @@ def spread(work: Callable[[int, int], None], rows: int, size: int, pieces: int =
 
 
 def can_measure(*arrays: np.ndarray, dtype: str | None = None) -> bool:
-    """Whether the compiled measurement takes these arrays as they are. ``dtype`` names what their bits mean, where their own does not."""
+    """Whether the compiled measurement takes these arrays as they are.
+
+    ``dtype`` names what their bits mean, where their own does not.
+    """
     names = {dtype or a.dtype.name for a in arrays}
     compiled = all(name in DTYPES and kernel_name(name) == "numba" for name in names)
     return compiled and all(a.flags.c_contiguous and a.dtype.isnative for a in arrays)
@@ -225,14 +281,22 @@ def measure(e: np.ndarray, u: np.ndarray, low_rank: LowRank) -> np.ndarray:
 
 
 def debias_and_measure(
-    x: np.ndarray, out: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, dtype: str
+    x: np.ndarray,
+    out: np.ndarray,
+    low_rank: LowRank,
+    preference: Preference,
+    norm: Norm,
+    dtype: str,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What ``debias`` and ``measure`` return, in one pass over rows that ``can_measure``."""
     from equipoise.kernels import _numba
 
     bad, columns = np.zeros(len(x), bool), np.empty((6, len(x)))
     value = np.atleast_1d(np.asarray(preference.value, dtype=np.float64))
-    arguments = _debiasing(out, low_rank, preference, value, norm, dtype, bad), _measuring(low_rank, columns)
+    arguments = (
+        _debiasing(out, low_rank, preference, value, norm, dtype, bad),
+        _measuring(low_rank, columns),
+    )
     source, target, written = _readable(x, dtype), _writable(out, dtype), _readable(out, dtype)
 
     def work(start: int, stop: int) -> None:

@@ -59,6 +59,7 @@ def first_bad(bad: Any) -> np.ndarray:
         return np.asarray(bad)
     except jax.errors.TracerArrayConversionError:
         raise InputError(
-            'inside jax.jit the rows cannot be looked at, so on_invalid="raise" cannot work there; '
-            'pass on_invalid="unchecked", or "keep" to let rows without a direction through unchanged'
+            'inside jax.jit the rows cannot be looked at, so on_invalid="raise" cannot work there;'
+            ' pass on_invalid="unchecked", or "keep" to let rows without a direction through'
+            " unchanged"
         ) from None

@@ -1,4 +1,6 @@
-"""Measuring what debiasing did, in float64, from the rows before and after: what a certificate is made of."""
+"""Measuring what debiasing did, in float64, from the rows before and after: what a certificate is
+made of.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,21 @@ Columns = tuple[Float64, Float64, Float64, Float64, Float64, Float64]
 
 
 def measure(e: Any, u: Any, low_rank: LowRank) -> Columns:
-    """``p, o`` of each row of e, leakage of u, ``|u - e|`` of the unit rows, ``|e|`` and ``|u|``: (n,) each.
+    """``p, o`` of each row of e, leakage of u, ``|u - e|`` of the unit rows, ``|e|`` and ``|u|``:
+    (n,) each.
 
-    NaN for rows without a direction. e and u (..., d) of one framework; ``low_rank`` is a projection. Fused on the CPU, in blocks on
-    the tensors' own device elsewhere.
+    NaN for rows without a direction. e and u (..., d) of one framework; ``low_rank`` is a
+    projection. Fused on the CPU, in blocks on the tensors' own device elsewhere.
     """
     e, u = (_rows(x) for x in (e, u))
     if isinstance(e, np.ndarray) and isinstance(u, np.ndarray) and host.can_measure(e, u):
         return tuple(host.measure(e, u, low_rank))  # pyright: ignore[reportReturnType]
     columns = [_block(a, b, low_rank.right) for a, b in _blocks(e, u)]
-    return tuple(np.concatenate(column) for column in zip(*columns, strict=True)) if columns else (np.zeros(0),) * 6  # pyright: ignore
+    return (
+        tuple(np.concatenate(column) for column in zip(*columns, strict=True))
+        if columns
+        else (np.zeros(0),) * 6
+    )  # pyright: ignore
 
 
 def to_numpy(x: Any) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""The closed form in array operations, for torch and jax: what autograd differentiates, and what runs where no fused kernel does.
+"""The closed form in array operations, for torch and jax: what autograd differentiates, and what
+runs where no fused kernel does.
 
 ``xp`` is the framework's namespace; right, left and bias already have the compute dtype and device.
 """
@@ -12,10 +13,23 @@ from equipoise.geometry import Limits
 from equipoise.kernels.recipe import Norm, Preference
 
 
-def debias(xp: Any, x: Any, matmul: Any, right: Any, left: Any, bias: Any, preference: Preference, norm: Norm, wide: Limits, low: Limits):
-    """``(u, bad)`` for x (..., d) in the compute dtype; bad (...,) marks rows without a direction, returned as they were.
+def debias(
+    xp: Any,
+    x: Any,
+    matmul: Any,
+    right: Any,
+    left: Any,
+    bias: Any,
+    preference: Preference,
+    norm: Norm,
+    wide: Limits,
+    low: Limits,
+):
+    """``(u, bad)`` for x (..., d) in the compute dtype; bad (...,) marks rows without a direction,
+    returned as they were.
 
-    Every operation that a row cannot take has a safe stand-in, selected before it and not after: else its gradient is NaN.
+    Every operation that a row cannot take has a safe stand-in, selected before it and not after:
+    else its gradient is NaN.
     """
     n2 = (x * x).sum(-1)[..., None]
     one = xp.ones_like(n2)
@@ -51,7 +65,11 @@ def debias(xp: Any, x: Any, matmul: Any, right: Any, left: Any, bias: Any, prefe
 
 def _kappa(xp, p2, o, preference):
     if preference.kind == "kappa":
-        return xp.full_like(p2, preference.constant) if preference.constant is not None else preference.value[..., None]
+        return (
+            xp.full_like(p2, preference.constant)
+            if preference.constant is not None
+            else preference.value[..., None]
+        )
     if preference.kind == "printed":
         return preference.kappa(p2, o, xp.sqrt)
     projected = p2 <= preference.value * preference.value

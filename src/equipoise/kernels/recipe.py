@@ -19,10 +19,12 @@ NORMS = ("unit", "keep")
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
-    """``taken = left @ (right.T @ x) + bias``, ``rest = x - taken``, for a unit row x; right and left are (d, r).
+    """``taken = left @ (right.T @ x) + bias``, ``rest = x - taken``, for a unit row x; right and
+    left are (d, r).
 
-    The orthogonal projection has ``left is right`` and no bias. Any low-rank affine map ``x -> rest`` has this shape,
-    LEACE, rejections and calibrated projections among them: run it with kappa = infinity.
+    The orthogonal projection has ``left is right`` and no bias. Any low-rank affine map ``x ->
+    rest`` has this shape, LEACE, rejections and calibrated projections among them: run it with
+    kappa = infinity.
     """
 
     right: Float64
@@ -58,7 +60,10 @@ class LowRank:
 
 @dataclass(frozen=True, eq=False)
 class Preference:
-    """How leakage is weighed against loss. ``value`` is kappa (a number, or an array, one a row) or the ratio w1 / w2."""
+    """How leakage is weighed against loss.
+
+    ``value`` is kappa (a number, or an array, one a row) or the ratio w1 / w2.
+    """
 
     kind: Literal["kappa", "printed", "weights"]
     value: Any = 1.0
@@ -72,17 +77,26 @@ class Preference:
         """The kappa of rows split into p2 and o: every preference is one."""
         if self.kind == "printed":
             return geometry.printed_kappa(p2, o, sqrt)
-        return geometry.weighted_kappa(p2, o, self.value, sqrt) if self.kind == "weights" else self.value
+        return (
+            geometry.weighted_kappa(p2, o, self.value, sqrt)
+            if self.kind == "weights"
+            else self.value
+        )
 
 
 PROJECT = Preference("kappa", math.inf)
 
 
 def preference(kappa: Any, weights: tuple[float, float] | None) -> Preference:
-    """Read the ``kappa`` and ``weights`` arguments; what is neither legal is an error that says what is."""
+    """Read the ``kappa`` and ``weights`` arguments; what is neither legal is an error that says
+    what is.
+    """
     if weights is not None:
         if kappa is not None:
-            raise InputError("kappa and weights were both given; they are two ways to say one thing, so pass one of them")
+            raise InputError(
+                "kappa and weights were both given; they are two ways to say one thing, so pass one"
+                " of them"
+            )
         return _weights(weights)
     if isinstance(kappa, str) and kappa == "printed":
         return Preference("printed")
@@ -94,9 +108,14 @@ def preference(kappa: Any, weights: tuple[float, float] | None) -> Preference:
         plain = kappa.detach().cpu() if hasattr(kappa, "detach") else kappa  # pyright: ignore[reportAttributeAccessIssue]
         value = np.asarray(plain).astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f'kappa={kappa!r} is not legal; pass a number >= 0, an array of them, or "printed"') from None
+        raise InputError(
+            f'kappa={kappa!r} is not legal; pass a number >= 0, an array of them, or "printed"'
+        ) from None
     if not (value >= 0).all():
-        raise InputError(f"kappa={kappa!r} is not legal; it must be from 0 (identity) to infinity (projection), and holds negative or NaN")
+        raise InputError(
+            f"kappa={kappa!r} is not legal; it must be from 0 (identity) to infinity (projection),"
+            " and holds negative or NaN"
+        )
     return Preference("kappa", float(value) if value.ndim == 0 else value)
 
 
@@ -104,9 +123,14 @@ def _weights(weights: tuple[float, float]) -> Preference:
     try:
         w1, w2 = (float(w) for w in weights)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"weights={weights!r} is not legal; pass two numbers (w1, w2), leakage first") from None
+        raise InputError(
+            f"weights={weights!r} is not legal; pass two numbers (w1, w2), leakage first"
+        ) from None
     if not (0 <= w1 < math.inf and 0 <= w2 < math.inf and max(w1, w2) > 0):
-        raise InputError(f"weights=({w1}, {w2}) is not legal; both must be finite and >= 0, and one of them positive")
+        raise InputError(
+            f"weights=({w1}, {w2}) is not legal; both must be finite and >= 0, and one of them"
+            " positive"
+        )
     if w1 >= w2:  # no p exceeds w1 / w2: the projection
         return Preference("kappa", math.inf)
     return Preference("weights", w1 / w2) if w1 / w2 > 0 else Preference("kappa", 0.0)

@@ -1,4 +1,6 @@
-"""torch tensors: the fused CPU kernel on their own memory, Triton on CUDA, the plain closed form where gradients flow."""
+"""torch tensors: the fused CPU kernel on their own memory, Triton on CUDA, the plain closed form
+where gradients flow.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,15 @@ def kernel_name(x: torch.Tensor, kappa: Any = None) -> str:
 
 
 def _needs_grad(*values: Any) -> bool:
-    return torch.is_grad_enabled() and any(isinstance(v, torch.Tensor) and v.requires_grad for v in values)
+    return torch.is_grad_enabled() and any(
+        isinstance(v, torch.Tensor) and v.requires_grad for v in values
+    )
 
 
 def traced(x: Any) -> bool:
-    """Inside torch.compile, torch.func or forward-mode differentiation a tensor is more than its memory."""
+    """Inside torch.compile, torch.func or forward-mode differentiation a tensor is more than its
+    memory.
+    """
     if torch.compiler.is_compiling():
         return True
     if not isinstance(x, torch.Tensor):
@@ -54,19 +60,34 @@ def traced(x: Any) -> bool:
 
 
 def debias(
-    x: torch.Tensor, low_rank: LowRank, preference: Preference, norm: Norm, out: torch.Tensor | None = None
+    x: torch.Tensor,
+    low_rank: LowRank,
+    preference: Preference,
+    norm: Norm,
+    out: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """``(u, bad)`` for x (..., d); u is ``out`` where one was given."""
     kernel = kernel_name(x, preference.value)
     if traced(x) or traced(preference.value) or _needs_grad(x, preference.value, out):
         if out is not None:
-            raise InputError("out= cannot hold a result that gradients flow through; leave out= away, or detach the input")
+            raise InputError(
+                "out= cannot hold a result that gradients flow through; leave out= away, or detach"
+                " the input"
+            )
         return _plain(x, low_rank, preference, norm)
     with torch.no_grad():
         preference = _one_per_row(preference, x)
         rows = x.detach().reshape(-1, x.shape[-1])
-        result = torch.empty_like(rows, memory_format=torch.contiguous_format) if out is None else out.detach()
-        flat = result.view(-1, x.shape[-1]) if result.is_contiguous() else torch.empty_like(rows, memory_format=torch.contiguous_format)
+        result = (
+            torch.empty_like(rows, memory_format=torch.contiguous_format)
+            if out is None
+            else out.detach()
+        )
+        flat = (
+            result.view(-1, x.shape[-1])
+            if result.is_contiguous()
+            else torch.empty_like(rows, memory_format=torch.contiguous_format)
+        )
         bad = _fused(kernel, rows, flat, low_rank, preference, norm)
         if out is None:
             return flat.view(x.shape), bad.view(x.shape[:-1])
@@ -79,7 +100,11 @@ def debias(
 def _one_per_row(preference: Preference, x: torch.Tensor) -> Preference:
     if preference.kind != "kappa" or preference.constant is not None:
         return preference
-    value = torch.as_tensor(preference.value, device=x.device, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+    value = torch.as_tensor(
+        preference.value,
+        device=x.device,
+        dtype=torch.float64 if x.dtype == torch.float64 else torch.float32,
+    )
     return Preference("kappa", value.detach().expand(x.shape[:-1]).reshape(-1))
 
 
@@ -87,16 +112,28 @@ def _fused(kernel, x, out, low_rank, preference, norm) -> torch.Tensor:
     if kernel == "triton":
         from equipoise.kernels import _triton
 
-        return _triton.debias(x if x.stride(-1) == 1 else x.contiguous(), out, low_rank, preference, norm)
+        return _triton.debias(
+            x if x.stride(-1) == 1 else x.contiguous(), out, low_rank, preference, norm
+        )
     if kernel == "numba":
-        value = preference.value if preference.constant is not None or preference.kind != "kappa" else preference.value.numpy()
+        value = (
+            preference.value
+            if preference.constant is not None or preference.kind != "kappa"
+            else preference.value.numpy()
+        )
         arrays = (_numpy_bits(x), _numpy_bits(out))
-        return torch.from_numpy(host.debias(*arrays, low_rank, Preference(preference.kind, value), norm, dtype_name(x)))
+        return torch.from_numpy(
+            host.debias(*arrays, low_rank, Preference(preference.kind, value), norm, dtype_name(x))
+        )
     bad = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     step = max(1, BLOCK_BYTES // (4 * x.shape[1]))
     for start in range(0, len(x), step):
         rows = slice(start, start + step)
-        part = preference if not isinstance(preference.value, torch.Tensor) else Preference(preference.kind, preference.value[rows])
+        part = (
+            preference
+            if not isinstance(preference.value, torch.Tensor)
+            else Preference(preference.kind, preference.value[rows])
+        )
         out[rows], bad[rows] = _plain(x[rows], low_rank, part, norm)
     return bad
 
@@ -115,15 +152,28 @@ def _plain(x, low_rank, preference, norm):
         preference = Preference("kappa", value)
     limits = geometry.limits(str(wide).removeprefix("torch.")), geometry.limits(dtype_name(x))
     with torch.autocast(x.device.type, enabled=False):
-        u, bad = plain.debias(torch, x.to(wide), torch.matmul, right, left, bias, preference, norm, *limits)
+        u, bad = plain.debias(
+            torch, x.to(wide), torch.matmul, right, left, bias, preference, norm, *limits
+        )
     return torch.where(bad[..., None], x, u.to(x.dtype)), bad
 
 
 def _factors(low_rank: LowRank, dtype: torch.dtype, x: torch.Tensor):
     def make():
         with torch.inference_mode(False):
-            right, left = (torch.tensor(m, dtype=dtype, device=x.device) for m in (low_rank.right, low_rank.left))
-            return right, left, None if low_rank.bias is None else torch.tensor(low_rank.bias, dtype=dtype, device=x.device)
+            right, left = (
+                torch.tensor(m, dtype=dtype, device=x.device)
+                for m in (low_rank.right, low_rank.left)
+            )
+            return (
+                right,
+                left,
+                (
+                    None
+                    if low_rank.bias is None
+                    else torch.tensor(low_rank.bias, dtype=dtype, device=x.device)
+                ),
+            )
 
     if torch.compiler.is_compiling() or type(x) not in (torch.Tensor, torch.nn.Parameter):
         return make()  # what a tracer makes belongs to its trace

@@ -1,7 +1,19 @@
-"""Debiasing methods: ``create`` one, ``fit`` it, and an operator comes out that changes images, texts or both."""
+"""Debiasing methods: ``create`` one, ``fit`` it, and an operator comes out that changes images,
+texts or both.
+"""
 
 from equipoise.methods.context import FitContext
 from equipoise.methods.operator import Operator
-from equipoise.methods.registry import Method, Strength, create, find, load, names
+from equipoise.methods.registry import Method, Strength, create, defaults, find, load, names
 
-__all__ = ["FitContext", "Method", "Operator", "Strength", "create", "find", "load", "names"]
+__all__ = [
+    "FitContext",
+    "Method",
+    "Operator",
+    "Strength",
+    "create",
+    "defaults",
+    "find",
+    "load",
+    "names",
+]

@@ -1,7 +1,10 @@
-"""``adapted``: the attribute space of the index itself. Queries alone are debiased, in the span of the groups' mean images.
+"""``adapted``: the attribute space of the index itself.
 
-Text prompts say which group an image is closest to, no labels are needed; the means of those groups are where images differ by
-group. A query orthogonal to their differences has the same mean score in every group, and no image is rewritten.
+Queries alone are debiased, in the span of the groups' mean images.
+
+Text prompts say which group an image is closest to, no labels are needed; the means of those groups
+are where images differ by group. A query orthogonal to their differences has the same mean score in
+every group, and no image is rewritten.
 """
 
 from __future__ import annotations
@@ -31,14 +34,20 @@ OTHERWISE = "use closed-form, merge groups, or lower smallest"
 class AdaptedOperator(SpaceOperator):
     """The closed form on texts, in the space of the images' group means.
 
-    Cross-fitted, ``scores`` compares each image with queries debiased in a space that it had no part in, for an honest measurement on the
-    index itself; ``text``, for use, has the space of all images.
+    Cross-fitted, ``scores`` compares each image with queries debiased in a space that it had no
+    part in, for an honest measurement on the index itself; ``text``, for use, has the space of all
+    images.
     """
 
     method = "adapted"
 
     def __init__(
-        self, attribute: Attribute, space: AttributeSpace, changes: Any = ("text",), folds: Sequence[Float64] = (), **options: Any
+        self,
+        attribute: Attribute,
+        space: AttributeSpace,
+        changes: Any = ("text",),
+        folds: Sequence[Float64] = (),
+        **options: Any,
     ):
         super().__init__(attribute, space, changes, **options)
         self.folds = [replace(space, basis=basis) for basis in folds]
@@ -47,7 +56,9 @@ class AdaptedOperator(SpaceOperator):
     def per_prompt(self) -> bool:
         return bool(self.folds)
 
-    def scores(self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None) -> Any:
+    def scores(
+        self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None
+    ) -> Any:
         """Similarities (images, texts)."""
         if not self.folds:
             return super().scores(images, texts, prompts, gate)
@@ -67,7 +78,13 @@ class AdaptedOperator(SpaceOperator):
         return super().settings() | {"folds": len(self.folds)}
 
     @classmethod
-    def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> AdaptedOperator:
+    def restore(
+        cls,
+        attribute: Attribute,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        made_by: EncoderRef,
+    ) -> AdaptedOperator:
         space = AttributeSpace.from_arrays(arrays, settings["space"])
         folds = [arrays[f"fold.{i}"] for i in range(settings["folds"])]
         if any(basis.ndim != 2 or len(basis) != space.dim for basis in folds):
@@ -77,9 +94,12 @@ class AdaptedOperator(SpaceOperator):
 
 @dataclass(frozen=True)
 class Adapted(Method):
-    """kappa: infinity gives every group the same mean score. smallest: images that each group must have for its mean to be trusted.
+    """kappa: infinity gives every group the same mean score.
 
-    folds: 2 or more cross-fit, so that the images that are scored have no part in the space that their scores come from.
+    smallest: images that each group must have for its mean to be trusted.
+
+    folds: 2 or more cross-fit, so that the images that are scored have no part in the space that
+    their scores come from.
     """
 
     kappa: float = 1.0
@@ -99,23 +119,45 @@ class Adapted(Method):
     def fit(self, context: FitContext) -> AdaptedOperator:
         context.require(self.name, "images")
         if not isinstance(self.folds, int) or self.folds < 1:
-            raise InputError(f"folds={self.folds!r} is not legal; pass 1, or 2 and more to cross-fit")
+            raise InputError(
+                f"folds={self.folds!r} is not legal; pass 1, or 2 and more to cross-fit"
+            )
         if self.smallest < 1:
-            raise InputError(f"smallest={self.smallest!r} is not legal; a group without images has no mean, so pass 1 or more")
+            raise InputError(
+                f"smallest={self.smallest!r} is not legal; a group without images has no mean, so"
+                " pass 1 or more"
+            )
         groups = context.attribute.groups
         sums, counts = self._sums(context, prototypes(self.name, context, self.prototype))
         require_groups(self.name, counts.sum(0), groups, self.smallest, "images", OTHERWISE)
         means = sums.sum(0) / counts.sum(0)[:, None]
         named = dict(zip(groups, means, strict=True))
-        space = AttributeSpace.from_prototypes(named, attribute=context.attribute.name, kappa=self.kappa, encoder=context.encoder)
-        space = replace(space, basis=geometry.attribute_basis(means, space.tolerance)[0])  # of the means themselves: not of unit length
-        folds = [self._without(fold, sums, counts, groups) for fold in range(self.folds)] if self.folds > 1 else []
-        params = {"kappa": str(self.kappa), "smallest": self.smallest, "folds": self.folds, "prototype": self.prototype}
+        space = AttributeSpace.from_prototypes(
+            named, attribute=context.attribute.name, kappa=self.kappa, encoder=context.encoder
+        )
+        space = replace(
+            space, basis=geometry.attribute_basis(means, space.tolerance)[0]
+        )  # of the means themselves: not of unit length
+        folds = (
+            [self._without(fold, sums, counts, groups) for fold in range(self.folds)]
+            if self.folds > 1
+            else []
+        )
+        params = {
+            "kappa": str(self.kappa),
+            "smallest": self.smallest,
+            "folds": self.folds,
+            "prototype": self.prototype,
+        }
         params["images"] = dict(zip(groups, counts.sum(0).tolist(), strict=True))
-        return AdaptedOperator(context.attribute, space, folds=folds, encoder=context.encoder, params=params)
+        return AdaptedOperator(
+            context.attribute, space, folds=folds, encoder=context.encoder, params=params
+        )
 
     def _sums(self, context: FitContext, named: Float64) -> tuple[Float64, np.ndarray]:
-        """(folds, groups, d) sums and (folds, groups) numbers of the images closest to each group's prototype, in one pass."""
+        """(folds, groups, d) sums and (folds, groups) numbers of the images closest to each group's
+        prototype, in one pass.
+        """
         sums, counts = np.zeros((self.folds, *named.shape)), np.zeros((self.folds, len(named)), int)
         for block in context.image_blocks():
             rows, _ = unit_rows(block, named.shape[1])
@@ -125,7 +167,9 @@ class Adapted(Method):
             sums += (members.T @ rows).reshape(sums.shape)
         return sums, counts
 
-    def _without(self, fold: int, sums: Float64, counts: np.ndarray, groups: tuple[str, ...]) -> Float64:
+    def _without(
+        self, fold: int, sums: Float64, counts: np.ndarray, groups: tuple[str, ...]
+    ) -> Float64:
         """The basis of all images but one fold's."""
         rest = counts.sum(0) - counts[fold]
         require_groups(self.name, rest, groups, self.smallest, "images outside a fold", OTHERWISE)
@@ -133,13 +177,16 @@ class Adapted(Method):
 
 
 def fold_of(rows: Any, folds: int) -> np.ndarray:
-    """(n,): a fold for each row, by its direction alone, so that an image is in the same fold wherever it is met."""
+    """(n,): a fold for each row, by its direction alone, so that an image is in the same fold
+    wherever it is met.
+    """
     if folds == 1:
         return np.zeros(len(rows), int)
     rows = np.asarray(rows, np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         place = rows @ np.cos(np.arange(rows.shape[1]) ** 2.0) / np.linalg.norm(rows, axis=1)
-        place = np.nan_to_num(place) * 997  # many turns, so that neighbours part; far fewer than the digits of a float32
+        # many turns, so that neighbours part; far fewer than the digits of a float32
+        place = np.nan_to_num(place) * 997
     return ((place - np.floor(place)) * folds).astype(int) % folds
 
 

@@ -1,4 +1,7 @@
-"""``closed-form``: the paper's method. Attribute space from prompts, images and texts turned towards their neutral part."""
+"""``closed-form``: the paper's method.
+
+Attribute space from prompts, images and texts turned towards their neutral part.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,11 @@ from equipoise.prompts.book import PromptBook
 from equipoise.space import SCOPES, AttributeSpace
 from equipoise.spaceset import SpaceSet
 
-MODALITIES: dict[str, tuple[Modality, ...]] = {"both": ("image", "text"), "image": ("image",), "text": ("text",)}
+MODALITIES: dict[str, tuple[Modality, ...]] = {
+    "both": ("image", "text"),
+    "image": ("image",),
+    "text": ("text",),
+}
 
 
 class ClosedFormOperator(SpaceOperator):
@@ -29,12 +36,20 @@ class ClosedFormOperator(SpaceOperator):
         """On both modalities, in a space (or a space a prompt) that was fitted already."""
         one = space if isinstance(space, AttributeSpace) else next(iter(space.values()))
         part = one.parts[0]
-        return cls(Attribute.named(part.attribute, part.groups), space, MODALITIES["both"], encoder=one.encoder)
+        return cls(
+            Attribute.named(part.attribute, part.groups),
+            space,
+            MODALITIES["both"],
+            encoder=one.encoder,
+        )
 
 
 @dataclass(frozen=True)
 class ClosedForm(Method):
-    """kappa: 1 is the paper, infinity the projection. scope: "shared" or "per prompt". prototype: "both", "anchor" or "variants"."""
+    """kappa: 1 is the paper, infinity the projection.
+
+    scope: "shared" or "per prompt". prototype: "both", "anchor" or "variants".
+    """
 
     kappa: float = 1.0
     scope: str = "shared"
@@ -42,12 +57,17 @@ class ClosedForm(Method):
     prototype: str = "both"
 
     name: ClassVar[str] = "closed-form"
-    summary: ClassVar[str] = "closed-form minimax between leakage and loss in the space of group prompts"
+    summary: ClassVar[str] = (
+        "closed-form minimax between leakage and loss in the space of group prompts"
+    )
     source: ClassVar[str] = "the paper"
     needs: ClassVar[tuple[str, ...]] = ("prompts",)
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
     strength: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
-    code: ClassVar[str] = "one shared space and a form that loses digits in float32; the text has a space a prompt (scope=per prompt)"
+    code: ClassVar[str] = (
+        "one shared space and a form that loses digits in float32; the text has a space a prompt"
+        " (scope=per prompt)"
+    )
     operator: ClassVar[type[Operator]] = ClosedFormOperator
 
     def fit(self, context: FitContext) -> ClosedFormOperator:
@@ -55,17 +75,32 @@ class ClosedForm(Method):
             raise InputError(f"scope={self.scope!r} is not legal; pass one of {', '.join(SCOPES)}")
         fit_space = shared_space if self.scope == "shared" else _spaces
         space = fit_space(self.name, context, self.kappa, self.prototype)
-        params = {"kappa": str(self.kappa), "scope": self.scope, "modality": self.modality, "prototype": self.prototype}
-        return ClosedFormOperator(context.attribute, space, changes_of(self.modality), encoder=context.encoder, params=params)
+        params = {
+            "kappa": str(self.kappa),
+            "scope": self.scope,
+            "modality": self.modality,
+            "prototype": self.prototype,
+        }
+        return ClosedFormOperator(
+            context.attribute,
+            space,
+            changes_of(self.modality),
+            encoder=context.encoder,
+            params=params,
+        )
 
 
 def shared_space(method: str, context: FitContext, kappa: float, prototype: str) -> AttributeSpace:
     """From given prototypes, or from a book's prompts through the encoder or the text table."""
     if context.prototypes is not None:
         ordered = {group: context.prototypes[group] for group in context.attribute.groups}
-        return AttributeSpace.from_prototypes(ordered, attribute=context.attribute.name, kappa=kappa, encoder=context.encoder)
+        return AttributeSpace.from_prototypes(
+            ordered, attribute=context.attribute.name, kappa=kappa, encoder=context.encoder
+        )
     encoder, book = book_of(method, context)
-    return AttributeSpace.from_prompts(encoder, book, context.attribute, prototype=prototype, kappa=kappa)
+    return AttributeSpace.from_prompts(
+        encoder, book, context.attribute, prototype=prototype, kappa=kappa
+    )
 
 
 def _spaces(method: str, context: FitContext, kappa: float, prototype: str) -> SpaceSet:
@@ -76,7 +111,10 @@ def _spaces(method: str, context: FitContext, kappa: float, prototype: str) -> S
 def book_of(method: str, context: FitContext) -> tuple[Any, PromptBook]:
     """What encodes the book's texts, and the book."""
     if context.text_encoder is None or context.book is None:
-        raise InputError(f"{method} needs prototypes (shared scope), or a book and an encoder or text_table; the context lacks them")
+        raise InputError(
+            f"{method} needs prototypes (shared scope), or a book and an encoder or text_table; the"
+            " context lacks them"
+        )
     return context.text_encoder, context.book
 
 

@@ -1,4 +1,7 @@
-"""``FitContext``: all that a method may be fitted on. Each takes what it needs, and says what is missing."""
+"""``FitContext``: all that a method may be fitted on.
+
+Each takes what it needs, and says what is missing.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,9 @@ BLOCK = 8192  # images at a time
 class FitContext:
     """What is known at fitting time; everything but the attribute is optional.
 
-    prototypes: group -> vector (d,) or embeddings (m, d). text_table: prompt -> vector, so that text methods fit without an encoder.
-    images: an array (n, d), a store, or an iterable of blocks; sensitive_features and labels are theirs. class_prompts: class -> prompt.
+    prototypes: group -> vector (d,) or embeddings (m, d). text_table: prompt -> vector, so that
+    text methods fit without an encoder. images: an array (n, d), a store, or an iterable of blocks;
+    sensitive_features and labels are theirs. class_prompts: class -> prompt.
     """
 
     attribute: Attribute
@@ -40,32 +44,61 @@ class FitContext:
 
     def __post_init__(self) -> None:
         if not isinstance(self.attribute, Attribute):
-            raise InputError(f"the attribute is {type(self.attribute).__name__}; pass an eq.Attribute, or Attribute.load('gender')")
+            raise InputError(
+                f"the attribute is {type(self.attribute).__name__}; pass an eq.Attribute, or"
+                " Attribute.load('gender')"
+            )
         if not isinstance(self.seed, int) or self.seed < 0:
             raise InputError(f"seed={self.seed!r} is not legal; pass a whole number from 0 on")
         if self.prototypes is not None and set(self.prototypes) != set(self.attribute.groups):
             groups, given = ", ".join(self.attribute.groups), ", ".join(map(str, self.prototypes))
-            raise InputError(f"prototypes are of {given}, and {self.attribute.name} has {groups}; give one for each group")
+            raise InputError(
+                f"prototypes are of {given}, and {self.attribute.name} has {groups}; give one for"
+                " each group"
+            )
 
     @property
     def text_encoder(self) -> Any:
         """What encodes texts: the encoder, or the text table; None where there is neither."""
-        return self.encoder if self.encoder is not None else _Table(self.text_table) if self.text_table is not None else None
+        return (
+            self.encoder
+            if self.encoder is not None
+            else _Table(self.text_table)
+            if self.text_table is not None
+            else None
+        )
 
     def require(self, method: str, *names: str) -> None:
         """Raise unless the context has all of these."""
         if missing := [name for name in names if getattr(self, name) is None]:
-            raise InputError(f"{method} needs {' and '.join(missing)}, which the context lacks; pass FitContext(..., {missing[0]}=...)")
+            raise InputError(
+                f"{method} needs {' and '.join(missing)}, which the context lacks; pass"
+                f" FitContext(..., {missing[0]}=...)"
+            )
 
     def image_blocks(self) -> Iterator[np.ndarray]:
-        """The images, a few thousand rows (n, d) at a time, so that a memory map or a store may be larger than memory."""
-        parts = self.images.shards() if hasattr(self.images, "shards") else [self.images] if hasattr(self.images, "shape") else self.images
+        """The images, a few thousand rows (n, d) at a time, so that a memory map or a store may be
+        larger than memory.
+        """
+        parts = (
+            self.images.shards()
+            if hasattr(self.images, "shards")
+            else [self.images]
+            if hasattr(self.images, "shape")
+            else self.images
+        )
         if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
-            raise InputError(f"images are {type(parts).__name__}; pass embeddings (n, d), a store, or an iterable of such arrays")
+            raise InputError(
+                f"images are {type(parts).__name__}; pass embeddings (n, d), a store, or an"
+                " iterable of such arrays"
+            )
         for part in parts:
             rows = part.detach().cpu().numpy() if hasattr(part, "detach") else np.asanyarray(part)
             if rows.ndim != 2:
-                raise InputError(f"images have shape {rows.shape}; pass embeddings (n, d), a store, or an iterable of such arrays")
+                raise InputError(
+                    f"images have shape {rows.shape}; pass embeddings (n, d), a store, or an"
+                    " iterable of such arrays"
+                )
             for start in range(0, len(rows), BLOCK):
                 yield rows[start : start + BLOCK]
 
@@ -78,5 +111,8 @@ class _Table:
 
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
         if missing := [text for text in texts if text not in self.table]:
-            raise InputError(f"the text table lacks {len(missing)} texts, first {missing[0]!r}; add them, or pass an encoder")
+            raise InputError(
+                f"the text table lacks {len(missing)} texts, first {missing[0]!r}; add them, or"
+                " pass an encoder"
+            )
         return np.stack([np.asarray(self.table[text], np.float64) for text in texts])

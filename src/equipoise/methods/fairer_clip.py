@@ -1,8 +1,10 @@
-"""``fairer-clip``: encoders in a kernel space that depend on the class and not on the group (Dehdashtian et al. 2024).
+"""``fairer-clip``: encoders in a kernel space that depend on the class and not on the group
+(Dehdashtian et al. 2024).
 
-Each encoder is a generalised eigenproblem, image and text in turn. All that the objective holds is of low rank (classes, groups, and a
-text side that knows only the class prompts), so each problem is solved in that span: one symmetric solve in float64, and an eigenproblem
-as small as the number of classes and groups.
+Each encoder is a generalised eigenproblem, image and text in turn. All that the objective holds is
+of low rank (classes, groups, and a text side that knows only the class prompts), so each problem is
+solved in that span: one symmetric solve in float64, and an eigenproblem as small as the number of
+classes and groups.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ SOURCES = ("given", "zero-shot")
 
 
 class Features(NamedTuple):
-    """Random Fourier features of a Gaussian kernel: ``sqrt(2 / D) cos(x weights + phases)``; weights (d, D), phases (D,)."""
+    """Random Fourier features of a Gaussian kernel: ``sqrt(2 / D) cos(x weights + phases)``;
+    weights (d, D), phases (D,).
+    """
 
     weights: np.ndarray
     phases: np.ndarray
@@ -51,7 +55,9 @@ class Features(NamedTuple):
         return cls(weights.astype(np.float32), rng.uniform(0, 2 * np.pi, size).astype(np.float32))
 
     def of(self, rows: Float64) -> Float64:
-        return np.sqrt(2 / len(self.phases)) * np.cos(rows @ self.weights.astype(np.float64) + self.phases)
+        return np.sqrt(2 / len(self.phases)) * np.cos(
+            rows @ self.weights.astype(np.float64) + self.phases
+        )
 
 
 class Tower(NamedTuple):
@@ -65,7 +71,9 @@ class Tower(NamedTuple):
 
 
 class FairerClipOperator(Operator):
-    """Unit rows (z,) of a kernel encoder for each modality; both change, and their width with them."""
+    """Unit rows (z,) of a kernel encoder for each modality; both change, and their width with
+    them.
+    """
 
     method = "fairer-clip"
 
@@ -81,28 +89,40 @@ class FairerClipOperator(Operator):
         return self._encode(rows, "text")
 
     def _encode(self, rows: Any, modality: str) -> Any:
-        """In float32 or wider, because features are cosines of many radians; in blocks, because there are thousands of them a row."""
+        """In float32 or wider, because features are cosines of many radians; in blocks, because
+        there are thousands of them a row.
+        """
         if kernels.framework(rows) == "torch":
-            return self._block(rows if kernels.dtype_name(rows) == "float64" else rows.float(), modality).to(rows.dtype)
+            return self._block(
+                rows if kernels.dtype_name(rows) == "float64" else rows.float(), modality
+            ).to(rows.dtype)
         if not isinstance(rows, np.ndarray):
             return self._block(rows, modality)
         flat = rows.reshape(-1, self.in_dim)
         out = np.empty((len(flat), self.out_dim), rows.dtype)
         for start in range(0, len(flat), BLOCK):
             some = flat[start : start + BLOCK]
-            out[start : start + BLOCK] = self._block(some.astype(np.result_type(some, np.float32)), modality)
+            out[start : start + BLOCK] = self._block(
+                some.astype(np.result_type(some, np.float32)), modality
+            )
         return out.reshape(*rows.shape[:-1], self.out_dim)
 
     def _block(self, rows: Any, modality: str) -> Any:
         features, theta = self.towers[modality]
-        weights, phases, theta = (constant(array, rows) for array in (features.weights, features.phases, theta))
+        weights, phases, theta = (
+            constant(array, rows) for array in (features.weights, features.phases, theta)
+        )
         angles = normalised(rows) @ weights + phases
         return normalised(namespace(angles).cos(angles) @ theta)
 
     def arrays(self) -> dict[str, np.ndarray]:
         found = {}
         for modality, (features, theta) in self.towers.items():
-            found |= {f"{modality}.weights": features.weights, f"{modality}.phases": features.phases, f"{modality}.theta": theta}
+            found |= {
+                f"{modality}.weights": features.weights,
+                f"{modality}.phases": features.phases,
+                f"{modality}.theta": theta,
+            }
         return found
 
     def settings(self) -> dict[str, Any]:
@@ -110,12 +130,23 @@ class FairerClipOperator(Operator):
 
     @classmethod
     def restore(
-        cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef
+        cls,
+        attribute: Attribute,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        made_by: EncoderRef,
     ) -> FairerClipOperator:
         towers = []
         for modality in ("image", "text"):
-            weights, phases, theta = (arrays[f"{modality}.{part}"] for part in ("weights", "phases", "theta"))
-            if weights.ndim != 2 or phases.shape != weights.shape[1:] or theta.ndim != 2 or len(theta) != len(phases):
+            weights, phases, theta = (
+                arrays[f"{modality}.{part}"] for part in ("weights", "phases", "theta")
+            )
+            if (
+                weights.ndim != 2
+                or phases.shape != weights.shape[1:]
+                or theta.ndim != 2
+                or len(theta) != len(phases)
+            ):
                 raise ValueError(f"the features of {modality} do not match")
             towers.append(Tower(Features(weights, phases), theta))
         if towers[0].theta.shape[1] != towers[1].theta.shape[1]:
@@ -125,12 +156,15 @@ class FairerClipOperator(Operator):
 
 @dataclass(frozen=True)
 class FairerClip(Method):
-    """tau, tau_z: weights, tau / (1 - tau), of the group and of the other modality for images; tau_text, tau_z_text the same for texts.
+    """tau, tau_z: weights, tau / (1 - tau), of the group and of the other modality for images;
+    tau_text, tau_z_text the same for texts.
 
-    dim_z: width of the encoding; None is one less than the classes, 1 for two as in the code. labels, sensitive: "given", or "zero-shot"
-    from the prompts; the code takes given labels and zero-shot groups. balanced=True: as many images of every given class, drawn by lot,
-    as the code's CelebA set has; without it a rare class can be outvoted where signs are chosen. iters: rounds where labels are
-    zero-shot; one otherwise. Defaults are the code's for CelebA and ViT-L/14.
+    dim_z: width of the encoding; None is one less than the classes, 1 for two as in the code.
+    labels, sensitive: "given", or "zero-shot" from the prompts; the code takes given labels and
+    zero-shot groups. balanced=True: as many images of every given class, drawn by lot, as the
+    code's CelebA set has; without it a rare class can be outvoted where signs are chosen. iters:
+    rounds where labels are zero-shot; one otherwise. Defaults are the code's for CelebA and
+    ViT-L/14.
     """
 
     features: int = 4000
@@ -154,7 +188,8 @@ class FairerClip(Method):
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
     strength: ClassVar[Strength | None] = Strength("tau", 0, (0.1, 0.3, 0.5, 0.7, 0.9), becomes="")
     code: ClassVar[str] = (
-        "groups are zero-shot guesses in every configuration (sensitive=given); retrieval is not defined, though the paper reports it"
+        "groups are zero-shot guesses in every configuration (sensitive=given); retrieval is not"
+        " defined, though the paper reports it"
     )
     operator: ClassVar[type[Operator]] = FairerClipOperator
 
@@ -167,11 +202,22 @@ class FairerClip(Method):
         if self.balanced and self.labels == "given":
             kept = _as_many_of_each(y, rng)
             images, y, s = images[kept], y[kept], s[kept]
-        image_features, text_features = Features.draw(images, self.features, rng), Features.draw(texts, self.features, rng)
-        of_images = _Problem(image_features, images, np.ones(len(images)), self.gamma, self.tau, self.tau_z)
+        image_features, text_features = (
+            Features.draw(images, self.features, rng),
+            Features.draw(texts, self.features, rng),
+        )
+        of_images = _Problem(
+            image_features, images, np.ones(len(images)), self.gamma, self.tau, self.tau_z
+        )
         size = max(1, len(classes) - 1) if self.dim_z is None else self.dim_z
         sensitive = _centred_one_hot(s, len(context.attribute.groups))
-        image, text = Tower(image_features, of_images.theta(_centred_one_hot(y, len(classes)), sensitive, None, size)), None
+        image, text = (
+            Tower(
+                image_features,
+                of_images.theta(_centred_one_hot(y, len(classes)), sensitive, None, size),
+            ),
+            None,
+        )
         for _ in range(self.iters if self.labels == "zero-shot" else 1):
             if text is not None:
                 y = _nearest(image.encode(images), text.encode(texts))
@@ -179,52 +225,103 @@ class FairerClip(Method):
             members = np.eye(len(classes))[y]
             labels, sizes = _centred_one_hot(y, len(classes)), members.sum(0)
             z = image.encode(images)
-            of_texts = _Problem(text_features, texts, sizes, self.gamma_text, self.tau_text, self.tau_z_text)
+            of_texts = _Problem(
+                text_features, texts, sizes, self.gamma_text, self.tau_text, self.tau_z_text
+            )
             other = _root(members.T @ self._kernel(z, rng))
             theta = of_texts.theta(members.T @ labels, members.T @ sensitive, other, size)
-            text = Tower(text_features, _aligned(theta, text_features.of(texts) @ theta, members.T @ z / sizes[:, None], sizes))
+            text = Tower(
+                text_features,
+                _aligned(
+                    theta, text_features.of(texts) @ theta, members.T @ z / sizes[:, None], sizes
+                ),
+            )
             z = text.encode(texts)
             theta = of_images.theta(labels, sensitive, _root(self._kernel(z, rng, sizes))[y], size)
-            image = Tower(image_features, _aligned(theta, image_features.of(images) @ theta, z[y], np.ones(len(images))))
+            image = Tower(
+                image_features,
+                _aligned(theta, image_features.of(images) @ theta, z[y], np.ones(len(images))),
+            )
         return self._operator(context, image, text, len(images))  # pyright: ignore[reportArgumentType]
 
-    def _operator(self, context: FitContext, image: Tower, text: Tower, images: int) -> FairerClipOperator:
+    def _operator(
+        self, context: FitContext, image: Tower, text: Tower, images: int
+    ) -> FairerClipOperator:
         width = min(image.theta.shape[1], text.theta.shape[1])
-        towers = [tower._replace(theta=np.ascontiguousarray(tower.theta[:, :width])) for tower in (image, text)]
-        params = {field.name: getattr(self, field.name) for field in fields(self)} | {"dim_z": width, "images": images}
-        return FairerClipOperator(context.attribute, *towers, encoder=context.encoder, params=params)
+        towers = [
+            tower._replace(theta=np.ascontiguousarray(tower.theta[:, :width]))
+            for tower in (image, text)
+        ]
+        params = {field.name: getattr(self, field.name) for field in fields(self)} | {
+            "dim_z": width,
+            "images": images,
+        }
+        return FairerClipOperator(
+            context.attribute, *towers, encoder=context.encoder, params=params
+        )
 
     def _check(self) -> None:
         for name in ("tau", "tau_z", "tau_text", "tau_z_text"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(
-                    f"{name}={getattr(self, name)} is not legal; it is a number from 0 to below 1, where its weight grows without bound"
+                    f"{name}={getattr(self, name)} is not legal; it is a number from 0 to below 1,"
+                    " where its weight grows without bound"
                 )
-        if min(self.gamma, self.gamma_text) <= 0 or self.features < 2 or self.iters < 1 or (self.dim_z is not None and self.dim_z < 1):
-            raise InputError("gamma and gamma_text must be positive, features 2 or more, iters and dim_z 1 or more")
+        if (
+            min(self.gamma, self.gamma_text) <= 0
+            or self.features < 2
+            or self.iters < 1
+            or (self.dim_z is not None and self.dim_z < 1)
+        ):
+            raise InputError(
+                "gamma and gamma_text must be positive, features 2 or more, iters and dim_z 1 or"
+                " more"
+            )
         for name in ("labels", "sensitive"):
             if getattr(self, name) not in SOURCES:
-                raise InputError(f"{name}={getattr(self, name)!r} is not legal; pass one of {', '.join(SOURCES)}")
+                raise InputError(
+                    f"{name}={getattr(self, name)!r} is not legal; pass one of {', '.join(SOURCES)}"
+                )
 
-    def _kernel(self, z: Float64, rng: np.random.Generator, weights: np.ndarray | None = None) -> Float64:
-        """Features of the other modality's encoding, centred over the samples that each row stands for."""
+    def _kernel(
+        self, z: Float64, rng: np.random.Generator, weights: np.ndarray | None = None
+    ) -> Float64:
+        """Features of the other modality's encoding, centred over the samples that each row stands
+        for.
+        """
         features = Features.draw(z, self.features, rng).of(z)
         return features - np.average(features, axis=0, weights=weights)
 
     def _classes(self, context: FitContext) -> tuple[list[Any], Float64]:
         given = context.class_prompts or ()
-        prompts: dict[Any, str] = dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
+        prompts: dict[Any, str] = (
+            dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
+        )
         if len(prompts) < 2:
-            raise InputError(f"{self.name} needs two class prompts or more, and {len(prompts)} were given")
+            raise InputError(
+                f"{self.name} needs two class prompts or more, and {len(prompts)} were given"
+            )
         if context.text_encoder is None:
-            raise InputError(f"{self.name} needs an encoder or text_table for the class prompts, which the context lacks")
+            raise InputError(
+                f"{self.name} needs an encoder or text_table for the class prompts, which the"
+                " context lacks"
+            )
         return list(prompts), geometry.unit(encode(context.text_encoder, list(prompts.values())))
 
-    def _rows(self, context: FitContext, classes: list[Any], texts: Float64) -> tuple[Float64, np.ndarray, np.ndarray]:
+    def _rows(
+        self, context: FitContext, classes: list[Any], texts: Float64
+    ) -> tuple[Float64, np.ndarray, np.ndarray]:
         """Images that have a direction, a class and a group; the places of both."""
         blocks = [unit_rows(block, texts.shape[1]) for block in context.image_blocks()]
-        images, good = np.concatenate([rows for rows, _ in blocks]), np.concatenate([there for _, there in blocks])
-        y = self._labels(context, classes, len(good))[good] if self.labels == "given" else _nearest(images, texts)
+        images, good = (
+            np.concatenate([rows for rows, _ in blocks]),
+            np.concatenate([there for _, there in blocks]),
+        )
+        y = (
+            self._labels(context, classes, len(good))[good]
+            if self.labels == "given"
+            else _nearest(images, texts)
+        )
         if self.sensitive == "given":
             context.require(self.name, "sensitive_features")
             s = group_codes(context.sensitive_features, context.attribute)
@@ -235,7 +332,10 @@ class FairerClip(Method):
         known = (y >= 0) & (s >= 0)
         _require_classes(y[known], classes)
         if len(np.unique(s[known])) < 2:
-            raise InputError(f"{self.name} needs images of two groups or more; the images with a class are all of one")
+            raise InputError(
+                f"{self.name} needs images of two groups or more; the images with a class are all"
+                " of one"
+            )
         return images[known], y[known], s[known]
 
     def _labels(self, context: FitContext, classes: list[Any], rows: int) -> np.ndarray:
@@ -245,25 +345,48 @@ class FairerClip(Method):
         coded = encode_labels(context.labels, "labels")
         _require_length(coded.codes, rows, "labels")
         if unknown := [label for label in coded.labels if label not in classes]:
-            raise InputError(f"labels hold {unknown[0]!r}, which has no class prompt; class_prompts has {classes[:10]}")
+            raise InputError(
+                f"labels hold {unknown[0]!r}, which has no class prompt; class_prompts has"
+                f" {classes[:10]}"
+            )
         place = np.array([*(classes.index(label) for label in coded.labels), -1])
         return place[coded.codes]
 
 
 class _Problem:
-    """The eigenproblem of one modality. rows (k, d) stand for ``weights`` (k,) samples: an image for one, a class prompt for its class."""
+    """The eigenproblem of one modality.
 
-    def __init__(self, features: Features, rows: Float64, weights: np.ndarray, gamma: float, tau: float, tau_z: float):
-        self.features, self.rows, self.weights, self.tau, self.tau_z = features, rows, weights, tau, tau_z
+    rows (k, d) stand for ``weights`` (k,) samples: an image for one, a class prompt for its class.
+    """
+
+    def __init__(
+        self,
+        features: Features,
+        rows: Float64,
+        weights: np.ndarray,
+        gamma: float,
+        tau: float,
+        tau_z: float,
+    ):
+        self.features, self.rows, self.weights, self.tau, self.tau_z = (
+            features,
+            rows,
+            weights,
+            tau,
+            tau_z,
+        )
         self.samples = weights.sum()
         self.ridge = gamma * self.samples
 
-    def theta(self, labels: Float64, sensitive: Float64, other: Float64 | None, size: int) -> Float64:
+    def theta(
+        self, labels: Float64, sensitive: Float64, other: Float64 | None, size: int
+    ) -> Float64:
         """(D, z): the u of the largest l in ``C^-1 (B_y + .. B_z - .. B_s) u = l u``.
 
-        C is R_c^T R_c + n gamma I, each B is (R^T A)(R^T A)^T over its norm. labels, sensitive, other: the A of each, summed over the
-        samples that a row stands for. With B = F S F^T, F thin and S signs, every u of l != 0 is C^-1 F w: with H = F^T C^-1 F, that is
-        an eigenproblem of H^1/2 S H^1/2.
+        C is R_c^T R_c + n gamma I, each B is (R^T A)(R^T A)^T over its norm. labels, sensitive,
+        other: the A of each, summed over the samples that a row stands for. With B = F S F^T, F
+        thin and S signs, every u of l != 0 is C^-1 F w: with H = F^T C^-1 F, that is an
+        eigenproblem of H^1/2 S H^1/2.
         """
         terms = [(1.0, labels), (-self.tau / (1 - self.tau), sensitive)]
         terms += [(self.tau_z / (1 - self.tau_z), other)] if other is not None else []
@@ -284,10 +407,15 @@ class _Problem:
         return np.sqrt(self.samples) * u / np.linalg.norm(u, axis=0)
 
     def _count(self, strengths: Float64, size: int) -> int:
-        """How many directions are kept: those of positive strength, and of them the fewest that hold the energy."""
+        """How many directions are kept: those of positive strength, and of them the fewest that
+        hold the energy.
+        """
         positive = min(int((strengths > max(strengths[0], 0) * 1e-9).sum()), size)
         if not positive:
-            raise InputError(f"fairer-clip: no direction depends on the class more than on the group at tau {self.tau}; pass a smaller one")
+            raise InputError(
+                "fairer-clip: no direction depends on the class more than on the group at tau"
+                f" {self.tau}; pass a smaller one"
+            )
         energy = np.cumsum(strengths[:positive] ** 2)
         return int((energy < ENERGY * energy[-1]).sum()) + 1 if self.tau else positive
 
@@ -299,7 +427,9 @@ class _Problem:
         return [slice(start, start + BLOCK) for start in range(0, len(self.rows), BLOCK)]
 
     def _solve(self, right: Float64) -> Float64:
-        """``C^-1 right``, by Cholesky of the smaller Gram matrix: Woodbury's identity where there are fewer rows than features."""
+        """``C^-1 right``, by Cholesky of the smaller Gram matrix: Woodbury's identity where there
+        are fewer rows than features.
+        """
         from scipy.linalg import cho_solve
 
         factor, rows = self._factor
@@ -338,7 +468,14 @@ def _centred_one_hot(codes: np.ndarray, size: int) -> Float64:
 def _as_many_of_each(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Places, in order, of as many rows of each code as the rarest has, drawn by lot."""
     sizes = np.bincount(codes)
-    return np.sort(np.concatenate([rng.choice(np.flatnonzero(codes == code), sizes.min(), replace=False) for code in range(len(sizes))]))
+    return np.sort(
+        np.concatenate(
+            [
+                rng.choice(np.flatnonzero(codes == code), sizes.min(), replace=False)
+                for code in range(len(sizes))
+            ]
+        )
+    )
 
 
 def _nearest(rows: Float64, others: Float64) -> np.ndarray:
@@ -346,21 +483,28 @@ def _nearest(rows: Float64, others: Float64) -> np.ndarray:
 
 
 def _aligned(theta: Float64, encoded: Float64, other: Float64, weights: np.ndarray) -> Float64:
-    """The eigenproblem says nothing of sign and rotation: those under which the encodings agree with the other modality's.
+    """The eigenproblem says nothing of sign and rotation: those under which the encodings agree
+    with the other modality's.
 
-    One dimension takes the sign that most samples agree with, as the code has it; more take the best rotation (Procrustes).
+    One dimension takes the sign that most samples agree with, as the code has it; more take the
+    best rotation (Procrustes).
     """
     width = min(encoded.shape[1], other.shape[1])
     theta, encoded, other = theta[:, :width], encoded[:, :width], other[:, :width]
     if width == 1:
-        return theta * (-1.0 if np.average(encoded[:, 0] * other[:, 0] < 0, weights=weights) > 0.5 else 1.0)
+        return theta * (
+            -1.0 if np.average(encoded[:, 0] * other[:, 0] < 0, weights=weights) > 0.5 else 1.0
+        )
     left, _, right = np.linalg.svd((encoded * weights[:, None]).T @ other)
     return theta @ (left @ right)
 
 
 def _require_classes(y: np.ndarray, classes: list[Any]) -> None:
     if missing := [label for i, label in enumerate(classes) if not (y == i).any()]:
-        raise InputError(f"fairer-clip: no image is of the class {missing[0]!r}; add some, or leave its prompt out")
+        raise InputError(
+            f"fairer-clip: no image is of the class {missing[0]!r}; add some, or leave its"
+            " prompt out"
+        )
 
 
 def _require_length(codes: np.ndarray, rows: int, what: str) -> None:

@@ -1,7 +1,9 @@
-"""``leace``: the least affine change after which no linear predictor reads the group (Belrose et al. 2023), fitted in one pass.
+"""``leace``: the least affine change after which no linear predictor reads the group (Belrose et
+al. 2023), fitted in one pass.
 
-Written here and not taken from the concept-erasure package, which needs torch, has no files, and leaves weak concepts in: streaming
-sums, one eigendecomposition, and the kernels that every low-rank method shares.
+Written here and not taken from the concept-erasure package, which needs torch, has no files, and
+leaves weak concepts in: streaming sums, one eigendecomposition, and the kernels that every low-rank
+method shares.
 """
 
 from __future__ import annotations
@@ -33,10 +35,13 @@ class LeaceOperator(LowRankOperator):
 
 @dataclass(frozen=True)
 class Leace(Method):
-    """renormalise=False keeps the erasure exact; unit length brings some linear leakage back. variant="orth": off the mean differences.
+    """renormalise=False keeps the erasure exact; unit length brings some linear leakage back.
 
-    shrinkage: of the covariance, which concerns how little is changed and not what is erased. tolerance: correlations up to this are none;
-    the package's 0.01 leaves weak concepts in. modality="text" or "both": texts by their own statistics, from the book's texts.
+    variant="orth": off the mean differences.
+
+    shrinkage: of the covariance, which concerns how little is changed and not what is erased.
+    tolerance: correlations up to this are none; the package's 0.01 leaves weak concepts in.
+    modality="text" or "both": texts by their own statistics, from the book's texts.
     """
 
     variant: Literal["leace", "orth"] = "leace"
@@ -46,29 +51,43 @@ class Leace(Method):
     modality: Literal["both", "image", "text"] = "image"
 
     name: ClassVar[str] = "leace"
-    summary: ClassVar[str] = "least affine change of images after which no linear predictor reads the group"
+    summary: ClassVar[str] = (
+        "least affine change of images after which no linear predictor reads the group"
+    )
     source: ClassVar[str] = "Belrose et al. 2023"
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features")
     changes: ClassVar[tuple[str, ...]] = ("image",)
     tasks: ClassVar[tuple[str, ...]] = ()
-    code: ClassVar[str] = "not in Table 1; the package leaves correlations under 0.01 in (tolerance=0.01)"
+    code: ClassVar[str] = (
+        "not in Table 1; the package leaves correlations under 0.01 in (tolerance=0.01)"
+    )
     operator: ClassVar[type[Operator]] = LeaceOperator
 
     def fit(self, context: FitContext) -> LeaceOperator:
         if self.variant not in ("leace", "orth"):
             raise InputError(f'variant={self.variant!r} is not legal; pass "leace" or "orth"')
         if not 0 <= self.tolerance < 1:
-            raise InputError(f"tolerance={self.tolerance} is not legal; it is a correlation, from 0 to below 1")
+            raise InputError(
+                f"tolerance={self.tolerance} is not legal; it is a correlation, from 0 to below 1"
+            )
         groups, maps = context.attribute.groups, {}
         for modality in changes_of(self.modality):
-            blocks = labelled_blocks(self.name, context) if modality == "image" else [labelled_texts(self.name, context)]
+            blocks = (
+                labelled_blocks(self.name, context)
+                if modality == "image"
+                else [labelled_texts(self.name, context)]
+            )
             maps[modality] = self._map(Moments.of(blocks, len(groups)), groups, modality)
         params = {"variant": self.variant, "shrinkage": self.shrinkage, "tolerance": self.tolerance}
         params |= {"renormalise": self.renormalise, "modality": self.modality}
-        return LeaceOperator(context.attribute, maps, self.renormalise, encoder=context.encoder, params=params)
+        return LeaceOperator(
+            context.attribute, maps, self.renormalise, encoder=context.encoder, params=params
+        )
 
     def _map(self, moments: Moments, groups: tuple[str, ...], modality: Modality) -> LowRank:
-        require_groups(self.name, moments.counts, groups, FEW, {"image": "images", "text": "texts"}[modality])
+        require_groups(
+            self.name, moments.counts, groups, FEW, {"image": "images", "text": "texts"}[modality]
+        )
         left, right = self._factors(moments)
         return LowRank(right, left, -left @ (right.T @ moments.mean))
 
@@ -77,22 +96,31 @@ class Leace(Method):
         if self.variant == "orth":
             basis = geometry.span_basis(between.T, self.tolerance)
             return basis, basis
-        covariance = shrunk(moments.covariance, int(moments.counts.sum())) if self.shrinkage else moments.covariance
+        covariance = (
+            shrunk(moments.covariance, int(moments.counts.sum()))
+            if self.shrinkage
+            else moments.covariance
+        )
         values, vectors = np.linalg.eigh(covariance)
         kept = values > values[-1] * len(values) * np.finfo(float).eps
         vectors, roots = vectors[:, kept], np.sqrt(values[kept])
-        concept, sizes, _ = np.linalg.svd((vectors.T @ between) / roots[:, None], full_matrices=False)
+        concept, sizes, _ = np.linalg.svd(
+            (vectors.T @ between) / roots[:, None], full_matrices=False
+        )
         concept = concept[:, sizes > self.tolerance]
         if not concept.shape[1]:
             raise InputError(
-                f"no linear predictor reads the groups from these rows (correlations up to {sizes[0]:.1e}); there is nothing to erase"
+                "no linear predictor reads the groups from these rows (correlations up to"
+                f" {sizes[0]:.1e}); there is nothing to erase"
             )
         return vectors @ (roots[:, None] * concept), vectors @ (concept / roots[:, None])
 
 
 @dataclass
 class Moments:
-    """Mean and covariance of rows, and their sum and number in each group, from blocks merged as they come (Chan et al.)."""
+    """Mean and covariance of rows, and their sum and number in each group, from blocks merged as
+    they come (Chan et al.).
+    """
 
     mean: Float64
     scatter: Float64
@@ -106,7 +134,12 @@ class Moments:
             if len(rows):
                 mean = rows.mean(0)
                 sums = np.stack([rows[codes == group].sum(0) for group in range(groups)])
-                block = cls(mean, (rows - mean).T @ (rows - mean), sums, np.bincount(codes, minlength=groups))
+                block = cls(
+                    mean,
+                    (rows - mean).T @ (rows - mean),
+                    sums,
+                    np.bincount(codes, minlength=groups),
+                )
                 total = block if total is None else total.merged(block)
         if total is None:
             raise InputError("there is no row with a direction and a known group to fit on")
@@ -124,7 +157,9 @@ class Moments:
         return self.scatter / self.counts.sum()
 
     def between(self) -> Float64:
-        """(d, groups): covariance of rows with each group's indicator, over its spread, so that a small group weighs like a large one."""
+        """(d, groups): covariance of rows with each group's indicator, over its spread, so that a
+        small group weighs like a large one.
+        """
         shares = self.counts / self.counts.sum()
         means = self.sums / self.counts[:, None]
         return ((means - self.mean) * (shares / np.sqrt(shares * (1 - shares)))[:, None]).T

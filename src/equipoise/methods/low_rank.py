@@ -1,4 +1,6 @@
-"""``LowRankOperator``: an affine map of low rank on the unit rows of each modality, run by the kernels; what four methods come down to."""
+"""``LowRankOperator``: an affine map of low rank on the unit rows of each modality, run by the
+kernels; what four methods come down to.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,17 @@ from equipoise.space import EncoderRef
 
 
 class LowRankOperator(Operator):
-    """``x -> x - left (right^T x) - bias`` for unit rows x, then to unit length where ``renormalise``; a map for each changed modality."""
+    """``x -> x - left (right^T x) - bias`` for unit rows x, then to unit length where
+    ``renormalise``; a map for each changed modality.
+    """
 
-    def __init__(self, attribute: Attribute, maps: Mapping[Modality, LowRank], renormalise: bool, **options: Any):
+    def __init__(
+        self,
+        attribute: Attribute,
+        maps: Mapping[Modality, LowRank],
+        renormalise: bool,
+        **options: Any,
+    ):
         super().__init__(attribute, tuple(maps), next(iter(maps.values())).dim, **options)
         self.maps, self.renormalise = dict(maps), renormalise
 
@@ -37,13 +47,17 @@ class LowRankOperator(Operator):
         return self._map(rows, "text")
 
     def _map(self, rows: Any, modality: Modality) -> Any:
-        return kernels.debias(rows, self.maps[modality], PROJECT, "unit" if self.renormalise else "raw")[0]
+        return kernels.debias(
+            rows, self.maps[modality], PROJECT, "unit" if self.renormalise else "raw"
+        )[0]
 
     def arrays(self) -> dict[str, np.ndarray]:
         found = {}
         for modality, low_rank in self.maps.items():
             found[f"{modality}.right"] = low_rank.right
-            found |= {f"{modality}.left": low_rank.left} if low_rank.left is not low_rank.right else {}
+            found |= (
+                {f"{modality}.left": low_rank.left} if low_rank.left is not low_rank.right else {}
+            )
             found |= {f"{modality}.bias": low_rank.bias} if low_rank.bias is not None else {}
         return found
 
@@ -51,12 +65,22 @@ class LowRankOperator(Operator):
         return {"changes": list(self.changes), "renormalise": self.renormalise}
 
     @classmethod
-    def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> LowRankOperator:
+    def restore(
+        cls,
+        attribute: Attribute,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        made_by: EncoderRef,
+    ) -> LowRankOperator:
         maps: dict[Modality, LowRank] = {}
         for modality in settings["changes"]:
             right = arrays[f"{modality}.right"]
             left, bias = arrays.get(f"{modality}.left", right), arrays.get(f"{modality}.bias")
-            if right.ndim != 2 or right.shape != left.shape or (bias is not None and bias.shape != right.shape[:1]):
+            if (
+                right.ndim != 2
+                or right.shape != left.shape
+                or (bias is not None and bias.shape != right.shape[:1])
+            ):
                 raise ValueError(f"the factors of {modality} do not match")
             maps[modality] = LowRank(right, left, bias)
         return cls(attribute, maps, bool(settings["renormalise"]), encoder=made_by)

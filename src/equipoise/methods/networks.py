@@ -1,4 +1,6 @@
-"""Small networks as named arrays: one function serves torch, which trains them, and numpy, which applies them."""
+"""Small networks as named arrays: one function serves torch, which trains them, and numpy, which
+applies them.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,23 @@ from equipoise.space import EncoderRef
 
 BLOCK = 8192  # rows that go through a network at a time
 
-Net = Mapping[str, Any]  # arrays or tensors by name: "hidden.weight" (out, in), "hidden.bias" (out,)
+Net = Mapping[
+    str, Any
+]  # arrays or tensors by name: "hidden.weight" (out, in), "hidden.bias" (out,)
 
 
-def linear(rng: np.random.Generator, name: str, inputs: int, outputs: int, *, zero: bool = False) -> dict[str, np.ndarray]:
-    """Weight and bias of a layer, drawn as torch draws them: uniform within 1 / sqrt(inputs). zero: a layer that gives nothing yet."""
+def linear(
+    rng: np.random.Generator, name: str, inputs: int, outputs: int, *, zero: bool = False
+) -> dict[str, np.ndarray]:
+    """Weight and bias of a layer, drawn as torch draws them: uniform within 1 / sqrt(inputs).
+
+    zero: a layer that gives nothing yet.
+    """
     bound = 0.0 if zero else inputs**-0.5
-    weight, bias = rng.uniform(-bound, bound, (outputs, inputs)), rng.uniform(-bound, bound, outputs)
+    weight, bias = (
+        rng.uniform(-bound, bound, (outputs, inputs)),
+        rng.uniform(-bound, bound, outputs),
+    )
     return {f"{name}.weight": weight.astype(np.float32), f"{name}.bias": bias.astype(np.float32)}
 
 
@@ -44,7 +56,10 @@ def unit(rows: Any) -> Any:
 
 
 class NetworkOperator(Operator):
-    """Unit rows go through a small network, and what comes out is brought to unit length. Numpy arrays and torch tensors."""
+    """Unit rows go through a small network, and what comes out is brought to unit length.
+
+    Numpy arrays and torch tensors.
+    """
 
     def __init__(
         self,
@@ -73,7 +88,10 @@ class NetworkOperator(Operator):
         if framework(rows) == "torch":
             return self._tensor(rows, modality)
         if framework(rows) == "jax":
-            raise InputError(f"{self.method} takes numpy arrays and torch tensors, not jax arrays; pass numpy.asarray(rows)")
+            raise InputError(
+                f"{self.method} takes numpy arrays and torch tensors, not jax arrays; pass"
+                " numpy.asarray(rows)"
+            )
         flat = rows.reshape(-1, self.in_dim)
         out = np.empty_like(flat)
         for start in range(0, len(flat), BLOCK):
@@ -97,7 +115,9 @@ class NetworkOperator(Operator):
         good = (lengths > 0) & (lengths < float("inf"))
         e = (wide / lengths).where(good, wide.new_ones(()))
         net = {name: wide.new_tensor(array) for name, array in self.net.items()}
-        return self._ended(self.changed(net, e, modality), modality).where(good, wide).to(rows.dtype)
+        return (
+            self._ended(self.changed(net, e, modality), modality).where(good, wide).to(rows.dtype)
+        )
 
     def _ended(self, rows: Any, modality: Modality) -> Any:
         """What is done last; a method that leaves lengths alone says so here."""
@@ -110,10 +130,27 @@ class NetworkOperator(Operator):
         return {"changes": list(self.changes), "options": self.options, "dim": self.in_dim}
 
     @classmethod
-    def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> NetworkOperator:
-        if not arrays or any(array.dtype.kind != "f" or not np.isfinite(array).all() for array in arrays.values()):
+    def restore(
+        cls,
+        attribute: Attribute,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        made_by: EncoderRef,
+    ) -> NetworkOperator:
+        if not arrays or any(
+            array.dtype.kind != "f" or not np.isfinite(array).all() for array in arrays.values()
+        ):
             raise ValueError("an array is missing, or does not hold finite numbers")
-        operator = cls(attribute, arrays, settings["options"], tuple(settings["changes"]), int(settings["dim"]), encoder=made_by)
+        operator = cls(
+            attribute,
+            arrays,
+            settings["options"],
+            tuple(settings["changes"]),
+            int(settings["dim"]),
+            encoder=made_by,
+        )
         for modality in operator.changes:
-            operator._through(np.ones((1, operator.in_dim), np.float32), modality)  # an error where shapes or names do not fit
+            operator._through(
+                np.ones((1, operator.in_dim), np.float32), modality
+            )  # an error where shapes or names do not fit
         return operator

@@ -39,7 +39,13 @@ class Identity(Operator):
         return {}
 
     @classmethod
-    def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> Identity:
+    def restore(
+        cls,
+        attribute: Attribute,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        made_by: EncoderRef,
+    ) -> Identity:
         return cls(attribute, made_by)
 
 

@@ -1,4 +1,7 @@
-"""``Operator``: what fitting a method gives. It changes images, texts or both, and saves to one file."""
+"""``Operator``: what fitting a method gives.
+
+It changes images, texts or both, and saves to one file.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,23 @@ Gate = bool | Callable[[str], bool] | None
 
 
 class Operator(ABC):
-    """Frozen result of a fit: ``image(X)``, ``text(T)``, ``scores(X, T)``; rows of any length in, unit rows out.
+    """Frozen result of a fit: ``image(X)``, ``text(T)``, ``scores(X, T)``; rows of any length in,
+    unit rows out.
 
-    ``changes`` says which modalities it touches, ``unit`` whether the rows it changes have unit length: some references leave theirs.
-    ``gate`` keeps prompts that name a group themselves as they are ("a female doctor"): True asks ``explicit_groups``, a function decides
-    by itself.
+    ``changes`` says which modalities it touches, ``unit`` whether the rows it changes have unit
+    length: some references leave theirs. ``gate`` keeps prompts that name a group themselves as
+    they are ("a female doctor"): True asks ``explicit_groups``, a function decides by itself.
     """
 
     method: ClassVar[str]
 
     def __init__(
-        self, attribute: Attribute, changes: tuple[Modality, ...], in_dim: int, encoder: Any = None, params: Mapping[str, Any] | None = None
+        self,
+        attribute: Attribute,
+        changes: tuple[Modality, ...],
+        in_dim: int,
+        encoder: Any = None,
+        params: Mapping[str, Any] | None = None,
     ):
         self.attribute, self.changes = attribute, changes
         self.in_dim = self.out_dim = in_dim
@@ -51,7 +60,9 @@ class Operator(ABC):
 
     @property
     def per_prompt(self) -> bool:
-        """Whether an image is changed by the prompt it is compared with, so that only ``scores`` can rank images."""
+        """Whether an image is changed by the prompt it is compared with, so that only ``scores``
+        can rank images.
+        """
         return False
 
     @abstractmethod
@@ -72,32 +83,49 @@ class Operator(ABC):
 
     @classmethod
     @abstractmethod
-    def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> Operator:
+    def restore(
+        cls,
+        attribute: Attribute,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        made_by: EncoderRef,
+    ) -> Operator:
         """The operator of a file."""
 
     def image(self, rows: Any) -> Any:
-        """Debiased images (..., d), or the same rows where the method leaves images alone. NaN rows stay NaN."""
+        """Debiased images (..., d), or the same rows where the method leaves images alone.
+
+        NaN rows stay NaN.
+        """
         self._check_width(rows, "images")
         return self._image(rows) if "image" in self.changes else rows
 
     def text(self, rows: Any, prompts: Sequence[str] | None = None, gate: Gate = None) -> Any:
-        """Debiased texts (n, d). prompts: the texts themselves, for a gate and for methods that depend on them."""
+        """Debiased texts (n, d).
+
+        prompts: the texts themselves, for a gate and for methods that depend on them.
+        """
         self._check_width(rows, "texts")
         if "text" not in self.changes:
             return rows
         if prompts is not None and len(prompts) != len(rows):
-            raise InputError(f"{len(prompts)} prompts were given for {len(rows)} rows; pass one for each")
+            raise InputError(
+                f"{len(prompts)} prompts were given for {len(rows)} rows; pass one for each"
+            )
         kept = self._gated(prompts, gate)
         if not kept.any():
             return self._text(rows, prompts)
         if self.out_dim != self.in_dim:
             raise InputError(
-                f"this {self.method} operator gives rows {self.out_dim} wide, so a gate cannot keep rows as they are; leave it away"
+                f"this {self.method} operator gives rows {self.out_dim} wide, so a gate cannot keep"
+                " rows as they are; leave it away"
             )
         if kept.all():
             return rows
         changed = np.flatnonzero(~kept)
-        texts = self._text(rows[changed], [prompts[i] for i in changed.tolist()] if prompts is not None else None)
+        texts = self._text(
+            rows[changed], [prompts[i] for i in changed.tolist()] if prompts is not None else None
+        )
         if hasattr(rows, "at"):  # jax writes to a copy
             return rows.at[changed].set(texts)
         out = rows.copy() if isinstance(rows, np.ndarray) else rows.clone()
@@ -105,14 +133,19 @@ class Operator(ABC):
         return out
 
     def encode_text(self, prompts: Sequence[str], gate: Gate = None) -> np.ndarray:
-        """Debiased rows of prompts, by the encoder that the operator was fitted with (or was given by ``bind``)."""
+        """Debiased rows of prompts, by the encoder that the operator was fitted with (or was given
+        by ``bind``).
+        """
         if self._encoder is None:
             raise InputError(
-                f"this {self.method} operator has no encoder; give it one with op.bind(encoder), or encode first and use op.text"
+                f"this {self.method} operator has no encoder; give it one with op.bind(encoder), or"
+                " encode first and use op.text"
             )
         return self.text(self._encoder.encode_text(list(prompts)), prompts, gate)
 
-    def scores(self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None) -> Any:
+    def scores(
+        self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None
+    ) -> Any:
         """Similarities (images, texts) of debiased rows."""
         return self.image(images) @ self.text(texts, prompts, gate).T
 
@@ -123,10 +156,15 @@ class Operator(ABC):
         return self
 
     def require_encoder(self, encoder: Any) -> None:
-        """Raise unless ``encoder`` (or a store's) is the one this operator was fitted with, or neither says."""
+        """Raise unless ``encoder`` (or a store's) is the one this operator was fitted with, or
+        neither says.
+        """
         given = EncoderRef.of(encoder)
         if self.made_by.differs_from(given):
-            raise EncoderMismatchError(f"this {self.method} operator was fitted with {self.made_by}, and {given} was given; fit it again")
+            raise EncoderMismatchError(
+                f"this {self.method} operator was fitted with {self.made_by}, and {given} was"
+                " given; fit it again"
+            )
 
     @property
     def fingerprint(self) -> str:
@@ -153,14 +191,24 @@ class Operator(ABC):
             return np.zeros(1, bool)
         if prompts is None:
             raise InputError("a gate looks at the prompts; pass prompts= beside the rows")
-        asks = gate if callable(gate) else (lambda prompt: bool(explicit_groups(prompt, self.attribute)))
+        asks = (
+            gate
+            if callable(gate)
+            else (lambda prompt: bool(explicit_groups(prompt, self.attribute)))
+        )
         return np.array([asks(prompt) for prompt in prompts])
 
     def _check_width(self, rows: Any, what: str) -> None:
         if not hasattr(rows, "shape") or len(rows.shape) < 2 or rows.shape[-1] != self.in_dim:
             shape = tuple(getattr(rows, "shape", ()))
-            raise InputError(f"{what} have shape {shape}, and this {self.method} operator takes rows {self.in_dim} wide")
+            raise InputError(
+                f"{what} have shape {shape}, and this {self.method} operator takes rows"
+                f" {self.in_dim} wide"
+            )
 
     def __repr__(self) -> str:
         changed = " and ".join(self.changes) or "nothing"
-        return f"{type(self).__name__}({self.method}, {self.attribute.name}, changes {changed}, dim={self.in_dim})"
+        return (
+            f"{type(self).__name__}({self.method}, {self.attribute.name}, changes {changed},"
+            f" dim={self.in_dim})"
+        )

@@ -1,4 +1,6 @@
-"""``orth-cali``: Orth-Proj, calibrated so that prompts which differ in the group alone coincide (Chuang et al. 2023)."""
+"""``orth-cali``: Orth-Proj, calibrated so that prompts which differ in the group alone coincide
+(Chuang et al. 2023).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class OrthCaliOperator(LowRankOperator):
 
 @dataclass(frozen=True)
 class OrthCali(Method):
-    """lam: 1000 for classification, 500 for generation; 0 is orth-proj. projection=False leaves P0 out, as the code does for generation.
+    """lam: 1000 for classification, 500 for generation; 0 is orth-proj.
+
+    projection=False leaves P0 out, as the code does for generation.
 
     span and prototype: as in orth-proj. The pairs are the book's prompts in every two groups.
     """
@@ -46,7 +50,9 @@ class OrthCali(Method):
     needs: ClassVar[tuple[str, ...]] = ("prompts",)
     changes: ClassVar[tuple[str, ...]] = ("text",)
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
-    strength: ClassVar[Strength | None] = Strength("lam", 0, (1, 10, 100, 1000, 10000), becomes="orth-proj")
+    strength: ClassVar[Strength | None] = Strength(
+        "lam", 0, (1, 10, 100, 1000, 10000), becomes="orth-proj"
+    )
     code: ClassVar[str] = "generation leaves the projection out (projection=False)"
     operator: ClassVar[type[Operator]] = OrthCaliOperator
 
@@ -54,18 +60,36 @@ class OrthCali(Method):
         if not 0 <= self.lam < np.inf:
             raise InputError(f"lam={self.lam} is not legal; it is a number from 0 (orth-proj) on")
         pairs = matched(self.name, context, self.prototype)
-        basis = span_of(self.span, self.name, context, self.prototype) if self.projection else np.zeros((pairs.shape[-1], 0))
+        basis = (
+            span_of(self.span, self.name, context, self.prototype)
+            if self.projection
+            else np.zeros((pairs.shape[-1], 0))
+        )
         changes = changes_of(self.modality)
-        params = {"lam": self.lam, "projection": self.projection, "span": self.span, "modality": self.modality, "prototype": self.prototype}
+        params = {
+            "lam": self.lam,
+            "projection": self.projection,
+            "span": self.span,
+            "modality": self.modality,
+            "prototype": self.prototype,
+        }
         low_rank = calibrated(basis, differences(pairs), self.lam)
-        return OrthCaliOperator(context.attribute, dict.fromkeys(changes, low_rank), True, encoder=context.encoder, params=params)
+        return OrthCaliOperator(
+            context.attribute,
+            dict.fromkeys(changes, low_rank),
+            True,
+            encoder=context.encoder,
+            params=params,
+        )
 
 
 def calibrated(basis: Float64, rows: Float64, lam: float) -> LowRank:
-    """``P0 (I + lam M)^-1`` with P0 off the basis (d, r) and M the Gram matrix of rows (n, d), as what is taken away.
+    """``P0 (I + lam M)^-1`` with P0 off the basis (d, r) and M the Gram matrix of rows (n, d), as
+    what is taken away.
 
-    With the singular values s and directions W of the rows, (I + lam M)^-1 = I - W diag(lam s^2 / (1 + lam s^2)) W^T: Woodbury's identity,
-    with nothing left to invert. A direction whose share rounds to nothing is left out.
+    With the singular values s and directions W of the rows, (I + lam M)^-1 = I - W diag(lam s^2 /
+    (1 + lam s^2)) W^T: Woodbury's identity, with nothing left to invert. A direction whose share
+    rounds to nothing is left out.
     """
     _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
     shares = lam * sizes**2 / (1 + lam * sizes**2)

@@ -1,4 +1,7 @@
-"""``orth-proj``: texts projected off the group prompts (Chuang et al. 2023): an uncentred span, so what the prompts share goes too."""
+"""``orth-proj``: texts projected off the group prompts (Chuang et al.
+
+2023): an uncentred span, so what the prompts share goes too.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ class OrthProjOperator(SpaceOperator):
 
 @dataclass(frozen=True)
 class OrthProj(Method):
-    """span: "prompts" (a prototype a group), "texts" (each by itself) or "differences", the milder attribute space."""
+    """span: "prompts" (a prototype a group), "texts" (each by itself) or "differences", the milder
+    attribute space.
+    """
 
     span: Span = "prompts"
     modality: Literal["both", "image", "text"] = "text"
@@ -46,7 +51,13 @@ class OrthProj(Method):
         basis = span_of(self.span, self.name, context, self.prototype)
         space = replace(shared_space(self.name, context, np.inf, self.prototype), basis=basis)
         params = {"span": self.span, "modality": self.modality, "prototype": self.prototype}
-        return OrthProjOperator(context.attribute, space, changes_of(self.modality), encoder=context.encoder, params=params)
+        return OrthProjOperator(
+            context.attribute,
+            space,
+            changes_of(self.modality),
+            encoder=context.encoder,
+            params=params,
+        )
 
 
 def span_of(span: str, method: str, context: FitContext, prototype: str) -> Float64:
@@ -55,7 +66,11 @@ def span_of(span: str, method: str, context: FitContext, prototype: str) -> Floa
         return geometry.attribute_basis(prototypes(method, context, prototype))[0]
     if span not in ("prompts", "texts"):
         raise InputError(f'span={span!r} is not legal; pass "prompts", "texts" or "differences"')
-    rows = prototypes(method, context, prototype) if span == "prompts" else labelled_texts(method, context)[0]
+    rows = (
+        prototypes(method, context, prototype)
+        if span == "prompts"
+        else labelled_texts(method, context)[0]
+    )
     basis = geometry.span_basis(rows)
     require_little(method, basis, f"{len(rows)} texts", "pass span=prompts")
     return basis
@@ -65,7 +80,10 @@ def require_little(method: str, basis: Float64, what: str, otherwise: str) -> No
     """Raise where a basis (d, r) holds more than half of the dimensions."""
     dim, rank = basis.shape
     if rank > dim // 2:
-        raise InputError(f"{method}: {what} span {rank} of {dim} dimensions, so little would be left; {otherwise}")
+        raise InputError(
+            f"{method}: {what} span {rank} of {dim} dimensions, so little would be left;"
+            f" {otherwise}"
+        )
 
 
 METHOD = OrthProj

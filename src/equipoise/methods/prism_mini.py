@@ -1,4 +1,6 @@
-"""``prism-mini``: images projected off the group words themselves, their common part included (Molahasani et al. 2025)."""
+"""``prism-mini``: images projected off the group words themselves, their common part included
+(Molahasani et al. 2025).
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,12 @@ class PrismMiniOperator(LowRankOperator):
 
 @dataclass(frozen=True)
 class PrismMini(Method):
-    """words: "bare" ("man", "woman") as in the code, or "book". Prototypes in the context go before both.
+    """words: "bare" ("man", "woman") as in the code, or "book".
 
-    renormalise=False is the code: an image keeps the length that is left. modality="both" gives the same scores.
+    Prototypes in the context go before both.
+
+    renormalise=False is the code: an image keeps the length that is left. modality="both" gives the
+    same scores.
     """
 
     words: Literal["bare", "book"] = "bare"
@@ -41,14 +46,18 @@ class PrismMini(Method):
     needs: ClassVar[tuple[str, ...]] = ("words",)
     changes: ClassVar[tuple[str, ...]] = ("image",)
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
-    code: ClassVar[str] = "changes images only; Table 1 says both modalities (modality=both gives the same scores)"
+    code: ClassVar[str] = (
+        "changes images only; Table 1 says both modalities (modality=both gives the same scores)"
+    )
     operator: ClassVar[type[Operator]] = PrismMiniOperator
 
     def fit(self, context: FitContext) -> PrismMiniOperator:
         low_rank = LowRank.projection(geometry.span_basis(self._rows(context)))
         params = {"words": self.words, "renormalise": self.renormalise, "modality": self.modality}
         maps = dict.fromkeys(changes_of(self.modality), low_rank)
-        return PrismMiniOperator(context.attribute, maps, self.renormalise, encoder=context.encoder, params=params)
+        return PrismMiniOperator(
+            context.attribute, maps, self.renormalise, encoder=context.encoder, params=params
+        )
 
     def _rows(self, context: FitContext) -> Float64:
         if self.words not in ("bare", "book"):
@@ -57,7 +66,8 @@ class PrismMini(Method):
             return prototypes(self.name, context)
         if context.text_encoder is None:
             raise InputError(
-                f"{self.name} needs prototypes, or an encoder or text_table for {context.attribute.name}'s words; the context lacks them"
+                f"{self.name} needs prototypes, or an encoder or text_table for"
+                f" {context.attribute.name}'s words; the context lacks them"
             )
         return geometry.unit(encode(context.text_encoder, bare_words(context.attribute)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
+from dataclasses import fields
 from importlib import import_module
 from importlib.metadata import entry_points
 from numbers import Integral, Real
@@ -58,7 +59,10 @@ NEEDS = {  # what a method may need of a context, as a reader is told it
 
 
 class Strength(NamedTuple):
-    """The parameter that sweeps a method; at ``neutral`` it is the method ``becomes``. values: a sweep, from weak to strong."""
+    """The parameter that sweeps a method; at ``neutral`` it is the method ``becomes``.
+
+    values: a sweep, from weak to strong.
+    """
 
     param: str
     neutral: Any
@@ -76,9 +80,14 @@ class Method(ABC):
     training: ClassVar[str] = ""  # what is trained, in a few words; "" where nothing is
     gradients: ClassVar[str] = ""  # what gradients flow through; "" where there are none
     changes: ClassVar[tuple[str, ...]] = ("image", "text")  # as its parameters stand by default
-    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval")  # for which its authors defined it
+    tasks: ClassVar[tuple[str, ...]] = (
+        "classification",
+        "retrieval",
+    )  # for which its authors defined it
     strength: ClassVar[Strength | None] = None
-    code: ClassVar[str] = ""  # where the reference code does other than the paper, or its Table 1, says
+    code: ClassVar[str] = (
+        ""  # where the reference code does other than the paper, or its Table 1, says
+    )
     operator: ClassVar[type[Operator]]
 
     @abstractmethod
@@ -88,7 +97,10 @@ class Method(ABC):
 
 def names() -> list[str]:
     """Every method that ``create`` knows."""
-    return [*OURS, *sorted(point.name for point in entry_points(group=GROUP) if point.name not in OURS)]
+    return [
+        *OURS,
+        *sorted(point.name for point in entry_points(group=GROUP) if point.name not in OURS),
+    ]
 
 
 def find(name: str) -> type[Method]:
@@ -102,12 +114,19 @@ def find(name: str) -> type[Method]:
     raise InputError(f"there is no method {name!r}; there are {', '.join(names())}")
 
 
+def defaults(name: str) -> dict[str, Any]:
+    """Return the parameters of a method, each with its default."""
+    return {param.name: param.default for param in fields(find(name))}  # pyright: ignore
+
+
 def create(name: str, **params: Any) -> Method:
     """A method with these parameters."""
     method = find(name)
     legal = list(inspect.signature(method).parameters)
     if unknown := [param for param in params if param not in legal]:
-        raise InputError(f"{name} has no parameter {unknown[0]!r}; it has {', '.join(legal) or 'none'}")
+        raise InputError(
+            f"{name} has no parameter {unknown[0]!r}; it has {', '.join(legal) or 'none'}"
+        )
     kinds = _kinds(method)
     for param, value in params.items():
         if param in kinds and (otherwise := _illegal(value, kinds[param])):
@@ -123,7 +142,9 @@ def _kinds(method: type[Method]) -> dict[str, Any]:
 
 
 def _illegal(value: Any, kind: Any) -> str:
-    """What is legal for a parameter of this kind, or "" where the value is, or the kind is not a plain one."""
+    """What is legal for a parameter of this kind, or "" where the value is, or the kind is not a
+    plain one.
+    """
     parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     found = [_one_illegal(value, part) for part in parts]
     return "" if "" in found else " or ".join(found)
@@ -141,7 +162,7 @@ def _one_illegal(value: Any, kind: Any) -> str:
 
 
 def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:
-    """Read a saved operator; with ``encoder``, refuse one that another encoder made, and bind it."""
+    """Read a saved operator; with ``encoder``, bind it and refuse that of another encoder."""
     arrays, document = artefact.load(path, KIND)
     try:
         operator_class = find(document["method"]).operator
@@ -152,5 +173,7 @@ def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
-        raise ArtefactError(f"{path} does not hold a whole operator ({error}); the file is damaged, so fit it again") from None
+        raise ArtefactError(
+            f"{path} does not hold a whole operator ({error}); the file is damaged, so fit it again"
+        ) from None
     return operator.bind(encoder) if encoder is not None else operator

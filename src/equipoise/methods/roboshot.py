@@ -1,4 +1,6 @@
-"""``roboshot``: differences that do not matter taken out of images, differences that do doubled (Adila et al. 2024)."""
+"""``roboshot``: differences that do not matter taken out of images, differences that do doubled
+(Adila et al. 2024).
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,22 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class RoboShotOperator(LowRankOperator):
-    """``nrm((I + Qt Qt^T)(I - Qs Qs^T) x)``: in closed form what the code's loop over directions gives."""
+    """``nrm((I + Qt Qt^T)(I - Qs Qs^T) x)``: in closed form what the code's loop over directions
+    gives.
+    """
 
     method = "roboshot"
 
 
 @dataclass(frozen=True)
 class RoboShot(Method):
-    """reject, accept: pairs of texts, as a language model would name them. Without reject, the book's prompts in every two groups.
+    """reject, accept: pairs of texts, as a language model would name them.
 
-    tolerance: directions weaker than this fraction of the strongest stay in the images; 0.1 or so spares those that are the noise of
-    near-duplicates. Where more than half of the dimensions would be rejected, the fit is refused.
+    Without reject, the book's prompts in every two groups.
+
+    tolerance: directions weaker than this fraction of the strongest stay in the images; 0.1 or so
+    spares those that are the noise of near-duplicates. Where more than half of the dimensions would
+    be rejected, the fit is refused.
     """
 
     reject: Pairs = ()
@@ -47,26 +54,63 @@ class RoboShot(Method):
     needs: ClassVar[tuple[str, ...]] = ("prompts",)
     changes: ClassVar[tuple[str, ...]] = ("image",)
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
-    code: ClassVar[str] = "changes images only; Table 1 says both modalities. Its own pairs for CelebA do not name gender"
+    code: ClassVar[str] = (
+        "changes images only; Table 1 says both modalities. Its own pairs for CelebA do not name"
+        " gender"
+    )
     operator: ClassVar[type[Operator]] = RoboShotOperator
 
     def fit(self, context: FitContext) -> RoboShotOperator:
         if not 0 <= self.tolerance < 1:
-            raise InputError(f"tolerance={self.tolerance} is not legal; it is a fraction of the strongest direction, from 0 to below 1")
-        rejected = self._encoded(context, self.reject) if self.reject else differences(matched(self.name, context, self.prototype))
+            raise InputError(
+                f"tolerance={self.tolerance} is not legal; it is a fraction of the strongest"
+                " direction, from 0 to below 1"
+            )
+        rejected = (
+            self._encoded(context, self.reject)
+            if self.reject
+            else differences(matched(self.name, context, self.prototype))
+        )
         spurious = geometry.span_basis(rejected, self.tolerance)
-        require_little(self.name, spurious, "differences of the groups", "pass a larger tolerance, such as 0.1, or fewer pairs (reject)")
-        true = geometry.span_basis(self._encoded(context, self.accept), self.tolerance) if self.accept else spurious[:, :0]
-        params = {"reject": list(self.reject), "accept": list(self.accept), "prototype": self.prototype, "tolerance": self.tolerance}
-        return RoboShotOperator(context.attribute, {"image": both(spurious, true)}, True, encoder=context.encoder, params=params)
+        require_little(
+            self.name,
+            spurious,
+            "differences of the groups",
+            "pass a larger tolerance, such as 0.1, or fewer pairs (reject)",
+        )
+        true = (
+            geometry.span_basis(self._encoded(context, self.accept), self.tolerance)
+            if self.accept
+            else spurious[:, :0]
+        )
+        params = {
+            "reject": list(self.reject),
+            "accept": list(self.accept),
+            "prototype": self.prototype,
+            "tolerance": self.tolerance,
+        }
+        return RoboShotOperator(
+            context.attribute,
+            {"image": both(spurious, true)},
+            True,
+            encoder=context.encoder,
+            params=params,
+        )
 
     def _encoded(self, context: FitContext, pairs: Pairs) -> Float64:
         """(pairs, d): the differences of unit embeddings."""
         if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
-            raise InputError(f"{self.name} takes pairs of texts, and {pairs!r} was given; pass ((one, other), ...)")
+            raise InputError(
+                f"{self.name} takes pairs of texts, and {pairs!r} was given; pass ((one, other),"
+                " ...)"
+            )
         if context.text_encoder is None:
-            raise InputError(f"{self.name} needs an encoder or text_table for its pairs, which the context lacks")
-        rows = geometry.unit(encode(context.text_encoder, [text for pair in pairs for text in pair]))
+            raise InputError(
+                f"{self.name} needs an encoder or text_table for its pairs, which the context lacks"
+            )
+        rows = geometry.unit(
+            encode(context.text_encoder, [text for pair in pairs for text in pair])
+        )
         return rows[::2] - rows[1::2]
 
 
@@ -74,7 +118,9 @@ def both(spurious: Float64, true: Float64) -> LowRank:
     """(I + Qt Qt^T)(I - Qs Qs^T), as what is taken away: Qs Qs^T - Qt ((I - Qs Qs^T) Qt)^T."""
     if not true.shape[1]:
         return LowRank.projection(spurious)
-    return LowRank(np.hstack([spurious, true - spurious @ (spurious.T @ true)]), np.hstack([spurious, -true]))
+    return LowRank(
+        np.hstack([spurious, true - spurious @ (spurious.T @ true)]), np.hstack([spurious, -true])
+    )
 
 
 METHOD = RoboShot

@@ -1,7 +1,8 @@
-"""``saner``: a residual on texts that makes a neutral text equally close to its forms for each group (Hirota et al. 2025).
+"""``saner``: a residual on texts that makes a neutral text equally close to its forms for each
+group (Hirota et al. 2025).
 
-Its gate is part of the method: a prompt that states a group itself passes as it is. No code was released; defaults are the paper's as
-far as they are known.
+Its gate is part of the method: a prompt that states a group itself passes as it is. No code was
+released; defaults are the paper's as far as they are known.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ class SanerOperator(NetworkOperator):
 
 @dataclass(frozen=True)
 class Saner(Method):
-    """debias, reconstruct, contrast: the weights of the three losses; contrast needs the image of each caption, and is left out without
-    images. gate: whether prompts that state a group pass as they are. amount: how much of the fitted residual is added.
+    """debias, reconstruct, contrast: the weights of the three losses; contrast needs the image of
+    each caption, and is left out without
+    images. gate: whether prompts that state a group pass as they are. amount: how much of the
+    fitted residual is added.
     """
 
     debias: float = 1.0
@@ -58,7 +61,9 @@ class Saner(Method):
     epochs: int = 5
 
     name: ClassVar[str] = "saner"
-    summary: ClassVar[str] = "a learned residual on texts that makes neutral captions equally close to all groups"
+    summary: ClassVar[str] = (
+        "a learned residual on texts that makes neutral captions equally close to all groups"
+    )
     source: ClassVar[str] = "Hirota et al. 2025"
     changes: ClassVar[tuple[str, ...]] = ("text",)
     needs: ClassVar[tuple[str, ...]] = ("neutral texts",)
@@ -68,9 +73,17 @@ class Saner(Method):
     operator: ClassVar[type[Operator]] = SanerOperator
 
     def fit(self, context: FitContext) -> SanerOperator:
-        weights = {"debias": self.debias, "reconstruct": self.reconstruct, "contrast": self.contrast, "amount": self.amount}
+        weights = {
+            "debias": self.debias,
+            "reconstruct": self.reconstruct,
+            "contrast": self.contrast,
+            "amount": self.amount,
+        }
         require_numbers({name: (value, 0) for name, value in weights.items()})
-        require_numbers({"hidden": (self.hidden, 1), "batch": (self.batch, 1), "epochs": (self.epochs, 0)}, whole=True)
+        require_numbers(
+            {"hidden": (self.hidden, 1), "batch": (self.batch, 1), "epochs": (self.epochs, 0)},
+            whole=True,
+        )
         data = _corpus(context)
         here = machine(self.name, context.device)
         neutral, stated = here.tensor(data.neutral), here.tensor(data.stated)
@@ -82,29 +95,50 @@ class Saner(Method):
             at = here.tensor(batches[step])
             added = mlp(state, ("hidden", "out"), neutral[at])
             rows = unit(neutral[at] + added)
-            close = (stated[at] * rows[:, None]).sum(-1)  # (texts, groups): similarity to the form for each group
+            close = (stated[at] * rows[:, None]).sum(
+                -1
+            )  # (texts, groups): similarity to the form for each group
             spread = (close.var(1, correction=0) + TINY) ** 0.5
             total = self.debias * spread.mean() + self.reconstruct * (added * added).sum(1).mean()
             if images is None:
                 return total
             alike = SCALE * rows @ images[at].T
             own = here.tensor(np.arange(len(at)))
-            return total + self.contrast * (cross_entropy(alike, own) + cross_entropy(alike.T, own)) / 2
+            return (
+                total
+                + self.contrast * (cross_entropy(alike, own) + cross_entropy(alike.T, own)) / 2
+            )
 
         rng, dim = np.random.default_rng([context.seed, 1]), neutral.shape[1]
-        # The last layer starts at nothing, so that without a debiasing loss texts stay exactly as they are.
-        start = linear(rng, "hidden", dim, self.hidden) | linear(rng, "out", self.hidden, dim, zero=True)
-        inputs = {"neutral": data.neutral, "stated": data.stated} | ({} if data.images is None else {"images": data.images})
+        # The last layer starts at nothing, so that without a debiasing loss texts stay exactly as
+        # they are.
+        start = linear(rng, "hidden", dim, self.hidden) | linear(
+            rng, "out", self.hidden, dim, zero=True
+        )
+        inputs = {"neutral": data.neutral, "stated": data.stated} | (
+            {} if data.images is None else {"images": data.images}
+        )
         stage = Stage("saner", context, trained_with(self), inputs)
-        net = train(stage, here, start, loss, list(start), steps=self.epochs * batches.steps, lr=self.lr)
-        used = {"texts": len(data.neutral), "texts_left_out": data.left_out, "with_images": images is not None}
+        net = train(
+            stage, here, start, loss, list(start), steps=self.epochs * batches.steps, lr=self.lr
+        )
+        used = {
+            "texts": len(data.neutral),
+            "texts_left_out": data.left_out,
+            "with_images": images is not None,
+        }
         options = {"amount": self.amount, "gate": self.gate}
         params = asdict(self) | {"seed": context.seed} | used
-        return SanerOperator(context.attribute, net, options, ("text",), dim, encoder=context.encoder, params=params)
+        return SanerOperator(
+            context.attribute, net, options, ("text",), dim, encoder=context.encoder, params=params
+        )
 
 
 class _Corpus(NamedTuple):
-    """neutral (n, d), stated (n, groups, d), images (n, d) or None: unit rows. left_out: captions that no group can be put into."""
+    """neutral (n, d), stated (n, groups, d), images (n, d) or None: unit rows.
+
+    left_out: captions that no group can be put into.
+    """
 
     neutral: np.ndarray
     stated: np.ndarray
@@ -114,7 +148,10 @@ class _Corpus(NamedTuple):
 
 def _corpus(context: FitContext) -> _Corpus:
     if context.text_encoder is None or (context.captions is None and context.book is None):
-        raise InputError("saner needs captions (or a book) and an encoder or text_table, and the context lacks one of them")
+        raise InputError(
+            "saner needs captions (or a book) and an encoder or text_table, and the context lacks"
+            " one of them"
+        )
     texts = _from_captions(context) if context.captions is not None else _from_book(context)
     count = len(context.captions) if context.captions is not None else len(context.book or ())
     images, kept = None, sorted(texts)
@@ -122,21 +159,35 @@ def _corpus(context: FitContext) -> _Corpus:
         blocks = [unit_rows(block) for block in context.image_blocks()]
         good = np.concatenate([np.zeros(0, bool), *(directed for _, directed in blocks)])
         if len(good) != count:
-            raise InputError(f"saner pairs captions with images, and there are {count} captions and {len(good)} images; pass one for each")
+            raise InputError(
+                f"saner pairs captions with images, and there are {count} captions and {len(good)}"
+                " images; pass one for each"
+            )
         kept = [i for i in kept if good[i]]
-        images = np.concatenate([rows for rows, _ in blocks])[np.cumsum(good)[kept] - 1].astype(np.float32)
+        images = np.concatenate([rows for rows, _ in blocks])[np.cumsum(good)[kept] - 1].astype(
+            np.float32
+        )
     if not kept:
-        raise InputError("saner found no text that groups can be put into; pass captions or prompts about a person")
+        raise InputError(
+            "saner found no text that groups can be put into; pass captions or prompts about a"
+            " person"
+        )
     groups = len(context.attribute.groups)
     unique = list(dict.fromkeys(text for i in kept for text in texts[i]))
-    encoded = unit(np.asarray(context.text_encoder.encode_text(unique), np.float64)).astype(np.float32)
+    encoded = unit(np.asarray(context.text_encoder.encode_text(unique), np.float64)).astype(
+        np.float32
+    )
     place = {text: i for i, text in enumerate(unique)}
-    rows = encoded[[[place[text] for text in texts[i]] for i in kept]].reshape(len(kept), 1 + groups, -1)
+    rows = encoded[[[place[text] for text in texts[i]] for i in kept]].reshape(
+        len(kept), 1 + groups, -1
+    )
     return _Corpus(rows[:, 0], np.ascontiguousarray(rows[:, 1:]), images, count - len(kept))
 
 
 def _from_captions(context: FitContext) -> dict[int, tuple[str, ...]]:
-    """Place of a caption -> its neutral form, and that form with each group put in; blank ones and those about nobody are left out."""
+    """Place of a caption -> its neutral form, and that form with each group put in; blank ones and
+    those about nobody are left out.
+    """
     found = {}
     for i, caption in enumerate(context.captions if context.captions is not None else ()):
         if not isinstance(caption, str) or not caption.strip():
@@ -155,7 +206,8 @@ def _from_book(context: FitContext) -> dict[int, tuple[str, ...]]:
     return {
         i: (prompt, *(entries[group].anchor for group in groups))
         for i, (prompt, entries) in enumerate(prompts)
-        if all(group in entries for group in groups) and not explicit_groups(prompt, context.attribute)
+        if all(group in entries for group in groups)
+        and not explicit_groups(prompt, context.attribute)
     }
 
 

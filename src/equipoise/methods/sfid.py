@@ -1,4 +1,6 @@
-"""``sfid``: the coordinates by which a random forest tells the groups overwritten with their mean where it is unsure (Jung et al. 2024)."""
+"""``sfid``: the coordinates by which a random forest tells the groups overwritten with their mean
+where it is unsure (Jung et al. 2024).
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,20 @@ class Imputation(NamedTuple):
 
 
 class SfidOperator(Operator):
-    """Unit rows with some coordinates overwritten by the same values in every row; then unit length, where ``renormalise``."""
+    """Unit rows with some coordinates overwritten by the same values in every row; then unit
+    length, where ``renormalise``.
+    """
 
     method = "sfid"
 
-    def __init__(self, attribute: Attribute, fills: Mapping[Modality, Imputation], in_dim: int, renormalise: bool, **options: Any):
+    def __init__(
+        self,
+        attribute: Attribute,
+        fills: Mapping[Modality, Imputation],
+        in_dim: int,
+        renormalise: bool,
+        **options: Any,
+    ):
         super().__init__(attribute, tuple(fills), in_dim, **options)
         self.fills, self.renormalise = dict(fills), renormalise
 
@@ -55,7 +66,9 @@ class SfidOperator(Operator):
         keep, value = np.ones(self.in_dim), np.zeros(self.in_dim)
         keep[fill.places], value[fill.places] = 0, fill.values
         if isinstance(rows, np.ndarray) and kernels.which(rows) == "numba":
-            return host.overwrite(host.rows_of(rows), keep, value, self.renormalise).reshape(rows.shape)
+            return host.overwrite(host.rows_of(rows), keep, value, self.renormalise).reshape(
+                rows.shape
+            )
         out, bad = unit_and_bad(rows)
         where = namespace(out).where
         filled = where(constant(keep, out) > 0, out, constant(value, out))
@@ -64,14 +77,31 @@ class SfidOperator(Operator):
         return where(stays[..., None], out, filled)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {f"{modality}.{name}": array for modality, fill in self.fills.items() for name, array in fill._asdict().items()}
+        return {
+            f"{modality}.{name}": array
+            for modality, fill in self.fills.items()
+            for name, array in fill._asdict().items()
+        }
 
     def settings(self) -> dict[str, Any]:
-        return {"changes": list(self.changes), "in_dim": self.in_dim, "renormalise": self.renormalise}
+        return {
+            "changes": list(self.changes),
+            "in_dim": self.in_dim,
+            "renormalise": self.renormalise,
+        }
 
     @classmethod
-    def restore(cls, attribute: Attribute, arrays: dict[str, np.ndarray], settings: dict[str, Any], made_by: EncoderRef) -> SfidOperator:
-        fills = {modality: Imputation(arrays[f"{modality}.places"], arrays[f"{modality}.values"]) for modality in settings["changes"]}
+    def restore(
+        cls,
+        attribute: Attribute,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        made_by: EncoderRef,
+    ) -> SfidOperator:
+        fills = {
+            modality: Imputation(arrays[f"{modality}.places"], arrays[f"{modality}.values"])
+            for modality in settings["changes"]
+        }
         for places, values in fills.values():
             if (
                 places.shape != values.shape
@@ -79,16 +109,24 @@ class SfidOperator(Operator):
                 or (places.size and not 0 <= places.min() <= places.max() < settings["in_dim"])
             ):
                 raise ValueError("the coordinates and their values do not match")
-        return cls(attribute, fills, int(settings["in_dim"]), bool(settings["renormalise"]), encoder=made_by)
+        return cls(
+            attribute,
+            fills,
+            int(settings["in_dim"]),
+            bool(settings["renormalise"]),
+            encoder=made_by,
+        )
 
 
 @dataclass(frozen=True)
 class Sfid(Method):
-    """k: how many coordinates are overwritten, or, below 1, what share of them; 0 is the identity. tau: rows the forest is less sure of
-    than this give the values. fill: "low-confidence" is the method, "zero" and "noise" (one Gaussian draw for all rows) its ablations.
-    held_out: the share of rows, never seen by the forest, that its confidence is measured on. renormalise=False is the code, which mixes
-    lengths. The text forest needs a book with many texts; modality="image" does without, and is all that the code's own classification
-    changes.
+    """k: how many coordinates are overwritten, or, below 1, what share of them; 0 is the identity.
+
+    tau: rows the forest is less sure of than this give the values. fill: "low-confidence" is the
+    method, "zero" and "noise" (one Gaussian draw for all rows) its ablations.
+    held_out: the share of rows, never seen by the forest, that its confidence is measured on.
+    renormalise=False is the code, which mixes lengths. The text forest needs a book with many
+    texts; modality="image" does without, and is all that the code's own classification changes.
     """
 
     k: float = 50
@@ -100,14 +138,19 @@ class Sfid(Method):
     modality: Literal["both", "image", "text"] = "both"
 
     name: ClassVar[str] = "sfid"
-    summary: ClassVar[str] = "coordinates that a random forest tells groups by, overwritten with neutral values"
+    summary: ClassVar[str] = (
+        "coordinates that a random forest tells groups by, overwritten with neutral values"
+    )
     source: ClassVar[str] = "Jung et al. 2024"
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features", "prompts")
     training: ClassVar[str] = "a random forest a modality"
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
-    strength: ClassVar[Strength | None] = Strength("k", 0, (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2))
+    strength: ClassVar[Strength | None] = Strength(
+        "k", 0, (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
+    )
     code: ClassVar[str] = (
-        "in classification its text part does nothing (modality=image); text lengths are mixed, mended here (renormalise=False)"
+        "in classification its text part does nothing (modality=image); text lengths are mixed,"
+        " mended here (renormalise=False)"
     )
     operator: ClassVar[type[Operator]] = SfidOperator
 
@@ -115,28 +158,51 @@ class Sfid(Method):
         self._check()
         fills, dim, k = {}, 0, None
         for modality in changes_of(self.modality):
-            rows, codes = labelled_images(self.name, context, FEW) if modality == "image" else self._texts(context)
+            rows, codes = (
+                labelled_images(self.name, context, FEW)
+                if modality == "image"
+                else self._texts(context)
+            )
             dim = rows.shape[1]
             if (k := dimensions(self.k, dim)) is None:
-                raise InputError(f"k={self.k} is not legal; it is how many of the {dim} coordinates are overwritten, or a share below 1")
+                raise InputError(
+                    f"k={self.k} is not legal; it is how many of the {dim} coordinates are"
+                    " overwritten, or a share below 1"
+                )
             fills[modality] = self.imputation(rows, codes, k, context.seed)
-        params = {"k": k, "tau": self.tau, "fill": self.fill, "trees": self.trees, "held_out": self.held_out}
+        params = {
+            "k": k,
+            "tau": self.tau,
+            "fill": self.fill,
+            "trees": self.trees,
+            "held_out": self.held_out,
+        }
         params |= {"renormalise": self.renormalise, "modality": self.modality}
-        return SfidOperator(context.attribute, fills, dim, self.renormalise, encoder=context.encoder, params=params)
+        return SfidOperator(
+            context.attribute, fills, dim, self.renormalise, encoder=context.encoder, params=params
+        )
 
     def _check(self) -> None:
         if self.fill not in ("low-confidence", "zero", "noise"):
-            raise InputError(f'fill={self.fill!r} is not legal; pass "low-confidence", "zero" or "noise"')
+            raise InputError(
+                f'fill={self.fill!r} is not legal; pass "low-confidence", "zero" or "noise"'
+            )
         if not 0 < self.tau <= 1 or not 0 < self.held_out < 1 or self.trees < 1:
             raise InputError(
-                f"tau={self.tau} (0 to 1), held_out={self.held_out} (between 0 and 1) or trees={self.trees} (from 1) is not legal"
+                f"tau={self.tau} (0 to 1), held_out={self.held_out} (between 0 and 1) or"
+                f" trees={self.trees} (from 1) is not legal"
             )
 
     def _texts(self, context: FitContext) -> tuple[Float64, np.ndarray]:
         rows, codes = labelled_texts(self.name, context)
         otherwise = "take a larger book, or pass modality=image"
         require_groups(
-            self.name, np.bincount(codes, minlength=len(context.attribute.groups)), context.attribute.groups, FEW, "texts", otherwise
+            self.name,
+            np.bincount(codes, minlength=len(context.attribute.groups)),
+            context.attribute.groups,
+            FEW,
+            "texts",
+            otherwise,
         )
         return rows, codes
 
@@ -153,17 +219,26 @@ class Sfid(Method):
         if not len(unsure):
             lowest = float(confidence.min())
             raise InputError(
-                f"the forest is sure of every held-out row (at least {lowest:.2f}), so tau={self.tau} leaves none to average; raise tau"
+                f"the forest is sure of every held-out row (at least {lowest:.2f}), so"
+                f" tau={self.tau} leaves none to average; raise tau"
             )
         return Imputation(places, rows[unsure][:, places].mean(0))
 
-    def forest(self, rows: Float64, codes: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, np.ndarray, Float64]:
-        """The coordinates it tells groups by (k,), which rows it never saw, and what it makes of those (rows, groups)."""
+    def forest(
+        self, rows: Float64, codes: np.ndarray, k: int, seed: int
+    ) -> tuple[np.ndarray, np.ndarray, Float64]:
+        """The coordinates it tells groups by (k,), which rows it never saw, and what it makes of
+        those (rows, groups).
+        """
         from sklearn.ensemble import RandomForestClassifier
         from sklearn.model_selection import train_test_split
 
-        train, rest = train_test_split(np.arange(len(rows)), test_size=self.held_out, random_state=seed, stratify=codes)
-        forest = RandomForestClassifier(self.trees, random_state=seed, n_jobs=-1).fit(rows[train], codes[train])
+        train, rest = train_test_split(
+            np.arange(len(rows)), test_size=self.held_out, random_state=seed, stratify=codes
+        )
+        forest = RandomForestClassifier(self.trees, random_state=seed, n_jobs=-1).fit(
+            rows[train], codes[train]
+        )
         places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:k])
         return places, np.asarray(rest), np.asarray(forest.predict_proba(rows[rest]))
 

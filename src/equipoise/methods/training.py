@@ -1,6 +1,9 @@
-"""Training: seeded torch loops that may be killed and go on. On a CPU the result is that of an undisturbed run, bit for bit.
+"""Training: seeded torch loops that may be killed and go on.
 
-What a step does depends on the state, the seed and the number of the step alone, so a checkpoint needs no state of a random generator.
+On a CPU the result is that of an undisturbed run, bit for bit.
+
+What a step does depends on the state, the seed and the number of the step alone, so a checkpoint
+needs no state of a random generator.
 """
 
 from __future__ import annotations
@@ -48,12 +51,15 @@ def machine(method: str, device: str | None) -> Machine:
     here = ["cuda"] * torch.cuda.is_available() + ["cpu"]
     name = str(device or here[0])
     if name.split(":", maxsplit=1)[0] not in here:
-        raise InputError(f"device={device!r} is not one that {method} can be fitted on here; pass one of {', '.join(here)}")
+        raise InputError(
+            f"device={device!r} is not one that {method} can be fitted on here; pass one of"
+            f" {', '.join(here)}"
+        )
     return Machine(torch, name)
 
 
 class Batches:
-    """The rows of each step: every epoch all of them once, in an order that seed and epoch decide."""
+    """Yield the rows of each step: all once per epoch, in an order of seed and epoch."""
 
     def __init__(self, rows: int, size: int, seed: int):
         self.rows, self.size, self.seed = rows, min(size, rows), seed
@@ -68,12 +74,18 @@ class Batches:
         """All rows, as an epoch sees them; -1 is one that came before the first."""
         if epoch not in self._orders:
             self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
-            self._orders[epoch] = np.random.default_rng([self.seed, 0, epoch + 1]).permutation(self.rows)
+            self._orders[epoch] = np.random.default_rng([self.seed, 0, epoch + 1]).permutation(
+                self.rows
+            )
         return self._orders[epoch]
 
 
 class Stage(NamedTuple):
-    """One loop of a fit. ``inputs`` and ``settings``: all that the result depends on besides the seed; they name its checkpoint."""
+    """One loop of a fit.
+
+    ``inputs`` and ``settings``: all that the result depends on besides the seed; they name its
+    checkpoint.
+    """
 
     name: str
     context: FitContext
@@ -85,8 +97,16 @@ class Stage(NamedTuple):
         if self.context.workdir is None:
             return None
         context = self.context
-        about = {"attribute": context.attribute.to_json(), "seed": context.seed, "settings": {k: str(v) for k, v in self.settings.items()}}
-        about |= {"torch": here.torch.__version__, "device": here.device.split(":")[0], "version": __version__}
+        about = {
+            "attribute": context.attribute.to_json(),
+            "seed": context.seed,
+            "settings": {k: str(v) for k, v in self.settings.items()},
+        }
+        about |= {
+            "torch": here.torch.__version__,
+            "device": here.device.split(":")[0],
+            "version": __version__,
+        }
         key = artefact.digest(self.inputs, about)
         return Path(self.context.workdir) / f"{self.name.replace(' ', '-')}-{key[:16]}.safetensors"
 
@@ -103,10 +123,12 @@ def train(
     turn: Callable[[int], Sequence[str]] | None = None,
     after: Callable[[State, int], None] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Minimise ``loss(state, step)`` with Adam, ``steps`` times, from the arrays of ``start``; gives the arrays of the last state.
+    """Minimise ``loss(state, step)`` with Adam, ``steps`` times, from the arrays of ``start``;
+    gives the arrays of the last state.
 
-    learned: the names that Adam updates; turn(step): those of them whose turn it is. after(state, step): what else a step does to the
-    state, without gradients. With a workdir the state is kept in a file every few seconds, and found again.
+    learned: the names that Adam updates; turn(step): those of them whose turn it is. after(state,
+    step): what else a step does to the state, without gradients. With a workdir the state is kept
+    in a file every few seconds, and found again.
     """
     require_numbers({"lr": (lr, 0)})
     torch = here.torch
@@ -142,12 +164,16 @@ def train(
 
 
 def trained_with(method: Any, *but: str) -> dict[str, Any]:
-    """The parameters of a method that a training depends on: all but what is applied afterwards, so that a sweep of that trains once."""
+    """The parameters of a method that a training depends on: all but what is applied afterwards, so
+    that a sweep of that trains once.
+    """
     return {name: value for name, value in asdict(method).items() if name not in ("amount", *but)}
 
 
 def capped(cross_entropy: Any, groups: int) -> Any:
-    """Cross-entropies, none above that of a guess: beyond it an adversary would be driven to be surely wrong, which tells as much."""
+    """Cross-entropies, none above that of a guess: beyond it an adversary would be driven to be
+    surely wrong, which tells as much.
+    """
     return cross_entropy.clip(max=float(np.log(groups)))
 
 
@@ -158,18 +184,34 @@ def choose(name: str, value: Any, legal: Sequence[Any]) -> None:
 
 
 def require_numbers(at_least: Mapping[str, tuple[float, float]], *, whole: bool = False) -> None:
-    """Raise unless each parameter is a finite (or whole) number from its least value on: name -> (value, least)."""
+    """Raise unless each parameter is a finite (or whole) number from its least value on: name ->
+    (value, least).
+    """
     for name, (value, least) in at_least.items():
-        if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not least <= value < float("inf"):
-            raise InputError(f"{name}={value!r} is not legal; pass a {'whole number' if whole else 'number'} from {least:g} on")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int if whole else int | float)
+            or not least <= value < float("inf")
+        ):
+            raise InputError(
+                f"{name}={value!r} is not legal; pass a {'whole number' if whole else 'number'}"
+                f" from {least:g} on"
+            )
 
 
 @contextmanager
 def _exact(torch: Any, device: str) -> Iterator[None]:
-    """Gradients on, whatever the caller set; algorithms that give the same bits each time; settings as before afterwards."""
-    before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    """Gradients on, whatever the caller set; algorithms that give the same bits each time; settings
+    as before afterwards.
+    """
+    before, warned = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
     if device.startswith("cuda"):
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # without it torch refuses to promise anything
+        os.environ.setdefault(
+            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+        )  # without it torch refuses to promise anything
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     torch.use_deterministic_algorithms(True)
@@ -183,7 +225,10 @@ def _exact(torch: Any, device: str) -> Iterator[None]:
 def _finite(name: str, state: State) -> dict[str, np.ndarray]:
     arrays = {key: tensor.detach().cpu().numpy() for key, tensor in state.items()}
     if bad := [key for key, array in arrays.items() if np.isnan(array).any()]:
-        raise EquipoiseError(f"fitting {name} diverged: {bad[0]} holds NaN; lower lr, or look for extreme values in what it was given")
+        raise EquipoiseError(
+            f"fitting {name} diverged: {bad[0]} holds NaN; lower lr, or look for extreme values in"
+            " what it was given"
+        )
     return arrays
 
 
@@ -191,7 +236,10 @@ def _keep(path: Path, name: str, state: State, optimizer: Any, done: int) -> Non
     """State and moments as plain arrays."""
     arrays = _finite(name, state)
     for key, tensor in state.items():
-        arrays |= {f"adam.{part}.{key}": value.detach().cpu().numpy() for part, value in optimizer.state.get(tensor, {}).items()}
+        arrays |= {
+            f"adam.{part}.{key}": value.detach().cpu().numpy()
+            for part, value in optimizer.state.get(tensor, {}).items()
+        }
     artefact.save(path, KIND, arrays, {"done": done})
 
 
@@ -203,12 +251,24 @@ def _resume(path: Path, here: Machine, state: State, optimizer: Any) -> int:
         arrays, document = artefact.load(path, KIND)
         done = int(document["done"])
     except (ArtefactError, KeyError, TypeError, ValueError) as error:
-        warnings.warn(f"{path} is no checkpoint to go on from ({error}); training starts again", UserWarning, stacklevel=4)
+        warnings.warn(
+            f"{path} is no checkpoint to go on from ({error}); training starts again",
+            UserWarning,
+            stacklevel=4,
+        )
         return 0
     for name, tensor in state.items():
         tensor.data.copy_(here.tensor(arrays[name]))
-        parts = {key.split(".")[1]: key for key in arrays if key.startswith("adam.") and key.split(".", 2)[2] == name}
+        parts = {
+            key.split(".")[1]: key
+            for key in arrays
+            if key.startswith("adam.") and key.split(".", 2)[2] == name
+        }
         if parts:  # Adam counts its steps on the CPU
-            moments = {part: here.torch.from_numpy(arrays[key].copy()) for part, key in parts.items()}
-            optimizer.state[tensor] = {k: v if k == "step" else v.to(here.device) for k, v in moments.items()}
+            moments = {
+                part: here.torch.from_numpy(arrays[key].copy()) for part, key in parts.items()
+            }
+            optimizer.state[tensor] = {
+                k: v if k == "step" else v.to(here.device) for k, v in moments.items()
+            }
     return done

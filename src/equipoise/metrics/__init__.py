@@ -1,4 +1,6 @@
-"""Metrics: pure functions on arrays, for any number of classes, groups and intersections, and intervals for all of them."""
+"""Metrics: pure functions on arrays, for any number of classes, groups and intersections, and
+intervals for all of them.
+"""
 
 from equipoise.metrics.agreement import fleiss_kappa
 from equipoise.metrics.classification import (

@@ -11,10 +11,12 @@ _jit = compiler(nogil=True)
 
 @_jit
 def count_top(start, stop, order, groups, times, places, counts, left):
-    """counts (resamples, queries, groups) of the first ``places``; left: places that the list did not fill.
+    """counts (resamples, queries, groups) of the first ``places``; left: places that the list did
+    not fill.
 
-    The multiplicities of the first images of a list sum to about their number, so all but a few deviations of m are all but surely
-    taken whole: they are sorted by group beforehand, and summed without a decision a step. Only the rest is walked.
+    The multiplicities of the first images of a list sum to about their number, so all but a few
+    deviations of m are all but surely taken whole: they are sorted by group beforehand, and summed
+    without a decision a step. Only the rest is walked.
     """
     smallest = places.min()
     sure = min(order.shape[1], max(0, smallest - 5 * int(smallest**0.5)))
@@ -53,8 +55,14 @@ def count_top(start, stop, order, groups, times, places, counts, left):
 
 
 @_jit
-def divergence(start, stop, order, groups, log_shares, times, places, discount, by_count, out, left):
-    """NDKL into out. With c_g of i places held, KL = sum_g (c_g log c_g - c_g log share_g) / i - log i: one term changes a step."""
+def divergence(
+    start, stop, order, groups, log_shares, times, places, discount, by_count, out, left
+):
+    """NDKL into out.
+
+    With c_g of i places held, KL = sum_g (c_g log c_g - c_g log share_g) / i - log i: one term
+    changes a step.
+    """
     for q in range(start, stop):
         for r in range(times.shape[0]):
             held = [0] * log_shares.shape[1]
@@ -66,7 +74,9 @@ def divergence(start, stop, order, groups, log_shares, times, places, discount, 
                 group = groups[image]
                 for _ in range(min(times[r, image], free)):
                     held[group] += 1
-                    entropy += by_count[held[group]] - by_count[held[group] - 1] - log_shares[r, group]
+                    entropy += (
+                        by_count[held[group]] - by_count[held[group] - 1] - log_shares[r, group]
+                    )
                     i += 1
                     free -= 1
                     total += discount[i - 1] * (entropy - by_count[i]) / i

@@ -10,17 +10,25 @@ from equipoise.errors import InputError
 
 
 def fleiss_kappa(counts: Any, weights: Any = None) -> Any:
-    """Fleiss' kappa (1971): 1 for full agreement, 0 for what chance gives, NaN where every answer is the same.
+    """Fleiss' kappa (1971): 1 for full agreement, 0 for what chance gives, NaN where every answer
+    is the same.
 
-    counts: (images, answers), how many people gave each answer; two or more an image, not always as many. weights: (..., images), how often
-    each image counts, for resamples; leading axes come back.
+    counts: (images, answers), how many people gave each answer; two or more an image, not always as
+    many. weights: (..., images), how often each image counts, for resamples; leading axes come
+    back.
     """
     try:
         counts = np.asarray(counts, float)
     except (TypeError, ValueError):
-        raise InputError("fleiss_kappa takes counts, and not answers; pass (images, answers), how many people gave each") from None
+        raise InputError(
+            "fleiss_kappa takes counts, and not answers; pass (images, answers), how many people"
+            " gave each"
+        ) from None
     if counts.ndim != 2 or not (counts >= 0).all() or (counts.sum(1) < 2).any():
-        raise InputError(f"counts of shape {counts.shape} are not legal; pass (images, answers), with two answers or more for each image")
+        raise InputError(
+            f"counts of shape {counts.shape} are not legal; pass (images, answers), with two"
+            " answers or more for each image"
+        )
     weights = np.ones(len(counts)) if weights is None else np.asarray(weights, float)
     people = counts.sum(1)
     agreeing = (counts * (counts - 1)).sum(1) / (people * (people - 1))

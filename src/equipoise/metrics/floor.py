@@ -1,4 +1,6 @@
-"""The floors of MaxSkew: what a random ranking is expected to have, exactly; and what these very lists have when labels are shuffled."""
+"""The floors of MaxSkew: what a random ranking is expected to have, exactly; and what these very
+lists have when labels are shuffled.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ NEGLIGIBLE = 1e-18  # tails beyond this probability are not summed
 
 
 class Shuffled(NamedTuple):
-    """Mean over permutations of the labels, and the range [low, high] that holds ``level`` of them."""
+    """Mean over permutations of the labels, and the range [low, high] that holds ``level`` of
+    them.
+    """
 
     value: float
     low: float
@@ -37,10 +41,12 @@ def permuted_max_skew(
     seed: int = 0,
     show_progress: bool | None = None,
 ) -> Shuffled:
-    """MaxSkew@M of the lists ``top`` (queries, depth) with the known labels shuffled among the images, ``permutations`` times.
+    """MaxSkew@M of the lists ``top`` (queries, depth) with the known labels shuffled among the
+    images, ``permutations`` times.
 
-    Its mean tends to ``max_skew_floor``. Its range says what else the lists have without any relation to the groups: queries that find the
-    same images go astray together, so the mean over many queries spreads more than independent lists would.
+    Its mean tends to ``max_skew_floor``. Its range says what else the lists have without any
+    relation to the groups: queries that find the same images go astray together, so the mean over
+    many queries spreads more than independent lists would.
     """
     check_level(level)
     ranking = Ranking.of(top=top, groups=encode_groups(sensitive_features))
@@ -50,17 +56,23 @@ def permuted_max_skew(
         for _ in range(permutations):
             codes = ranking.groups.codes.copy()
             codes[known] = rng.permutation(codes[known])
-            values.append(replace(ranking, groups=ranking.groups._replace(codes=codes)).max_skew(m, target).mean()[0])
+            values.append(
+                replace(ranking, groups=ranking.groups._replace(codes=codes))
+                .max_skew(m, target)
+                .mean()[0]
+            )
             advance(1)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return Shuffled(float(np.mean(values)), float(low), float(high), level, permutations)
 
 
 def max_skew_floor(*, sensitive_features: Any, m: int = 1000, target: Target = "dataset") -> float:
-    """Expected MaxSkew@M of a ranking drawn at random: positive, and the larger the fewer the images. Report skew beside it.
+    """Expected MaxSkew@M of a ranking drawn at random: positive, and the larger the fewer the
+    images. Report skew beside it.
 
-    The first m places then hold the groups by a multivariate hypergeometric law, which is that of independent binomials given their
-    sum. The law of the maximum follows from truncating each binomial, and its expectation from the law.
+    The first m places then hold the groups by a multivariate hypergeometric law, which is that of
+    independent binomials given their sum. The law of the maximum follows from truncating each
+    binomial, and its expectation from the law.
     """
     groups = encode_groups(sensitive_features)
     sizes = groups.sizes
@@ -69,7 +81,16 @@ def max_skew_floor(*, sensitive_features: Any, m: int = 1000, target: Target = "
     likely = [_binomial(size, m / sizes.sum()) for size in sizes]
     ratios = [counts / (m * share) for (counts, _), share in zip(likely, shares, strict=True)]
     values = np.unique(np.concatenate(ratios))
-    law = np.array([_chance([p * (ratio <= value) for (_, p), ratio in zip(likely, ratios, strict=True)], likely, m) for value in values])
+    law = np.array(
+        [
+            _chance(
+                [p * (ratio <= value) for (_, p), ratio in zip(likely, ratios, strict=True)],
+                likely,
+                m,
+            )
+            for value in values
+        ]
+    )
     law /= law[-1]
     chance = np.diff(law, prepend=0.0)
     occurs = (chance > 0) & (values > 0)
@@ -81,7 +102,9 @@ def _binomial(size: int, share: float) -> tuple[np.ndarray, np.ndarray]:
     from scipy.stats import binom
 
     lowest = max(0, int(binom.ppf(NEGLIGIBLE, size, share)) - 1)
-    highest = size - max(0, int(binom.ppf(NEGLIGIBLE, size, 1 - share)) - 1)  # the other way round, because 1 - NEGLIGIBLE is 1
+    highest = size - max(
+        0, int(binom.ppf(NEGLIGIBLE, size, 1 - share)) - 1
+    )  # the other way round, because 1 - NEGLIGIBLE is 1
     counts = np.arange(lowest, highest + 1)
     return counts, binom.pmf(counts, size, share)
 

@@ -1,4 +1,6 @@
-"""Intervals from replicates, for one method's value or for the paired difference of two: percentile, BCa, and basic (turned round)."""
+"""Intervals from replicates, for one method's value or for the paired difference of two:
+percentile, BCa, and basic (turned round).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ KINDS = ("percentile", "bca", "basic")
 
 
 class LeaveOneOut(NamedTuple):
-    """The metric without each row in turn: values (k,), each of which stands for ``rows`` (k,) rows."""
+    """The metric without each row in turn: values (k,), each of which stands for ``rows`` (k,)
+    rows.
+    """
 
     values: np.ndarray
     rows: np.ndarray
@@ -25,7 +29,9 @@ class LeaveOneOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval [low, high] at ``level``; n: what was resampled, left_out: what was not, for want of a label."""
+    """A value with its interval [low, high] at ``level``; n: what was resampled, left_out: what was
+    not, for want of a label.
+    """
 
     value: float
     low: float
@@ -48,7 +54,8 @@ class Estimate:
 class Bootstrap:
     """What resampling gave for several methods and metrics, all of them on the same resamples.
 
-    values and replicates are keyed by (method, metric). leave_one_out gives the samples' jackknife for a key, for BCa.
+    values and replicates are keyed by (method, metric). leave_one_out gives the samples' jackknife
+    for a key, for BCa.
     """
 
     values: Mapping[tuple[str, str], float]
@@ -59,7 +66,9 @@ class Bootstrap:
     left_out: int
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{method} {metric} {self.estimate(method, metric)}" for method, metric in self.values)
+        shown = ", ".join(
+            f"{method} {metric} {self.estimate(method, metric)}" for method, metric in self.values
+        )
         return f"Bootstrap({shown}; n={self.n}, over={self.over!r}, left_out={self.left_out})"
 
     @property
@@ -70,12 +79,24 @@ class Bootstrap:
     def metrics(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(metric for _, metric in self.values))
 
-    def estimate(self, method: str, metric: str, *, level: float = 0.95, kind: str = "percentile") -> Estimate:
+    def estimate(
+        self, method: str, metric: str, *, level: float = 0.95, kind: str = "percentile"
+    ) -> Estimate:
         """The metric of one method."""
         key = self._key(method, metric)
-        return self._estimate(self.values[key], self.replicates[key], lambda: self.leave_one_out(key), level, kind)
+        return self._estimate(
+            self.values[key], self.replicates[key], lambda: self.leave_one_out(key), level, kind
+        )
 
-    def difference(self, method: str, baseline: str, metric: str, *, level: float = 0.95, kind: str = "percentile") -> Estimate:
+    def difference(
+        self,
+        method: str,
+        baseline: str,
+        metric: str,
+        *,
+        level: float = 0.95,
+        kind: str = "percentile",
+    ) -> Estimate:
         """The metric of ``method`` minus that of ``baseline``, resample by resample."""
         a, b = self._key(method, metric), self._key(baseline, metric)
 
@@ -83,43 +104,87 @@ class Bootstrap:
             pairs = zip(self.leave_one_out(a), self.leave_one_out(b), strict=True)
             return [LeaveOneOut(x.values - y.values, x.rows) for x, y in pairs]
 
-        return self._estimate(self.values[a] - self.values[b], self.replicates[a] - self.replicates[b], without, level, kind)
+        return self._estimate(
+            self.values[a] - self.values[b],
+            self.replicates[a] - self.replicates[b],
+            without,
+            level,
+            kind,
+        )
 
-    def table(self, *, baseline: str | None = None, level: float = 0.95, kind: str = "percentile") -> pd.DataFrame:
-        """One line for each method and metric; with ``baseline``, the paired difference from it as ``difference``, its low and high."""
+    def table(
+        self, *, baseline: str | None = None, level: float = 0.95, kind: str = "percentile"
+    ) -> pd.DataFrame:
+        """One line for each method and metric; with ``baseline``, the paired difference from it as
+        ``difference``, its low and high.
+        """
         import pandas as pd
 
         lines = []
         for method, metric in self.values:
-            line = {"method": method, "metric": metric, **asdict(self.estimate(method, metric, level=level, kind=kind))}
+            line = {
+                "method": method,
+                "metric": metric,
+                **asdict(self.estimate(method, metric, level=level, kind=kind)),
+            }
             if baseline is not None:
                 gap = self.difference(method, baseline, metric, level=level, kind=kind)
-                line |= {"difference": gap.value, "difference_low": gap.low, "difference_high": gap.high}
+                line |= {
+                    "difference": gap.value,
+                    "difference_low": gap.low,
+                    "difference_high": gap.high,
+                }
             lines.append(line)
         return pd.DataFrame(lines)
 
     def _key(self, method: str, metric: str) -> tuple[str, str]:
         if (method, metric) not in self.values:
             raise InputError(
-                f"method {method!r} with metric {metric!r} was not resampled; methods: {list(self.methods)}, metrics: {list(self.metrics)}"
+                f"method {method!r} with metric {metric!r} was not resampled; methods:"
+                f" {list(self.methods)}, metrics: {list(self.metrics)}"
             )
         return method, metric
 
     def _estimate(
-        self, value: float, replicates: np.ndarray, without: Callable[[], list[LeaveOneOut]], level: float, kind: str
+        self,
+        value: float,
+        replicates: np.ndarray,
+        without: Callable[[], list[LeaveOneOut]],
+        level: float,
+        kind: str,
     ) -> Estimate:
         defined = replicates[~np.isnan(replicates)]
         low, high = interval(value, defined, level, kind, without)
         mean = float(defined.mean()) if defined.size else np.nan
         std = float(defined.std(ddof=1)) if defined.size > 1 else np.nan
         undefined = len(replicates) - len(defined)
-        return Estimate(value, low, high, level, kind, self.over, self.n, self.left_out, len(replicates), undefined, mean, std)
+        return Estimate(
+            value,
+            low,
+            high,
+            level,
+            kind,
+            self.over,
+            self.n,
+            self.left_out,
+            len(replicates),
+            undefined,
+            mean,
+            std,
+        )
 
 
 def interval(
-    value: float, replicates: np.ndarray, level: float = 0.95, kind: str = "percentile", without: Callable[[], list[LeaveOneOut]] = list
+    value: float,
+    replicates: np.ndarray,
+    level: float = 0.95,
+    kind: str = "percentile",
+    without: Callable[[], list[LeaveOneOut]] = list,
 ) -> tuple[float, float]:
-    """Ends of the interval. ``without``: the jackknife of each sample, asked for only by BCa. NaN where nothing is defined."""
+    """Ends of the interval.
+
+    ``without``: the jackknife of each sample, asked for only by BCa. NaN where nothing is defined.
+    """
     if kind not in KINDS:
         raise InputError(f"kind={kind!r} is not legal; pass one of {', '.join(KINDS)}")
     check_level(level)
@@ -134,8 +199,12 @@ def interval(
     return float(low), float(high)
 
 
-def _bca_tails(value: float, replicates: np.ndarray, tails: np.ndarray, samples: list[LeaveOneOut]) -> np.ndarray:
-    """Efron's bias-corrected and accelerated tails; the plain ones where the replicates are all alike or all on one side of the value."""
+def _bca_tails(
+    value: float, replicates: np.ndarray, tails: np.ndarray, samples: list[LeaveOneOut]
+) -> np.ndarray:
+    """Efron's bias-corrected and accelerated tails; the plain ones where the replicates are all
+    alike or all on one side of the value.
+    """
     from scipy.special import ndtr, ndtri
 
     below = ((replicates < value).mean() + (replicates <= value).mean()) / 2
@@ -147,7 +216,9 @@ def _bca_tails(value: float, replicates: np.ndarray, tails: np.ndarray, samples:
 
 
 def acceleration(samples: list[LeaveOneOut]) -> float:
-    """Skewness of the jackknife over six, for one sample or several independent ones (Efron and Tibshirani 1993, eq. 14.15)."""
+    """Skewness of the jackknife over six, for one sample or several independent ones (Efron and
+    Tibshirani 1993, eq. 14.15).
+    """
     second = third = 0.0
     for values, rows in samples:
         defined = ~np.isnan(values)
@@ -169,16 +240,28 @@ def check_level(level: float) -> None:
 def check_methods(methods: Any, resamples: int, what: str) -> Mapping[str, Any]:
     """The mapping of method -> what it gave, once it is one."""
     if not isinstance(methods, Mapping) or not methods:
-        raise InputError(f"{what} is {type(methods).__name__}; pass a mapping from the name of each method to what it gave")
+        raise InputError(
+            f"{what} is {type(methods).__name__}; pass a mapping from the name of each method to"
+            " what it gave"
+        )
     if isinstance(resamples, bool) or not isinstance(resamples, int | np.integer) or resamples < 1:
-        raise InputError(f"resamples={resamples!r} is not legal; pass a whole number from 1 (1000 is usual)")
+        raise InputError(
+            f"resamples={resamples!r} is not legal; pass a whole number from 1 (1000 is usual)"
+        )
     return methods
 
 
 def check_metrics(metrics: Any) -> dict[str, Callable]:
     """The mapping of metric -> function, once it is one."""
-    if not isinstance(metrics, Mapping) or not metrics or not all(callable(function) for function in metrics.values()):
-        raise InputError(f"metrics is {type(metrics).__name__}; pass a mapping from the name of each metric to its function")
+    if (
+        not isinstance(metrics, Mapping)
+        or not metrics
+        or not all(callable(function) for function in metrics.values())
+    ):
+        raise InputError(
+            f"metrics is {type(metrics).__name__}; pass a mapping from the name of each metric to"
+            " its function"
+        )
     return dict(metrics)
 
 
@@ -186,5 +269,8 @@ def checked(values: Any, size: int, metric: str) -> np.ndarray:
     """What a metric gave, once it is one number a resample."""
     values = np.asarray(values, float)
     if values.shape != (size,):
-        raise InputError(f"metric {metric!r} gave shape {values.shape} for {size} resamples; it must give one number for each")
+        raise InputError(
+            f"metric {metric!r} gave shape {values.shape} for {size} resamples; it must give one"
+            " number for each"
+        )
     return values

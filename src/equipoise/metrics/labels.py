@@ -1,4 +1,6 @@
-"""Labels as codes: one column or the intersection of several, with the unknown ones set apart and never a group of their own."""
+"""Labels as codes: one column or the intersection of several, with the unknown ones set apart and
+never a group of their own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ import numpy as np
 
 from equipoise.errors import InputError
 
-UNKNOWN = frozenset({"", "nan", "<na>", "unknown", "unsure"})  # words, in any case, that mean nobody knows; so do None, NaN and NA
+UNKNOWN = frozenset(
+    {"", "nan", "<na>", "unknown", "unsure"}
+)  # words, in any case, that mean nobody knows; so do None, NaN and NA
 
 
 class Coded(NamedTuple):
@@ -35,7 +39,11 @@ def encode(values: Any, what: str, *, unknown: frozenset[str] = UNKNOWN) -> Code
     column = _one_dimension(values, what)
     codes, uniques = pd.factorize(column, use_na_sentinel=True)
     labels = [label.item() if isinstance(label, np.generic) else label for label in uniques]
-    named = [i for i, label in enumerate(labels) if not (isinstance(label, str) and label.strip().lower() in unknown)]
+    named = [
+        i
+        for i, label in enumerate(labels)
+        if not (isinstance(label, str) and label.strip().lower() in unknown)
+    ]
     try:
         named.sort(key=lambda i: labels[i])
     except TypeError:
@@ -46,30 +54,46 @@ def encode(values: Any, what: str, *, unknown: frozenset[str] = UNKNOWN) -> Code
 
 
 def encode_groups(sensitive_features: Any, rows: int | None = None) -> Coded:
-    """Groups of each row. Several columns (a data frame, a mapping, a tuple of columns, an (n, k) array) give their intersections,
-    named "male & young"; a row that is unknown in one column is unknown. ``rows``: how many labels there must be.
+    """Groups of each row.
+
+    Several columns (a data frame, a mapping, a tuple of columns, an (n, k) array) give their
+    intersections, named "male & young"; a row that is unknown in one column is unknown. ``rows``:
+    how many labels there must be.
     """
     columns = [encode(column, "sensitive_features") for column in columns_of(sensitive_features)]
     if not columns:
         raise InputError("sensitive_features has no column; pass a label for each row")
     if len({len(column.codes) for column in columns}) > 1:
-        raise InputError(f"the columns of sensitive_features have {[len(c.codes) for c in columns]} labels; each needs one for each row")
+        raise InputError(
+            f"the columns of sensitive_features have {[len(c.codes) for c in columns]} labels; each"
+            " needs one for each row"
+        )
     groups = columns[0] if len(columns) == 1 else _intersection(columns)
     if rows is not None and len(groups.codes) != rows:
-        raise InputError(f"sensitive_features has {len(groups.codes)} labels for {rows} rows; pass one for each row")
+        raise InputError(
+            f"sensitive_features has {len(groups.codes)} labels for {rows} rows; pass one for"
+            " each row"
+        )
     if not groups.labels:
-        raise InputError("sensitive_features names no group: there are no rows, or every label is unknown")
+        raise InputError(
+            "sensitive_features names no group: there are no rows, or every label is unknown"
+        )
     return groups
 
 
 def _intersection(columns: list[Coded]) -> Coded:
     known = np.all([column.known for column in columns], axis=0)
-    index = np.ravel_multi_index([np.where(known, c.codes, 0) for c in columns], [max(1, len(c.labels)) for c in columns])
+    index = np.ravel_multi_index(
+        [np.where(known, c.codes, 0) for c in columns], [max(1, len(c.labels)) for c in columns]
+    )
     cells, inverse = np.unique(index[known], return_inverse=True)
     codes = np.full(len(known), -1)
     codes[known] = inverse
     places = zip(*np.unravel_index(cells, [max(1, len(c.labels)) for c in columns]), strict=True)
-    names = (" & ".join(str(c.labels[i]) for c, i in zip(columns, place, strict=True)) for place in places)
+    names = (
+        " & ".join(str(c.labels[i]) for c, i in zip(columns, place, strict=True))
+        for place in places
+    )
     return Coded(codes, tuple(names))
 
 
@@ -87,7 +111,9 @@ def columns_of(features: Any) -> list[Any]:
 
 
 def _is_column(value: Any) -> bool:
-    return getattr(value, "ndim", 0) == 1 or (isinstance(value, Sequence) and not isinstance(value, str | bytes))
+    return getattr(value, "ndim", 0) == 1 or (
+        isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    )
 
 
 def _one_dimension(values: Any, what: str) -> np.ndarray:
@@ -96,7 +122,9 @@ def _one_dimension(values: Any, what: str) -> np.ndarray:
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     if isinstance(values, list | tuple):
-        column = np.empty(len(values), dtype=object)  # numpy would turn None and numbers among strings into strings
+        column = np.empty(
+            len(values), dtype=object
+        )  # numpy would turn None and numbers among strings into strings
         column[:] = values
     else:
         column = (
@@ -105,5 +133,7 @@ def _one_dimension(values: Any, what: str) -> np.ndarray:
             else np.asarray(values)
         )
     if column.ndim != 1:
-        raise InputError(f"{what} has shape {column.shape}; pass one label for each row, shape (n,)")
+        raise InputError(
+            f"{what} has shape {column.shape}; pass one label for each row, shape (n,)"
+        )
     return column

@@ -13,19 +13,28 @@ def as_array(x: Any, what: str) -> np.ndarray:
     """Numbers of any framework as (queries, n); one query may come as (n,)."""
     if hasattr(x, "detach"):
         x = x.detach().cpu()
-        x = (x.float() if x.is_floating_point() and x.element_size() < 4 else x).numpy()  # numpy has no bfloat16
+        x = (
+            x.float() if x.is_floating_point() and x.element_size() < 4 else x
+        ).numpy()  # numpy has no bfloat16
     try:
         x = np.asarray(x)
     except ValueError:
-        raise InputError(f"the rows of {what} differ in length; pass as many numbers for each query") from None
+        raise InputError(
+            f"the rows of {what} differ in length; pass as many numbers for each query"
+        ) from None
     return x[None] if x.ndim == 1 else x
 
 
 def ranked(scores: Any, depth: int | None = None) -> np.ndarray:
-    """(queries, depth) places of the best images of each query, best first. scores: (queries, images), or (images,) for one query."""
+    """(queries, depth) places of the best images of each query, best first.
+
+    scores: (queries, images), or (images,) for one query.
+    """
     scores = as_array(scores, "scores")
     if scores.ndim != 2 or not scores.size:
-        raise InputError(f"scores has shape {scores.shape}; pass (queries, images), at least one of each")
+        raise InputError(
+            f"scores has shape {scores.shape}; pass (queries, images), at least one of each"
+        )
     if scores.dtype.kind not in "fiub":
         raise InputError(f"scores are {scores.dtype}; pass numbers")
     images = scores.shape[1]
@@ -35,9 +44,16 @@ def ranked(scores: Any, depth: int | None = None) -> np.ndarray:
 
 def _best(row: np.ndarray, depth: int) -> np.ndarray:
     if np.isnan(row).any():
-        raise InputError(f"scores hold NaN, first at image {int(np.isnan(row).argmax())}; a ranking needs numbers")
+        raise InputError(
+            f"scores hold NaN, first at image {int(np.isnan(row).argmax())}; a ranking needs"
+            " numbers"
+        )
     row = row.astype(np.float64) if row.dtype.kind in "uib" else row
-    candidates = np.flatnonzero(row >= np.partition(row, len(row) - depth)[len(row) - depth]) if depth < len(row) else np.arange(len(row))
+    candidates = (
+        np.flatnonzero(row >= np.partition(row, len(row) - depth)[len(row) - depth])
+        if depth < len(row)
+        else np.arange(len(row))
+    )
     return candidates[np.argsort(-row[candidates], kind="stable")[:depth]]
 
 
@@ -45,24 +61,39 @@ def given(top: Any, images: int) -> np.ndarray:
     """A search's own lists (queries, depth), checked: places of images, best first, none twice."""
     top = as_array(top, "top")
     if top.ndim != 2 or not top.size or top.dtype.kind not in "iu":
-        raise InputError(f"top is {top.dtype} of shape {top.shape}; pass whole numbers (queries, depth): the places of the best images")
+        raise InputError(
+            f"top is {top.dtype} of shape {top.shape}; pass whole numbers (queries, depth): the"
+            " places of the best images"
+        )
     if top.min() < 0 or top.max() >= images:
-        raise InputError(f"top names images {int(top.min())} to {int(top.max())}, and there are {images}: 0 to {images - 1}")
+        raise InputError(
+            f"top names images {int(top.min())} to {int(top.max())}, and there are {images}: 0 to"
+            f" {images - 1}"
+        )
     ordered = np.sort(top, axis=1)
     if (twice := (ordered[:, 1:] == ordered[:, :-1]).any(1)).any():
-        raise InputError(f"the list of query {int(twice.argmax())} names an image twice; an image has one place in a ranking")
+        raise InputError(
+            f"the list of query {int(twice.argmax())} names an image twice; an image has one place"
+            " in a ranking"
+        )
     return top
 
 
 def lists(scores: Any, top: Any, images: int, depth: int | None = None) -> np.ndarray:
     """The lists from whichever of ``scores`` and ``top`` was passed."""
     if (scores is None) == (top is None):
-        raise InputError("pass either scores (queries, images) or top= (queries, depth), the places of the best images, best first")
+        raise InputError(
+            "pass either scores (queries, images) or top= (queries, depth), the places of the best"
+            " images, best first"
+        )
     if scores is None:
         return given(top, images)
     scores = as_array(scores, "scores")
     if scores.ndim == 2 and scores.shape[1] != images:
-        raise InputError(f"scores are of {scores.shape[1]} images and there are {images} labels; pass one label for each image")
+        raise InputError(
+            f"scores are of {scores.shape[1]} images and there are {images} labels; pass one label"
+            " for each image"
+        )
     return ranked(scores, depth)
 
 

@@ -1,4 +1,6 @@
-"""Bootstrap of classification metrics: rows that agree in everything are one pattern, and its count is what is drawn. Exact, and fast."""
+"""Bootstrap of classification metrics: rows that agree in everything are one pattern, and its count
+is what is drawn. Exact, and fast.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from equipoise.metrics.classification import EQUAL_OPPORTUNITY, Cells, encode_rows
-from equipoise.metrics.intervals import Bootstrap, LeaveOneOut, check_methods, check_metrics, checked
+from equipoise.metrics.intervals import (
+    Bootstrap,
+    LeaveOneOut,
+    check_methods,
+    check_metrics,
+    checked,
+)
 
 BLOCK = 1 << 22  # counts held at a time
 
@@ -18,8 +26,12 @@ METRICS: dict[str, CellMetric] = {
     "accuracy": Cells.accuracy,
     "macro F1": Cells.macro_f1,
     "worst-group accuracy": Cells.worst_group_accuracy,
-    "EO avg (printed)": lambda cells: cells.equal_opportunity(**EQUAL_OPPORTUNITY["printed"]["avg"]),
-    "EO max (printed)": lambda cells: cells.equal_opportunity(**EQUAL_OPPORTUNITY["printed"]["max"]),
+    "EO avg (printed)": lambda cells: cells.equal_opportunity(
+        **EQUAL_OPPORTUNITY["printed"]["avg"]
+    ),
+    "EO max (printed)": lambda cells: cells.equal_opportunity(
+        **EQUAL_OPPORTUNITY["printed"]["max"]
+    ),
 }
 
 
@@ -32,17 +44,24 @@ def bootstrap_classification(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Bootstrap:
-    """Resample the images, ``resamples`` times, for every method in ``predictions`` (name -> y_pred) at once.
+    """Resample the images, ``resamples`` times, for every method in ``predictions`` (name ->
+    y_pred) at once.
 
-    metrics: name -> a function of ``Cells``, such as ``Cells.macro_f1`` or ``lambda c: c.equal_opportunity(over_groups="mean")``; it
-    returns a value for each leading axis of the counts. Rows with an unknown class or group are left out.
+    metrics: name -> a function of ``Cells``, such as ``Cells.macro_f1`` or ``lambda c:
+    c.equal_opportunity(over_groups="mean")``; it returns a value for each leading axis of the
+    counts. Rows with an unknown class or group are left out.
     """
     predictions = check_methods(predictions, resamples, "predictions")
     metrics = METRICS if metrics is None else check_metrics(metrics)
-    rows, classes, groups, left_out = encode_rows(y_true, list(predictions.values()), sensitive_features)
+    rows, classes, groups, left_out = encode_rows(
+        y_true, list(predictions.values()), sensitive_features
+    )
     patterns, counts = _patterns(rows, max(len(classes), len(groups)))
     n = rows.shape[1]
-    cells = {name: _Marginal(patterns[[0, 1 + i, -1]], classes, groups, left_out) for i, name in enumerate(predictions)}
+    cells = {
+        name: _Marginal(patterns[[0, 1 + i, -1]], classes, groups, left_out)
+        for i, name in enumerate(predictions)
+    }
     keys = [(method, metric) for method in cells for metric in metrics]
 
     def values(drawn: Iterator[np.ndarray]) -> dict[tuple[str, str], np.ndarray]:
@@ -64,21 +83,30 @@ def bootstrap_classification(
     def leave_one_out(key: tuple[str, str]) -> list[LeaveOneOut]:
         method, metric = key
         parts = [
-            np.asarray(metrics[metric](cells[method]((counts - _one_each(len(counts), start, step)).T)), float)
+            np.asarray(
+                metrics[metric](cells[method]((counts - _one_each(len(counts), start, step)).T)),
+                float,
+            )
             for start in range(0, len(counts), step)
         ]
         return [LeaveOneOut(np.concatenate(parts), counts)]
 
-    return Bootstrap({k: float(v[0]) for k, v in point.items()}, replicates, leave_one_out, "images", n, left_out)
+    return Bootstrap(
+        {k: float(v[0]) for k, v in point.items()}, replicates, leave_one_out, "images", n, left_out
+    )
 
 
 def _patterns(rows: np.ndarray, base: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct columns of ``rows``, whose entries are below ``base``, and how often each occurs."""
+    """The distinct columns of ``rows``, whose entries are below ``base``, and how often each
+    occurs.
+    """
     import pandas as pd
 
     code = np.zeros(rows.shape[1], np.int64)
     for row in rows:
-        code = pd.factorize(code * base + row)[0]  # below the number of columns again, so that it cannot overflow
+        code = pd.factorize(code * base + row)[
+            0
+        ]  # below the number of columns again, so that it cannot overflow
     counts = np.bincount(code)
     example = np.empty(len(counts), np.int64)
     example[code] = np.arange(len(code))
@@ -94,7 +122,10 @@ class _Marginal:
         self.shape = (len(classes), len(classes), len(groups))
         place = np.ravel_multi_index(tuple(columns), self.shape)
         size = place.size
-        self.sum = csr_array((np.ones(size, np.int64), (place, np.arange(size))), shape=(int(np.prod(self.shape)), size))
+        self.sum = csr_array(
+            (np.ones(size, np.int64), (place, np.arange(size))),
+            shape=(int(np.prod(self.shape)), size),
+        )
         self.make = partial(Cells, classes=classes, groups=groups, left_out=left_out)
 
     def __call__(self, counts: np.ndarray) -> Cells:

@@ -22,32 +22,50 @@ class Targets(NamedTuple):
     def of(cls, target: Any) -> Targets:
         """From one place a query, (queries,), or a sequence of places for each."""
         if not hasattr(target, "__len__") or getattr(target, "shape", None) == ():
-            raise InputError(f"target is {target!r}; pass the place of the right image of each query")
+            raise InputError(
+                f"target is {target!r}; pass the place of the right image of each query"
+            )
         if isinstance(target, np.ndarray) and target.ndim == 1 and target.dtype != object:
             each = target[:, None]
         else:
             each = [np.atleast_1d(np.asarray(t)) for t in target]
         queries = np.repeat(np.arange(len(each)), [len(t) for t in each])
         if len(each) == 0 or (np.bincount(queries, minlength=len(each)) == 0).any():
-            raise InputError("every query needs a target: the place of its right image, or a list of places")
+            raise InputError(
+                "every query needs a target: the place of its right image, or a list of places"
+            )
         images = np.concatenate(list(each))
         if images.dtype.kind not in "iu" or images.min() < 0:
-            found = f"lowest {images.min()}" if images.dtype.kind in "iuf" else f"first {images[0]!r}"
-            raise InputError(f"target holds {images.dtype}, {found}; pass the places of images, whole numbers from 0")
+            found = (
+                f"lowest {images.min()}" if images.dtype.kind in "iuf" else f"first {images[0]!r}"
+            )
+            raise InputError(
+                f"target holds {images.dtype}, {found}; pass the places of images, whole numbers"
+                " from 0"
+            )
         return cls(queries, images.astype(np.int64), len(each))
 
 
-def hits(order: np.ndarray, targets: Targets, times: np.ndarray, k: int, many: str) -> tuple[np.ndarray, np.ndarray]:
-    """Found (resamples, queries) from 0 to 1, and the weight of each query: how often its targets were drawn, on average.
+def hits(
+    order: np.ndarray, targets: Targets, times: np.ndarray, k: int, many: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Found (resamples, queries) from 0 to 1, and the weight of each query: how often its targets
+    were drawn, on average.
 
-    A target is found when fewer than k copies of other images stand before it and it was drawn at all.
+    A target is found when fewer than k copies of other images stand before it and it was drawn at
+    all.
     """
     if many not in ("any", "share"):
         raise InputError(f'many={many!r} is not legal; pass "any" or "share"')
     if targets.size != len(order):
-        raise InputError(f"target is of {targets.size} queries and there are {len(order)}; pass one for each")
+        raise InputError(
+            f"target is of {targets.size} queries and there are {len(order)}; pass one for each"
+        )
     if targets.images.max() >= times.shape[1]:
-        raise InputError(f"target names image {targets.images.max()}, and there are {times.shape[1]}: 0 to {times.shape[1] - 1}")
+        raise InputError(
+            f"target names image {targets.images.max()}, and there are {times.shape[1]}: 0 to"
+            f" {times.shape[1] - 1}"
+        )
     drawn = times[:, targets.images].astype(np.float64)
     found = (_before(order, targets, times, k) < k) & (drawn > 0)
     first = np.searchsorted(targets.queries, np.arange(targets.size))
@@ -60,7 +78,9 @@ def hits(order: np.ndarray, targets: Targets, times: np.ndarray, k: int, many: s
 
 
 def _before(order: np.ndarray, targets: Targets, times: np.ndarray, k: int) -> np.ndarray:
-    """(resamples, targets): copies of images before each target, or any number from k up where there are at least k."""
+    """(resamples, targets): copies of images before each target, or any number from k up where
+    there are at least k.
+    """
     from scipy.sparse import csr_array
 
     wide = times.T.astype(np.float64)
@@ -71,7 +91,11 @@ def _before(order: np.ndarray, targets: Targets, times: np.ndarray, k: int) -> n
         place = np.where(here.any(1), here.argmax(1), cut)
         columns = np.arange(cut) < place[:, None]
         ahead = csr_array(
-            (np.ones(columns.sum()), looked_at[targets.queries][columns], np.concatenate([[0], np.cumsum(place)])),
+            (
+                np.ones(columns.sum()),
+                looked_at[targets.queries][columns],
+                np.concatenate([[0], np.cumsum(place)]),
+            ),
             shape=(len(place), times.shape[1]),
         )
         before = (ahead @ wide).T
@@ -82,6 +106,7 @@ def _before(order: np.ndarray, targets: Targets, times: np.ndarray, k: int) -> n
             if cut == times.shape[1]:
                 return before
             raise InputError(
-                f"lists of {cut} images are too short to tell recall at {k} in every resample; pass longer ones, twice k and more"
+                f"lists of {cut} images are too short to tell recall at {k} in every resample; pass"
+                " longer ones, twice k and more"
             )
         cut = min(order.shape[1], 2 * cut)

@@ -1,6 +1,8 @@
-"""Walking ranked lists whose images have multiplicities, as a resample gives them: nothing is scored or sorted again.
+"""Walking ranked lists whose images have multiplicities, as a resample gives them: nothing is
+scored or sorted again.
 
-An image of multiplicity 2 takes two places, one of multiplicity 0 none. numba's loops where it is installed, numpy otherwise.
+An image of multiplicity 2 takes two places, one of multiplicity 0 none. numba's loops where it is
+installed, numpy otherwise.
 """
 
 from __future__ import annotations
@@ -13,10 +15,14 @@ from equipoise.errors import InputError
 from equipoise.kernels import host
 
 
-def count_top(order: np.ndarray, groups: np.ndarray, size: int, times: np.ndarray, m: int) -> np.ndarray:
-    """(resamples, queries, size): how many of the first m places each group holds; all places where there are fewer than m.
+def count_top(
+    order: np.ndarray, groups: np.ndarray, size: int, times: np.ndarray, m: int
+) -> np.ndarray:
+    """(resamples, queries, size): how many of the first m places each group holds; all places where
+    there are fewer than m.
 
-    order (queries, depth): places of images. groups (images,): 0 to size - 1. times (resamples, images): multiplicities.
+    order (queries, depth): places of images. groups (images,): 0 to size - 1. times (resamples,
+    images): multiplicities.
     """
     places = _places(times, m)
     if _compiled():
@@ -25,22 +31,45 @@ def count_top(order: np.ndarray, groups: np.ndarray, size: int, times: np.ndarra
         _spread(_numba().count_top, order, groups, times, places, counts, left)
         _check_depth(left.max(), order)
         return counts
-    return np.stack([_count(groups[_expand(order, t, int(p))], size) for t, p in zip(times, places, strict=True)])
+    return np.stack(
+        [
+            _count(groups[_expand(order, t, int(p))], size)
+            for t, p in zip(times, places, strict=True)
+        ]
+    )
 
 
-def divergence(order: np.ndarray, groups: np.ndarray, log_shares: np.ndarray, times: np.ndarray, m: int) -> np.ndarray:
-    """(resamples, queries): NDKL of the first m places. log_shares (resamples, groups): logarithms of the target."""
+def divergence(
+    order: np.ndarray, groups: np.ndarray, log_shares: np.ndarray, times: np.ndarray, m: int
+) -> np.ndarray:
+    """(resamples, queries): NDKL of the first m places.
+
+    log_shares (resamples, groups): logarithms of the target.
+    """
     places = _places(times, m)
     if _compiled():
         out, left = np.zeros((len(times), len(order))), np.empty((len(times), len(order)), np.int64)
         steps = np.arange(1, int(places.max()) + 1)
         discount = 1 / np.log2(steps + 1)
         by_count = np.concatenate([[0], steps * np.log(steps)])  # n log n
-        _spread(_numba().divergence, order, groups, log_shares, times, places, discount, by_count, out, left)
+        _spread(
+            _numba().divergence,
+            order,
+            groups,
+            log_shares,
+            times,
+            places,
+            discount,
+            by_count,
+            out,
+            left,
+        )
         _check_depth(left.max(), order)
         return out
     rows = zip(log_shares, times, places, strict=True)
-    return np.stack([_divergence(groups[_expand(order, t, int(p))], shares) for shares, t, p in rows])
+    return np.stack(
+        [_divergence(groups[_expand(order, t, int(p))], shares) for shares, t, p in rows]
+    )
 
 
 def _places(times: np.ndarray, m: int) -> np.ndarray:
@@ -63,21 +92,32 @@ def _count(held: np.ndarray, size: int) -> np.ndarray:
 
 
 def _divergence(held: np.ndarray, log_shares: np.ndarray) -> np.ndarray:
-    """Sum over prefixes of KL(prefix, target) / log2(i + 1), over the sum of the weights, one group at a time."""
+    """Sum over prefixes of KL(prefix, target) / log2(i + 1), over the sum of the weights, one group
+    at a time.
+    """
     steps = np.arange(1, held.shape[1] + 1)
     discount = 1 / np.log2(steps + 1)
     total = np.zeros(held.shape)
     for group, log_share in enumerate(log_shares):
         share = np.cumsum(held == group, axis=1) / steps
-        total += np.where(share > 0, share * (np.log(np.where(share > 0, share, 1)) - (log_share if np.isfinite(log_share) else 0)), 0)
-    return total @ discount / max(discount.sum(), 1e-300)  # no place at all: 0, which the caller calls undefined
+        total += np.where(
+            share > 0,
+            share
+            * (
+                np.log(np.where(share > 0, share, 1)) - (log_share if np.isfinite(log_share) else 0)
+            ),
+            0,
+        )
+    # no place at all: 0, which the caller calls undefined
+    return total @ discount / max(discount.sum(), 1e-300)
 
 
 def _check_depth(missing: Any, order: np.ndarray) -> None:
     if missing > 0:
         raise InputError(
-            f"lists of {order.shape[1]} images end {int(missing)} places early: a resample leaves images out, and so do unknown labels. "
-            "Pass longer lists; twice m, or all images, is safe"
+            f"lists of {order.shape[1]} images end {int(missing)} places early: a resample leaves"
+            " images out, and so do unknown labels. Pass longer lists; twice m, or all images, is"
+            " safe"
         )
 
 

@@ -1,1 +1,3 @@
-"""From an attribute and prompts to a prompt book: who is named in a text, how English names a group, and who writes it down."""
+"""From an attribute and prompts to a prompt book: who is named in a text, how English names a
+group, and who writes it down.
+"""

@@ -1,4 +1,6 @@
-"""Answers of language models, kept in one sqlite file: asked once, there after a kill at any moment."""
+"""Answers of language models, kept in one sqlite file: asked once, there after a kill at any
+moment.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from equipoise.errors import ArtefactError
 _VERSION = 1
 _TABLE = """
 CREATE TABLE IF NOT EXISTS answers (
-    key TEXT PRIMARY KEY, conversation TEXT NOT NULL, prompt TEXT NOT NULL, "group" TEXT NOT NULL, step TEXT NOT NULL,
-    attempt INTEGER NOT NULL, model TEXT NOT NULL, text TEXT NOT NULL, trouble TEXT NOT NULL, at TEXT NOT NULL DEFAULT (datetime('now'))
+    key TEXT PRIMARY KEY, conversation TEXT NOT NULL, prompt TEXT NOT NULL, "group" TEXT NOT NULL,
+    step TEXT NOT NULL,
+    attempt INTEGER NOT NULL, model TEXT NOT NULL, text TEXT NOT NULL, trouble TEXT NOT NULL, at
+    TEXT NOT NULL DEFAULT (datetime('now'))
 );
 CREATE INDEX IF NOT EXISTS by_conversation ON answers (conversation);
 """
@@ -31,24 +35,35 @@ class Answer(NamedTuple):
 
 def key_of(**everything: Any) -> str:
     """A key for a request: all that could change its answer."""
-    return hashlib.sha256(json.dumps(everything, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(everything, sort_keys=True, ensure_ascii=False).encode()
+    ).hexdigest()
 
 
 class AnswerCache:
-    """A file of answers, or memory where path is None. Each answer is committed before it is used; never a key or a token in it."""
+    """A file of answers, or memory where path is None.
+
+    Each answer is committed before it is used; never a key or a token in it.
+    """
 
     def __init__(self, path: str | os.PathLike | None):
         self._path = path
         try:
             if path is not None:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(":memory:" if path is None else path, timeout=60, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                ":memory:" if path is None else path,
+                timeout=60,
+                isolation_level=None,
+                check_same_thread=False,
+            )
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version > _VERSION:
                 raise ArtefactError(
-                    f"{path} is a cache of a newer equipoise (version {version}, this one reads {_VERSION}); pass another file"
+                    f"{path} is a cache of a newer equipoise (version {version}, this one reads"
+                    f" {_VERSION}); pass another file"
                 )
             self._db.executescript(_TABLE)
             self._db.execute(f"PRAGMA user_version={_VERSION}")
@@ -56,7 +71,10 @@ class AnswerCache:
             raise self._trouble(error) from None
 
     def _trouble(self, error: Exception) -> ArtefactError:
-        return ArtefactError(f"{self._path} cannot be used as a cache ({error}); pass another file, or delete it to ask again")
+        return ArtefactError(
+            f"{self._path} cannot be used as a cache ({error}); pass another file, or delete it to"
+            " ask again"
+        )
 
     def _execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         try:
@@ -69,11 +87,21 @@ class AnswerCache:
         row = self._execute("SELECT text, trouble FROM answers WHERE key = ?", (key,)).fetchone()
         return Answer(*row) if row else None
 
-    def put(self, key: str, conversation: str, prompt: str, group: str, step: str, attempt: int, model: str, answer: Answer) -> None:
+    def put(
+        self,
+        key: str,
+        conversation: str,
+        prompt: str,
+        group: str,
+        step: str,
+        attempt: int,
+        model: str,
+        answer: Answer,
+    ) -> None:
         """Keep an answer; on disk when this returns."""
         self._execute(
-            'INSERT OR REPLACE INTO answers (key, conversation, prompt, "group", step, attempt, model, text, trouble) '
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            'INSERT OR REPLACE INTO answers (key, conversation, prompt, "group", step, attempt,'
+            " model, text, trouble) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (key, conversation, prompt, group, step, attempt, model, *answer),
         )
 

@@ -1,7 +1,9 @@
-"""What is said to a language model for one prompt and group, and what is taken from its answers. No I/O: whoever runs it does the asking.
+"""What is said to a language model for one prompt and group, and what is taken from its answers.
 
-Section 4.1 and appendix B of the paper: the group is stated first, then reworded, in one conversation. What validation turns away is asked
-again with the reason.
+No I/O: whoever runs it does the asking.
+
+Section 4.1 and appendix B of the paper: the group is stated first, then reworded, in one
+conversation. What validation turns away is asked again with the reason.
 """
 
 from __future__ import annotations
@@ -22,24 +24,40 @@ INSTRUCTIONS = "llm 1"
 Message = dict[str, str]
 
 _SYSTEM = (
-    "You rewrite short descriptions of pictures so that they state a group of people. You change only the words that say which group a "
-    "person belongs to, keep every other word as it is, and write correct, respectful English. For example, 'a photo of a cook in a "
-    "kitchen' for the hair colour blond becomes 'a photo of a blond cook in a kitchen'; other wordings of that are 'a photo of a "
-    "fair-haired cook in a kitchen' and 'a photo of a cook with blond hair in a kitchen'."
+    "You rewrite short descriptions of pictures so that they state a group of people. You change"
+    " only the words that say which group a person belongs to, keep every other word as it is, and"
+    " write correct, respectful English. For example, 'a photo of a cook in a kitchen' for the hair"
+    " colour blond becomes 'a photo of a blond cook in a kitchen'; other wordings of that are 'a"
+    " photo of a fair-haired cook in a kitchen' and 'a photo of a cook with blond hair in a"
+    " kitchen'."
 )
 _ANCHOR = (
-    "Rewrite this prompt so that it states that the {attribute} of the person is {group}. Keep all other words unchanged. If it names "
-    "another {attribute}, put {group} in its place.\n\nPrompt: {prompt}"
+    "Rewrite this prompt so that it states that the {attribute} of the person is {group}. Keep all"
+    " other words unchanged. If it names another {attribute}, put {group} in its place.\n\nPrompt:"
+    " {prompt}"
 )
 _VARIANTS = (
-    "Now write other wordings of it, as many as English has and {least} at least: each states that the {attribute} is {group} in another "
-    "way (other adjectives, nouns or phrases), is grammatical, and leaves everything else in the prompt strictly unchanged."
+    "Now write other wordings of it, as many as English has and {least} at least: each states that"
+    " the {attribute} is {group} in another way (other adjectives, nouns or phrases), is"
+    " grammatical, and leaves everything else in the prompt strictly unchanged."
 )
 _AGAIN = "That will not do:\n{reasons}\nTry again."
 _FORMATS = {
-    ("anchor", "json"): '\n\nAnswer with a JSON object that has one field, "anchor": the rewritten prompt, a string.',
+    (
+        "anchor",
+        "json",
+    ): (
+        '\n\nAnswer with a JSON object that has one field, "anchor": the rewritten prompt, a'
+        " string."
+    ),
     ("anchor", "plain"): "\n\nAnswer with the rewritten prompt alone, on one line.",
-    ("variants", "json"): '\n\nAnswer with a JSON object that has one field, "variants": the wordings, a list of strings.',
+    (
+        "variants",
+        "json",
+    ): (
+        '\n\nAnswer with a JSON object that has one field, "variants": the wordings, a list of'
+        " strings."
+    ),
     ("variants", "plain"): "\n\nAnswer with the wordings alone, one a line.",
 }
 
@@ -61,11 +79,18 @@ class Ask(NamedTuple):
         """The JSON schema of the answer."""
         text = {"type": "string"}
         kind = text if self.step == "anchor" else {"type": "array", "items": text}
-        return {"type": "object", "properties": {self.step: kind}, "required": [self.step], "additionalProperties": False}
+        return {
+            "type": "object",
+            "properties": {self.step: kind},
+            "required": [self.step],
+            "additionalProperties": False,
+        }
 
 
 class Result(NamedTuple):
-    """The entry, whole or with too few variants or None; why it is not whole; and how many texts were turned away."""
+    """The entry, whole or with too few variants or None; why it is not whole; and how many texts
+    were turned away.
+    """
 
     entry: Entry | None
     reason: str
@@ -73,10 +98,23 @@ class Result(NamedTuple):
 
 
 def converse(
-    prompt: str, attribute: Attribute, group: str, *, tries: int, least: int, person_nouns: frozenset[str]
+    prompt: str,
+    attribute: Attribute,
+    group: str,
+    *,
+    tries: int,
+    least: int,
+    person_nouns: frozenset[str],
 ) -> Generator[Ask, Answer, Result]:
-    """The conversation for one prompt and group: yields what to ask, is sent the answers, returns what came of it."""
-    facts = {"attribute": attribute.name.replace(" & ", " and "), "group": group, "prompt": prompt, "least": max(2 * least, 8)}
+    """The conversation for one prompt and group: yields what to ask, is sent the answers, returns
+    what came of it.
+    """
+    facts = {
+        "attribute": attribute.name.replace(" & ", " and "),
+        "group": group,
+        "prompt": prompt,
+        "least": max(2 * least, 8),
+    }
     messages: list[Message] = [_say("system", _SYSTEM), _say("user", _ANCHOR.format(**facts))]
     rejected, reason, anchor = 0, "", ""
     for attempt in range(tries):
@@ -88,7 +126,9 @@ def converse(
         if not reason:
             break
         rejected += 1
-        messages.append(_say("user", _AGAIN.format(reasons=f"- {anchor or 'the answer'}: {reason}")))
+        messages.append(
+            _say("user", _AGAIN.format(reasons=f"- {anchor or 'the answer'}: {reason}"))
+        )
     else:
         return Result(None, f"no anchor after {tries} tries; last {anchor!r}: {reason}", rejected)
     messages.append(_say("user", _VARIANTS.format(**facts)))
@@ -102,8 +142,15 @@ def converse(
         rejected += len(bad) + bool(reason)
         if len(kept) >= least:
             return Result(Entry(anchor=anchor, variants=tuple(kept)), "", rejected)
-        messages += [_say("assistant", answer.text), _say("user", _AGAIN.format(reasons=_reasons(reason, bad, len(kept), least)))]
-    return Result(Entry(anchor=anchor, variants=tuple(kept)), f"{len(kept)} variants of {least} after {tries} tries", rejected)
+        messages += [
+            _say("assistant", answer.text),
+            _say("user", _AGAIN.format(reasons=_reasons(reason, bad, len(kept), least))),
+        ]
+    return Result(
+        Entry(anchor=anchor, variants=tuple(kept)),
+        f"{len(kept)} variants of {least} after {tries} tries",
+        rejected,
+    )
 
 
 def parse(answer: Answer, step: str, prompt: str) -> tuple[list[str], str]:
@@ -120,13 +167,19 @@ def parse(answer: Answer, step: str, prompt: str) -> tuple[list[str], str]:
     elif text[:1] in ("{", "[") or f'"{step}"' in text:
         return [], "the answer was not whole JSON"
     else:
-        found = [line for line in text.splitlines() if not line.rstrip().endswith(":") and not line.startswith("```")]
+        found = [
+            line
+            for line in text.splitlines()
+            if not line.rstrip().endswith(":") and not line.startswith("```")
+        ]
     texts = [cleaned for one in found if (cleaned := _clean(one, prompt))]
     return (texts, "") if texts else ([], "the answer was empty")
 
 
 def _json(text: str) -> Any:
-    """The first whole JSON object in a text, or the list that the text or its fenced block is; None where there is none."""
+    """The first whole JSON object in a text, or the list that the text or its fenced block is; None
+    where there is none.
+    """
     fence = re.search(r"```\w*\s*", text)
     starts = [fence.end() if fence else 0, *(match.start() for match in re.finditer(r"\{", text))]
     for start in starts[:8]:

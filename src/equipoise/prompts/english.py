@@ -1,4 +1,6 @@
-"""The little English that is needed: words and where they stand, a or an, plurals, the phrase around a noun that names a person."""
+"""The little English that is needed: words and where they stand, a or an, plurals, the phrase
+around a noun that names a person.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,20 @@ from equipoise.prompts.lexicon import (
 
 _TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*|['’](?:s|re|ve|d|ll)\b|[^\w\s]|_", re.UNICODE)
 _SINGULAR = {plural: singular for singular, plural in IRREGULAR.items()}
-_PERSON_ENDINGS = ("ologist", "ographer", "ician", "man", "boy", "girl", "lady", "person", "-in-law")
+_PERSON_ENDINGS = (
+    "ologist",
+    "ographer",
+    "ician",
+    "man",
+    "boy",
+    "girl",
+    "lady",
+    "person",
+    "-in-law",
+)
 _CONSONANT_SOUND = re.compile(
-    r"(?:uni(?:f|on|v|q|t|cy|corn|sex|lat|son)|use|usu|usa|ut[aei]|ur[aeiou]|eu|ewe|uk[ru]|ugan|ubi|one\b|once)", re.IGNORECASE
+    r"(?:uni(?:f|on|v|q|t|cy|corn|sex|lat|son)|use|usu|usa|ut[aei]|ur[aeiou]|eu|ewe|uk[ru]|ugan|ubi|one\b|once)",
+    re.IGNORECASE,
 )
 _LONGEST_PHRASE = 8  # words between an adjective and its noun
 _ARTICLE = re.compile(r"\b([Aa]n?)(\s+[\"'“‘(]?)([^\W_]+(?:-[^\W_]+)*)")
@@ -34,7 +47,9 @@ _SPELT_VOWEL = frozenset("AEFHILMNORSX")  # letters whose names begin with a vow
 
 
 class Token(NamedTuple):
-    """A word or a mark of punctuation, where it stands in the text, its lower case, and whether a fixed phrase holds it."""
+    """A word or a mark of punctuation, where it stands in the text, its lower case, and whether a
+    fixed phrase holds it.
+    """
 
     text: str
     start: int
@@ -49,13 +64,18 @@ class Token(NamedTuple):
 
 def tokens(text: str) -> list[Token]:
     """Words (hyphens inside), possessive endings and punctuation."""
-    words = [Token(match.group(), *match.span(), match.group().lower().replace("’", "'")) for match in _TOKEN.finditer(text)]
+    words = [
+        Token(match.group(), *match.span(), match.group().lower().replace("’", "'"))
+        for match in _TOKEN.finditer(text)
+    ]
     lower = [word.lower for word in words]
     for i, word in enumerate(lower):
         for phrase in FIXED.get(word, ()):
             *said, last = lower[i : i + len(phrase)]
             if (*said, last) == phrase or (*said, singular(last)) == phrase:
-                words[i : i + len(phrase)] = [token._replace(fixed=True) for token in words[i : i + len(phrase)]]
+                words[i : i + len(phrase)] = [
+                    token._replace(fixed=True) for token in words[i : i + len(phrase)]
+                ]
     return words
 
 
@@ -63,8 +83,11 @@ def tokens(text: str) -> list[Token]:
 def article(word: str) -> str:
     """ "a" or "an", by how the word that follows begins."""
     stem = word.split("-", maxsplit=1)[0]
-    if (len(stem) == 1 and stem.isalpha()) or (stem.isupper() and (len(stem) < 4 or not re.search("[AEIOUY]", stem))):
-        return "an" if stem[0].upper() in _SPELT_VOWEL else "a"  # said letter by letter: an X-ray, an FBI agent, but a NASA engineer
+    if (len(stem) == 1 and stem.isalpha()) or (
+        stem.isupper() and (len(stem) < 4 or not re.search("[AEIOUY]", stem))
+    ):
+        # said letter by letter: an X-ray, an FBI agent, but a NASA engineer
+        return "an" if stem[0].upper() in _SPELT_VOWEL else "a"
     if re.match(r"(?:hour|honest|honou?r|heir)", word, re.IGNORECASE):
         return "an"
     if _CONSONANT_SOUND.match(word):
@@ -117,21 +140,31 @@ def singular(noun: str) -> str:
 def is_plural(noun: str) -> bool:
     """Whether a noun is written in the plural."""
     lower = noun.lower()
-    return lower in FOLK or lower in _SINGULAR or (singular(lower) != lower and plural(singular(lower)) == lower)
+    return (
+        lower in FOLK
+        or lower in _SINGULAR
+        or (singular(lower) != lower and plural(singular(lower)) == lower)
+    )
 
 
 @lru_cache(1 << 14)
 def is_person(word: str, more: frozenset[str] = frozenset()) -> bool:
-    """Whether a word, in either number, names a person: a known noun, one of ``more``, or of an ending that only people have."""
+    """Whether a word, in either number, names a person: a known noun, one of ``more``, or of an
+    ending that only people have.
+    """
     lower = word.lower()
     one = singular(lower)
     if lower in PERSON_NOUNS or one in PERSON_NOUNS or lower in more or one in more:
         return True
-    return (one.endswith(_PERSON_ENDINGS) and one not in NO_MAN) or (one.startswith("step") and one[4:] in PERSON_NOUNS)
+    return (one.endswith(_PERSON_ENDINGS) and one not in NO_MAN) or (
+        one.startswith("step") and one[4:] in PERSON_NOUNS
+    )
 
 
 class Slot(NamedTuple):
-    """Where a text names a person: token indices of the phrase after its determiner, of where a group's adjective goes, and of the head."""
+    """Where a text names a person: token indices of the phrase after its determiner, of where a
+    group's adjective goes, and of the head.
+    """
 
     first: int
     insert: int
@@ -155,39 +188,62 @@ def find_slot(words: list[Token], more: frozenset[str] = frozenset()) -> Slot | 
 
 
 def is_person_at(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> bool:
-    """Whether the i-th word names a person here, and does not just qualify the noun after it ("a human face")."""
+    """Whether the i-th word names a person here, and does not just qualify the noun after it ("a
+    human face").
+    """
     if words[i].fixed or not is_person(words[i].text, more):
         return False
-    if singular(words[i].lower) in VERB_NOUNS and i + 1 < len(words) and words[i + 1].lower in _OBJECTS:
+    if (
+        singular(words[i].lower) in VERB_NOUNS
+        and i + 1 < len(words)
+        and words[i + 1].lower in _OBJECTS
+    ):
         return False  # "cooks them"
     if singular(words[i].lower) not in ADJUNCTS or i + 1 == len(words):
         return True
     following = words[i + 1]
     if singular(following.lower) in ANIMALS:
         return False
-    plain = following.is_word and following.lower not in STOPS and not re.search(r"(?:ing|ed|s|ly|side|alone|next|close)$", following.lower)
+    plain = (
+        following.is_word
+        and following.lower not in STOPS
+        and not re.search(r"(?:ing|ed|s|ly|side|alone|next|close)$", following.lower)
+    )
     return is_plural(words[i].text) or not plain or is_person(following.text, more)
 
 
 def qualified(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> int | None:
-    """The person noun that the i-th word, a person noun too, qualifies: "woman tennis player", but not "woman cooks" or "men cook"."""
+    """The person noun that the i-th word, a person noun too, qualifies: "woman tennis player", but
+    not "woman cooks" or "men cook".
+    """
     if words[i].lower in ("male", "female") and i + 1 < len(words) and words[i + 1].is_word:
         return leads_to_person(words, i + 1, more)
     person = i + 1
-    while person < len(words) and words[person].lower in MODIFIERS and not is_person(words[person].text, more):
+    while (
+        person < len(words)
+        and words[person].lower in MODIFIERS
+        and not is_person(words[person].text, more)
+    ):
         person += 1
     if person == len(words) or not words[person].is_word or not is_person(words[person].text, more):
         return None
     this, following = words[i].text, words[person].text
     if following.lower() in FOLK:
         return None
-    return person if is_plural(this) == is_plural(following) or singular(following.lower()) not in VERB_NOUNS else None
+    return (
+        person
+        if is_plural(this) == is_plural(following) or singular(following.lower()) not in VERB_NOUNS
+        else None
+    )
 
 
-def leads_to_person(words: list[Token], i: int, more: frozenset[str] = frozenset(), *, strict: bool = False) -> int | None:
+def leads_to_person(
+    words: list[Token], i: int, more: frozenset[str] = frozenset(), *, strict: bool = False
+) -> int | None:
     """The index of the person noun whose phrase the i-th word stands in as an adjective, or None.
 
-    strict: only known modifiers may stand between, as "old" in "an old car driver" is not about the driver.
+    strict: only known modifiers may stand between, as "old" in "an old car driver" is not about the
+    driver.
     """
     last = min(i + _LONGEST_PHRASE, len(words))
     while i < last:
@@ -216,13 +272,17 @@ def _modifies(token: Token) -> bool:
 
 
 def _ends_phrase(token: Token) -> bool:
-    """Whether a noun phrase does not reach across a word: a mark, a stop word, or what looks like a verb ("helps", "letting")."""
+    """Whether a noun phrase does not reach across a word: a mark, a stop word, or what looks like a
+    verb ("helps", "letting").
+    """
     lower = token.lower
     if not token.is_word or lower in STOPS or lower.isdigit():
         return True
     if lower in BEFORE or lower in MODIFIERS or "-" in lower:
         return False
-    return lower.endswith("ing") or (lower.endswith("s") and not lower.endswith(("ss", "sports", "news", "arts")))
+    return lower.endswith("ing") or (
+        lower.endswith("s") and not lower.endswith(("ss", "sports", "news", "arts"))
+    )
 
 
 def agree(article_word: re.Match[str]) -> str:

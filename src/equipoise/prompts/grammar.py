@@ -1,4 +1,7 @@
-"""The grammar: a prompt made explicit for a group by rule, offline. It inserts a group's words at the person, or says why it cannot."""
+"""The grammar: a prompt made explicit for a group by rule, offline.
+
+It inserts a group's words at the person, or says why it cannot.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,16 @@ from equipoise.prompts.english import (
     singular,
     tokens,
 )
-from equipoise.prompts.lexicon import CHILDREN, GENERIC, IRREGULAR, JOBS, LIFE_STAGES, MODIFIERS, PLAIN, STOPS
+from equipoise.prompts.lexicon import (
+    CHILDREN,
+    GENERIC,
+    IRREGULAR,
+    JOBS,
+    LIFE_STAGES,
+    MODIFIERS,
+    PLAIN,
+    STOPS,
+)
 from equipoise.prompts.neutral import apply, edits_of
 
 RULES = "grammar 2"
@@ -33,7 +45,11 @@ RULES = "grammar 2"
 MOST = 12
 """Variants an entry, at most."""
 
-_LINKS = {"lead": ("who is", "who are"), "working": ("working as", "working as"), "works": ("who works as", "who work as")}
+_LINKS = {
+    "lead": ("who is", "who are"),
+    "working": ("working as", "working as"),
+    "works": ("who works as", "who work as"),
+}
 _HEADS = ("noun", "clause", "compound", *_LINKS)
 _BE = ("is", "are", "was", "were", "be", "am", "been")
 _PRONOUN_COLUMN = {"male": 0, "female": 1}
@@ -44,15 +60,20 @@ class CannotWrite(InputError):
 
 
 class Piece(NamedTuple):
-    """One way to say a group: an adjective, a noun in the head's place (or with "who is": a clause), a noun before it (a compound), a
-    noun that leads ("a man who is ...", "a man working as ...", "a man who works as ..."), a phrase."""
+    """One way to say a group: an adjective, a noun in the head's place (or with "who is": a
+    clause), a noun before it (a compound), a
+    noun that leads ("a man who is ...", "a man working as ...", "a man who works as ..."), a
+    phrase.
+    """
 
     kind: str
     text: str
 
 
 class Frame(NamedTuple):
-    """A prompt with its person stated for no group: the words, the person's phrase, the noun whose place a group's noun takes."""
+    """A prompt with its person stated for no group: the words, the person's phrase, the noun whose
+    place a group's noun takes.
+    """
 
     text: str
     words: list[Token]
@@ -72,20 +93,34 @@ class Frame(NamedTuple):
 
     @property
     def bound(self) -> bool:
-        """Whether the person owns what follows, is one of several, or is what somebody is said to be: little can be added then."""
+        """Whether the person owns what follows, is one of several, or is what somebody is said to
+        be: little can be added then.
+        """
         said_to_be = self.slot.first > 1 and self.words[self.slot.first - 2].lower in _BE
         return self.next in ("'s", "'", "and", "or", "&") or said_to_be
 
 
-def write_entry(prompt: str, attribute: Attribute, group: str, *, most: int = MOST, person_nouns: frozenset[str] = frozenset()) -> Entry:
+def write_entry(
+    prompt: str,
+    attribute: Attribute,
+    group: str,
+    *,
+    most: int = MOST,
+    person_nouns: frozenset[str] = frozenset(),
+) -> Entry:
     """Anchor and variants of a prompt for a group; ``CannotWrite`` where the rules do not reach."""
     parts, groups = attribute.parts, attribute.split(group)
     order = sorted(range(len(parts)), key=lambda i: parts[i].position or 0)
     frame = _frame(prompt, attribute, groups, person_nouns)
     ways = [list(_pieces(frame, parts[i], groups[i], alone=len(parts) == 1)) for i in order]
     if not all(ways):
-        raise CannotWrite(f"{prompt!r} has no place for the wordings of {group!r}; give the group an adjective")
-    ranked = sorted(itertools.product(*map(enumerate, ways)), key=lambda way: (sum(i for i, _ in way), max(i for i, _ in way)))
+        raise CannotWrite(
+            f"{prompt!r} has no place for the wordings of {group!r}; give the group an adjective"
+        )
+    ranked = sorted(
+        itertools.product(*map(enumerate, ways)),
+        key=lambda way: (sum(i for i, _ in way), max(i for i, _ in way)),
+    )
     stated = [marks.stated(marks.find(prompt, part, person_nouns), part) for part in parts]
     already = all(named == (one,) for named, one in zip(stated, groups, strict=True))
     texts: dict[str, str] = {prompt.lower(): prompt} if already else {}
@@ -98,10 +133,16 @@ def write_entry(prompt: str, attribute: Attribute, group: str, *, most: int = MO
     return Entry(anchor=anchor, variants=tuple(variants))
 
 
-def _frame(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: frozenset[str]) -> Frame:
+def _frame(
+    prompt: str, attribute: Attribute, groups: tuple[str, ...], more: frozenset[str]
+) -> Frame:
     text = prompt
     if find_slot(tokens(prompt), more) is None:
-        text = re.sub(r"\b([Ss])ome(?:one|body)\b", lambda match: "A person" if match.group(1) == "S" else "a person", prompt)
+        text = re.sub(
+            r"\b([Ss])ome(?:one|body)\b",
+            lambda match: "A person" if match.group(1) == "S" else "a person",
+            prompt,
+        )
     explicit: frozenset[str] = frozenset()
     for part, group in zip(attribute.parts, groups, strict=True):
         text, noun = _rewrite(text, part, group, more)
@@ -110,15 +151,31 @@ def _frame(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: fro
     slot = find_slot(words, more)
     if slot is None:
         raise CannotWrite(
-            f"{prompt!r} names no person that the grammar knows; word it with one (a person, a doctor), or pass its noun as a person noun"
+            f"{prompt!r} names no person that the grammar knows; word it with one (a person, a"
+            " doctor), or pass its noun as a person noun"
         )
     for part in attribute.parts:
-        adjectives = {word.lower() for wordings in part.wordings.values() for word in (*wordings.adjectives, *wordings.also_adjectives)}
-        if unclear := [word.text for word in words[slot.first : slot.head] if word.lower in adjectives and not word.fixed]:
-            raise CannotWrite(f"{prompt!r}: it is not clear whether {unclear[0]!r} is about the person; word it otherwise")
-    known = {key for part in attribute.parts for words_ in part.wordings.values() for key in words_.nouns}
+        adjectives = {
+            word.lower()
+            for wordings in part.wordings.values()
+            for word in (*wordings.adjectives, *wordings.also_adjectives)
+        }
+        if unclear := [
+            word.text
+            for word in words[slot.first : slot.head]
+            if word.lower in adjectives and not word.fixed
+        ]:
+            raise CannotWrite(
+                f"{prompt!r}: it is not clear whether {unclear[0]!r} is about the person; word it"
+                " otherwise"
+            )
+    known = {
+        key for part in attribute.parts for words_ in part.wordings.values() for key in words_.nouns
+    }
     for first in range(slot.first, slot.head + 1):
-        key = " ".join([*(word.lower for word in words[first : slot.head]), singular(words[slot.head].lower)])
+        key = " ".join(
+            [*(word.lower for word in words[first : slot.head]), singular(words[slot.head].lower)]
+        )
         if key in known:
             return Frame(text, words, slot, key, first, explicit)
     head = singular(words[slot.head].lower)
@@ -126,27 +183,43 @@ def _frame(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: fro
 
 
 def _rewrite(text: str, part: Attribute, group: str, more: frozenset[str]) -> tuple[str, bool]:
-    """The text with the first person neutral and every other statement of a group turned to this one; whether the first was a noun."""
+    """The text with the first person neutral and every other statement of a group turned to this
+    one; whether the first was a noun.
+    """
     words = tokens(text)
     found = marks.find_in(words, part, more)
     if len(named := marks.stated(found, part)) > 1:
-        raise CannotWrite(f"{text!r} names {' and '.join(named)}, so it is no prompt about one group; split it, or leave it out")
+        raise CannotWrite(
+            f"{text!r} names {' and '.join(named)}, so it is no prompt about one group; split it,"
+            " or leave it out"
+        )
     slot = find_slot(words, more)
-    people = {mark: _person_of(words, mark, more) for mark in found if mark.kind in ("noun", "adjective", "phrase")}
+    people = {
+        mark: _person_of(words, mark, more)
+        for mark in found
+        if mark.kind in ("noun", "adjective", "phrase")
+    }
     first = min((slot.head if slot else len(words), *people.values()))
     if people and first not in people.values():
         other = next(iter(people))
         said = text[words[other.first].start : words[other.last - 1].end]
         raise CannotWrite(
-            f"{text!r} says of a second person that they are {other.group} ({said!r}); leave that out, or name one person only"
+            f"{text!r} says of a second person that they are {other.group} ({said!r}); leave that"
+            " out, or name one person only"
         )
     edits, noun = {}, False
     for mark in found:
         if people.get(mark, -1) == first:
             noun |= mark.kind == "noun"
             new = mark.neutral
-            if mark.neutral == "person" and (stage := singular(words[mark.last - 1].lower)) in LIFE_STAGES:
-                raise CannotWrite(f"{text!r} is about a {stage}, and there is no {stage} of another {part.name}; name another person")
+            if (
+                mark.neutral == "person"
+                and (stage := singular(words[mark.last - 1].lower)) in LIFE_STAGES
+            ):
+                raise CannotWrite(
+                    f"{text!r} is about a {stage}, and there is no {stage} of another {part.name};"
+                    " name another person"
+                )
         elif mark.group == group:
             continue
         else:
@@ -169,15 +242,20 @@ def _person_of(words: list[Token], mark: marks.Mark, more: frozenset[str]) -> in
 
 
 def _counterpart(words: list[Token], mark: marks.Mark, part: Attribute, group: str) -> str:
-    """What says of this group what the mark says of its own: "mother" -> "father", "her" -> "his"."""
+    """Return this group's word for the mark: "mother" -> "father", "her" -> "his"."""
     wordings: Wordings = part.wordings[group]
     if mark.kind == "pronoun":
         return marks.PRONOUNS[mark.case][_PRONOUN_COLUMN.get(group, 2)]
     if mark.kind == "title":
-        return {"male": "Mr", "female": "Ms"}.get(group, "Mx") + ("." if words[mark.last - 1].text == "." else "")
+        return {"male": "Mr", "female": "Ms"}.get(group, "Mx") + (
+            "." if words[mark.last - 1].text == "." else ""
+        )
     if mark.kind == "noun":
         own: Wordings = part.wordings[mark.group]
-        nouns, theirs = ((*who.nouns.get(mark.neutral, ()), *who.also_nouns.get(mark.neutral, ())) for who in (wordings, own))
+        nouns, theirs = (
+            (*who.nouns.get(mark.neutral, ()), *who.also_nouns.get(mark.neutral, ()))
+            for who in (wordings, own)
+        )
         rank = theirs.index(old) if (old := singular(words[mark.last - 1].lower)) in theirs else 0
         if nouns:
             return nouns[rank if rank < len(nouns) else 0]
@@ -187,31 +265,54 @@ def _counterpart(words: list[Token], mark: marks.Mark, part: Attribute, group: s
 
 
 def _pieces(frame: Frame, part: Attribute, group: str, alone: bool) -> Iterator[Piece]:
-    """Every way to say a group here, the anchor's first, then the kinds in turn so that few are already diverse."""
+    """Every way to say a group here, the anchor's first, then the kinds in turn so that few are
+    already diverse.
+    """
     wordings: Wordings = part.wordings[group]
     explicit_noun = part.name in frame.explicit
-    nouns = [Piece("noun", noun) for noun in dict.fromkeys(wordings.nouns.get(frame.key, ())) if alone or " individual" not in noun]
+    nouns = [
+        Piece("noun", noun)
+        for noun in dict.fromkeys(wordings.nouns.get(frame.key, ()))
+        if alone or " individual" not in noun
+    ]
     anchor, *adjectives = [Piece("adjective", word) for word in wordings.adjectives] or [None]
-    phrases = [Piece("phrase", phrase) for phrase in wordings.phrases if _phrase_fits(frame, phrase)]
+    phrases = [
+        Piece("phrase", phrase) for phrase in wordings.phrases if _phrase_fits(frame, phrase)
+    ]
     compounds, leads, clauses = [], [], []
     if frame.key in PLAIN:
         adjectives += [Piece("adjective", word) for word in wordings.person_adjectives]
         if re.search(r"^(?!during|including).{2,}ing$", frame.next):
             clauses = [Piece("clause", piece.text) for piece in nouns]
     elif not nouns and frame.key not in CHILDREN and frame.next not in ("'s", "'"):
-        if all(word.lower in MODIFIERS for word in frame.words[frame.slot.insert : frame.slot.head]):
+        if all(
+            word.lower in MODIFIERS for word in frame.words[frame.slot.insert : frame.slot.head]
+        ):
             # "women doctors", but "lady nurses" could be a sentence
-            compounds = [Piece("compound", noun) for noun in wordings.compounds if not frame.plural or noun in IRREGULAR]
+            compounds = [
+                Piece("compound", noun)
+                for noun in wordings.compounds
+                if not frame.plural or noun in IRREGULAR
+            ]
         if (frame.plural or _determiner(frame) in ("a", "an")) and not frame.bound:
             links = _LINKS if singular(frame.words[frame.slot.head].lower) in JOBS else ("lead",)
-            leads = [Piece(link, noun) for noun in wordings.nouns.get("person", ()) if " individual" not in noun for link in links]
+            leads = [
+                Piece(link, noun)
+                for noun in wordings.nouns.get("person", ())
+                if " individual" not in noun
+                for link in links
+            ]
     first = nouns if explicit_noun else [anchor, *nouns]
-    rest = itertools.zip_longest([anchor] if explicit_noun else [], compounds, leads, phrases, adjectives, clauses)
+    rest = itertools.zip_longest(
+        [anchor] if explicit_noun else [], compounds, leads, phrases, adjectives, clauses
+    )
     yield from filter(None, dict.fromkeys((*first, *itertools.chain.from_iterable(rest))))
 
 
 def _phrase_fits(frame: Frame, phrase: str) -> bool:
-    """A clause ("who is male") only where the sentence pauses; others where what follows does not begin alike."""
+    """A clause ("who is male") only where the sentence pauses; others where what follows does not
+    begin alike.
+    """
     start = phrase.split(" ", maxsplit=1)[0]
     if frame.bound or (frame.key in CHILDREN and re.match("who is an? ", phrase)):
         return False
@@ -229,20 +330,29 @@ def _determiner(frame: Frame) -> str:
 def _fit(pieces: list[Piece]) -> bool:
     """At most one piece changes the head, and at most one phrase follows it."""
     kinds = [piece.kind for piece in pieces]
-    if any(kind in _LINKS for kind in kinds) and any(piece.kind == "phrase" and piece.text.startswith("who") for piece in pieces):
+    if any(kind in _LINKS for kind in kinds) and any(
+        piece.kind == "phrase" and piece.text.startswith("who") for piece in pieces
+    ):
         return False  # "a man who is a nurse who is old"
     return sum(kind in _HEADS for kind in kinds) <= 1 and kinds.count("phrase") <= 1
 
 
 def _render(frame: Frame, pieces: list[Piece]) -> str:
     words, slot = frame.words, frame.slot
-    texts = {kind: [piece.text for piece in pieces if piece.kind == kind] for kind in ("adjective", "phrase", *_HEADS)}
+    texts = {
+        kind: [piece.text for piece in pieces if piece.kind == kind]
+        for kind in ("adjective", "phrase", *_HEADS)
+    }
     number = plural if frame.plural else str
 
     def span(first: int, last: int) -> list[str]:
         return [frame.text[words[first].start : words[last - 1].end]] if last > first else []
 
-    kept, mid, head = span(slot.first, slot.insert), span(slot.insert, slot.head), span(slot.head, slot.head + 1)
+    kept, mid, head = (
+        span(slot.first, slot.insert),
+        span(slot.insert, slot.head),
+        span(slot.head, slot.head + 1),
+    )
     adjectives = texts["adjective"]
     if noun := texts["noun"] or texts["clause"]:
         mid, head = span(slot.insert, frame.key_first), [number(noun[0])]
@@ -250,11 +360,17 @@ def _render(frame: Frame, pieces: list[Piece]) -> str:
         adjectives = [word for word in adjectives if word != own]
     if link := next((kind for kind in _LINKS if texts[kind]), ""):
         whole = [*kept, *mid, *head]
-        linked = [_LINKS[link][frame.plural], *([] if frame.plural else [article(whole[0].split(" ")[0])])]
+        linked = [
+            _LINKS[link][frame.plural],
+            *([] if frame.plural else [article(whole[0].split(" ")[0])]),
+        ]
         phrase = [*adjectives, number(texts[link][0]), *linked, *whole]
     else:
         phrase = [*kept, *adjectives, *map(number, texts["compound"]), *mid, *head]
-    phrase += [(marks.forms_of_phrase(text)[1:2] or [text])[0] if frame.plural else text for text in texts["phrase"]]
+    phrase += [
+        (marks.forms_of_phrase(text)[1:2] or [text])[0] if frame.plural else text
+        for text in texts["phrase"]
+    ]
     phrase += [("who is", "who are")[frame.plural]] if texts["clause"] else []
     start, end = words[slot.first].start, words[slot.head].end
     return _assemble(frame, start, " ".join(phrase), end)

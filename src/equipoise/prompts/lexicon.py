@@ -5,7 +5,9 @@ from __future__ import annotations
 import tomllib
 from importlib import resources
 
-_WORDS = tomllib.loads((resources.files("equipoise.prompts") / "lexicon.toml").read_text(encoding="utf-8"))
+_WORDS = tomllib.loads(
+    (resources.files("equipoise.prompts") / "lexicon.toml").read_text(encoding="utf-8")
+)
 
 
 def _set(name: str) -> frozenset[str]:

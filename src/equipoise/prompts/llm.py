@@ -1,4 +1,6 @@
-"""The language model as a writer: the openai SDK against any server that speaks its protocol, many requests at a time, each asked once."""
+"""The language model as a writer: the openai SDK against any server that speaks its protocol, many
+requests at a time, each asked once.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,16 @@ from equipoise.prompts.validation import MIN_VARIANTS
 from equipoise.prompts.writing import Failure, Outcome, Progress, make_book, pairs_of, today
 
 _CHARACTERS_A_TOKEN = 4
-_NOBODY = "it names no person that is known; word it with one (a person, a doctor), or pass its noun as a person noun"
+_NOBODY = (
+    "it names no person that is known; word it with one (a person, a doctor), or pass its noun as a"
+    " person noun"
+)
 
 
 class Plan(NamedTuple):
-    """What writing would take: pairs, those that the cache already answers, requests and tokens (estimates: no answer is asked again)."""
+    """What writing would take: pairs, those that the cache already answers, requests and tokens
+    (estimates: no answer is asked again).
+    """
 
     pairs: int
     cached_pairs: int
@@ -35,10 +42,12 @@ class Plan(NamedTuple):
 class LLMWriter(Service):
     """Writes with a language model behind an OpenAI-compatible server.
 
-    base_url: the server's address (OpenAI's own by default; Ollama, vLLM, llama.cpp and most providers have one). api_key: $OPENAI_API_KEY
-    by default. cache: a sqlite file of answers, so that nothing is asked twice; None keeps them for this object only. concurrency: requests
-    at a time. tries: how often validation may turn an answer away. retries: how often a request may fail. timeout: seconds for one request.
-    allow_partial keeps entries that have an anchor and too few variants.
+    base_url: the server's address (OpenAI's own by default; Ollama, vLLM, llama.cpp and most
+    providers have one). api_key: $OPENAI_API_KEY by default. cache: a sqlite file of answers, so
+    that nothing is asked twice; None keeps them for this object only. concurrency: requests at a
+    time. tries: how often validation may turn an answer away. retries: how often a request may
+    fail. timeout: seconds for one request. allow_partial keeps entries that have an anchor and too
+    few variants.
     """
 
     def __init__(
@@ -59,15 +68,25 @@ class LLMWriter(Service):
         allow_partial: bool = False,
     ):
         require_whole(tries=(tries, 1), min_variants=(min_variants, 0))
-        where = {"base_url": base_url, "api_key": api_key, "concurrency": concurrency, "retries": retries, "timeout": timeout}
+        where = {
+            "base_url": base_url,
+            "api_key": api_key,
+            "concurrency": concurrency,
+            "retries": retries,
+            "timeout": timeout,
+        }
         super().__init__(model, **where, temperature=temperature, seed=seed)
         self.tries = tries
         self.min_variants, self.allow_partial = min_variants, allow_partial
         self.person_nouns = frozenset(noun.lower() for noun in person_nouns)
         self.cache = AnswerCache(cache)
 
-    def write(self, prompts: Sequence[str], attribute: Attribute, *, progress: Progress | None = None) -> Outcome:
-        """Ask for every prompt and group that the cache does not hold; a book of what passed validation."""
+    def write(
+        self, prompts: Sequence[str], attribute: Attribute, *, progress: Progress | None = None
+    ) -> Outcome:
+        """Ask for every prompt and group that the cache does not hold; a book of what passed
+        validation.
+        """
         pairs = pairs_of(prompts, attribute)
         self.require_key()
         return run_anywhere(_Run(self, pairs, attribute, progress).all())
@@ -91,16 +110,30 @@ class LLMWriter(Service):
             variants = 2 * max(self.min_variants, 4) * (len(prompt) + 20)
             steps_left = 2 if ask.step == "anchor" else 1
             calls += steps_left
-            told += steps_left * said + (steps_left - 1) * 400  # the second step repeats the first and adds its own request
+            # the second step repeats the first and adds its own request
+            told += steps_left * said + (steps_left - 1) * 400
             heard += variants + (steps_left - 1) * (len(prompt) + 20)
-        return Plan(len(pairs), done, calls, math.ceil(told / _CHARACTERS_A_TOKEN), math.ceil(heard / _CHARACTERS_A_TOKEN))
+        return Plan(
+            len(pairs),
+            done,
+            calls,
+            math.ceil(told / _CHARACTERS_A_TOKEN),
+            math.ceil(heard / _CHARACTERS_A_TOKEN),
+        )
 
     def can_ask(self, prompt: str, attribute: Attribute) -> bool:
         """Whether a prompt names a person: a model would make "a male car" of one that does not."""
         return names_person(prompt, attribute, self.person_nouns)
 
     def _converse(self, prompt: str, attribute: Attribute, group: str) -> Any:
-        return converse(prompt, attribute, group, tries=self.tries, least=self.min_variants, person_nouns=self.person_nouns)
+        return converse(
+            prompt,
+            attribute,
+            group,
+            tries=self.tries,
+            least=self.min_variants,
+            person_nouns=self.person_nouns,
+        )
 
     def known(self, ask: Ask) -> Answer | None:
         """The cache's answer to a request, in whichever form it was asked, or None."""
@@ -108,24 +141,42 @@ class LLMWriter(Service):
         return next((answer for answer in answers if answer is not None), None)
 
     def _key_of(self, ask: Ask, form: str) -> str:
-        return key_of(url=self.base_url, model=self.model, messages=ask.worded(form), form=form, **self.sampling)
+        return key_of(
+            url=self.base_url,
+            model=self.model,
+            messages=ask.worded(form),
+            form=form,
+            **self.sampling,
+        )
 
     def conversation_key(self, prompt: str, attribute: Attribute, group: str) -> str:
         """One prompt and group, with this model and these instructions."""
-        facts = {"attribute": attribute.name, "prompt": prompt, "group": group, "instructions": INSTRUCTIONS}
+        facts = {
+            "attribute": attribute.name,
+            "prompt": prompt,
+            "group": group,
+            "instructions": INSTRUCTIONS,
+        }
         return key_of(url=self.base_url, model=self.model, **facts, **self.sampling)
 
 
 class _Run:
     """One call of ``write``: its connection and its counts."""
 
-    def __init__(self, writer: LLMWriter, pairs: list[tuple[str, str]], attribute: Attribute, progress: Progress | None):
+    def __init__(
+        self,
+        writer: LLMWriter,
+        pairs: list[tuple[str, str]],
+        attribute: Attribute,
+        progress: Progress | None,
+    ):
         self.writer, self.pairs, self.attribute, self.progress = writer, pairs, attribute, progress
         self.results: dict[tuple[str, str], Result] = {}
         self.cached = 0
 
     async def all(self) -> Outcome:
-        # More conversations than slots, so that one that waits before a retry does not leave a slot idle.
+        # More conversations than slots, so that one that waits before a retry does not leave a slot
+        # idle.
         waiting = asyncio.Semaphore(4 * self.writer.concurrency)
         stopped: Exception | None = None
         async with Client(self.writer) as self.client:
@@ -136,8 +187,13 @@ class _Run:
                             self.results[pair] = Result(None, _NOBODY, 0)
                             continue
                         await waiting.acquire()
-                        tasks.create_task(self._one(*pair)).add_done_callback(lambda _: waiting.release())
-            except* (ServiceError, ArtefactError) as errors:  # ArtefactError: the cache can no longer be written
+                        tasks.create_task(self._one(*pair)).add_done_callback(
+                            lambda _: waiting.release()
+                        )
+            except* (
+                ServiceError,
+                ArtefactError,
+            ) as errors:  # ArtefactError: the cache can no longer be written
                 stopped = errors.exceptions[0]
         if stopped and not any(result.entry for result in self.results.values()):
             raise stopped
@@ -152,9 +208,13 @@ class _Run:
                 failures.append(Failure(*pair, result.reason))
             if result.entry and (not result.reason or self.writer.allow_partial):
                 rows[pair] = result.entry
-        source = Source(writer="llm", model=self.writer.model, date=today(), instructions=INSTRUCTIONS)
+        source = Source(
+            writer="llm", model=self.writer.model, date=today(), instructions=INSTRUCTIONS
+        )
         rejected = sum(result.rejected for result in self.results.values())
-        return Outcome(make_book(rows, source), tuple(failures), rejected, self.client.asked, self.cached)
+        return Outcome(
+            make_book(rows, source), tuple(failures), rejected, self.client.asked, self.cached
+        )
 
     async def _one(self, prompt: str, group: str) -> None:
         writer = self.writer
@@ -168,19 +228,25 @@ class _Run:
         except StopIteration as done:
             result = done.value
             if result.reason:
-                writer.cache.forget(put)  # what came to nothing is asked again next time; what was there before stays
+                writer.cache.forget(
+                    put
+                )  # what came to nothing is asked again next time; what was there before stays
         except GaveUp as error:
             result = Result(None, str(error), 0)
         self.results[prompt, group] = result
         if self.progress:
             self.progress(len(self.results), len(self.pairs))
 
-    async def _answer(self, ask: Ask, conversation: str, prompt: str, group: str, put: list[str]) -> Answer:
+    async def _answer(
+        self, ask: Ask, conversation: str, prompt: str, group: str, put: list[str]
+    ) -> Answer:
         writer = self.writer
         if (known := writer.known(ask)) is not None:
             self.cached += 1
             return known
         answer, form = await self.client.request(ask)
         put.append(writer._key_of(ask, form))
-        writer.cache.put(put[-1], conversation, prompt, group, ask.step, ask.attempt, writer.model, answer)
+        writer.cache.put(
+            put[-1], conversation, prompt, group, ask.step, ask.attempt, writer.model, answer
+        )
         return answer

@@ -1,4 +1,7 @@
-"""``neutralize``: a caption without its groups. The paper's nine words, its released code's phrases, or English as a whole."""
+"""``neutralize``: a caption without its groups.
+
+The paper's nine words, its released code's phrases, or English as a whole.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,26 @@ PROTOCOLS = ("full", "paper", "released")
 _NINE = re.compile(r"\b(?:man|woman|boy|girl|gentleman|guy|lady|female|male)\b", re.IGNORECASE)
 _TONE = "light|dark|fair|pale|tan|brown|black|white|olive|dusky|deep|medium"
 # As released, "medium complexion" is not among them: only "medium complexioned" is.
-_SKIN = re.compile(rf"\b(?:(?:{_TONE})[- ]skinned|(?!medium complexion\b)(?:{_TONE}) complexion(?:ed)?)\b", re.IGNORECASE)
+_SKIN = re.compile(
+    rf"\b(?:(?:{_TONE})[- ]skinned|(?!medium complexion\b)(?:{_TONE}) complexion(?:ed)?)\b",
+    re.IGNORECASE,
+)
 
 
 def neutralize(text: str, attribute: Attribute | None = None, *, protocol: str = "full") -> str:
-    """The text with nothing in it that states a group of the attribute (gender unless another is given).
+    """The text with nothing in it that states a group of the attribute (gender unless another is
+    given).
 
-    protocol "full": nouns, plurals, pronouns (with their verbs), possessives, kinship, titles, adjectives and phrases. "paper": the nine
-    words of appendix E, each replaced by "person", whatever the attribute. "released": those, and the skin-tone phrases that the paper's
-    released code deletes.
+    protocol "full": nouns, plurals, pronouns (with their verbs), possessives, kinship, titles,
+    adjectives and phrases. "paper": the nine words of appendix E, each replaced by "person",
+    whatever the attribute. "released": those, and the skin-tone phrases that the paper's released
+    code deletes.
     """
     if not isinstance(text, str):
-        raise InputError(f"neutralize takes a text, and {type(text).__name__} was given; pass captions one by one")
+        raise InputError(
+            f"neutralize takes a text, and {type(text).__name__} was given; pass captions one"
+            " by one"
+        )
     if protocol not in PROTOCOLS:
         raise InputError(f"protocol={protocol!r} is not legal; pass one of {', '.join(PROTOCOLS)}")
     if protocol == "full":
@@ -57,7 +68,9 @@ def without_groups(text: str, attribute: Attribute, more: frozenset[str] = froze
 
 
 def apply(text: str, words: list[Token], edits: dict[int, tuple[int, str]]) -> str:
-    """The text with the words [i, end) replaced, for each i: (end, new); articles before them agree, and a sentence keeps its capital."""
+    """The text with the words [i, end) replaced, for each i: (end, new); articles before them
+    agree, and a sentence keeps its capital.
+    """
     pieces, at = [], 0
     for first in sorted(edits):
         last, new = edits[first]
@@ -69,7 +82,9 @@ def apply(text: str, words: list[Token], edits: dict[int, tuple[int, str]]) -> s
             end += len(text[end:]) - len(text[end:].lstrip(" "))
             if text[end : end + 1] in ("", ".", ",", ";", ":", "!", "?"):
                 gap = gap.rstrip(" ")
-        article_before = first and words[first - 1].lower in ("a", "an") and words[first - 1].end <= start
+        article_before = (
+            first and words[first - 1].lower in ("a", "an") and words[first - 1].end <= start
+        )
         pieces += [gap + ("\0" if article_before else ""), new]
         at = end
     result = "".join(pieces) + text[at:]
@@ -79,7 +94,9 @@ def apply(text: str, words: list[Token], edits: dict[int, tuple[int, str]]) -> s
 
 
 def edits_of(words: list[Token], mark: marks.Mark, new: str) -> dict[int, tuple[int, str]]:
-    """What to replace where a mark becomes new words: with an adjective that goes its "and" or comma, with a plural its apostrophe."""
+    """What to replace where a mark becomes new words: with an adjective that goes its "and" or
+    comma, with a plural its apostrophe.
+    """
     first, last = mark.first, mark.last
     new = replacement(words, mark, new)
     after, before = (words[i].lower if 0 <= i < len(words) else "" for i in (last, first - 1))
@@ -89,7 +106,12 @@ def edits_of(words: list[Token], mark: marks.Mark, new: str) -> dict[int, tuple[
         elif before in ("and", ",") and first > 1 and words[first - 2].lower in BEFORE:
             first, new = first - 1, " " if before == "," else ""
     edits = {first: (last, new)}
-    if mark.kind == "noun" and after == "'" and words[last].start == words[last - 1].end and not new.lower().endswith("s"):
+    if (
+        mark.kind == "noun"
+        and after == "'"
+        and words[last].start == words[last - 1].end
+        and not new.lower().endswith("s")
+    ):
         edits[last] = (last + 1, "'S" if new.isupper() else "'s")  # the ladies' -> the people's
     return edits
 
@@ -102,12 +124,21 @@ def replacement(words: list[Token], mark: marks.Mark, new: str) -> str:
     if len(old.text) > 1 and old.text.isupper():
         return new.upper()
     capital = words[mark.first].text[0].isupper() and new
-    return new[0].upper() + new[1:] if capital and (mark.first == 0 or mark.kind != "noun" or words[mark.first - 1].text in ".!?") else new
+    return (
+        new[0].upper() + new[1:]
+        if capital
+        and (mark.first == 0 or mark.kind != "noun" or words[mark.first - 1].text in ".!?")
+        else new
+    )
 
 
 def _neutral(words: list[Token], mark: marks.Mark) -> str:
     if mark.case == "reflexive":
-        return "themselves" if mark.last < len(words) and words[mark.last].lower in ("and",) else "themself"
+        return (
+            "themselves"
+            if mark.last < len(words) and words[mark.last].lower in ("and",)
+            else "themself"
+        )
     return mark.neutral
 
 
@@ -117,20 +148,33 @@ def _join_same(words: list[Token], edits: dict[int, tuple[int, str]]) -> None:
         if first not in edits:
             continue
         last, new = edits[first]
-        joined = last < len(words) and words[last].lower in ("and", "or") and edits.get(last + 1, (0, ""))[1].lower() == new.lower()
-        if new and joined and (words[last].lower == "or" or is_plural(new)) and new.lower() not in ("they", "them", "their"):
+        joined = (
+            last < len(words)
+            and words[last].lower in ("and", "or")
+            and edits.get(last + 1, (0, ""))[1].lower() == new.lower()
+        )
+        if (
+            new
+            and joined
+            and (words[last].lower == "or" or is_plural(new))
+            and new.lower() not in ("they", "them", "their")
+        ):
             end = edits.pop(last + 1)[0]
             edits[first] = (end, new)
 
 
 def _agree(words: list[Token], i: int) -> Iterable[tuple[int, str]]:
-    """The verbs of a subject that was "he" or "she" and is "they": "is" -> "are", "runs" -> "run", and those joined by "and"."""
+    """The verbs of a subject that was "he" or "she" and is "they": "is" -> "are", "runs" -> "run",
+    and those joined by "and".
+    """
     while i < len(words) and (words[i].lower in ADVERBS or words[i].lower.endswith("ly")):
         i += 1
     if i == len(words):
         return
     if words[i].text in ("'s", "’s"):
-        done = i + 1 < len(words) and (words[i + 1].lower in ("been", "got") or words[i + 1].lower.endswith("ed"))
+        done = i + 1 < len(words) and (
+            words[i + 1].lower in ("been", "got") or words[i + 1].lower.endswith("ed")
+        )
         yield i, words[i].text[0] + ("ve" if done else "re")
         return
     if (verb := _plural_verb(words[i].lower)) is None:
@@ -141,7 +185,9 @@ def _agree(words: list[Token], i: int) -> Iterable[tuple[int, str]]:
             return
         after = words[k + 2].lower if k + 2 < len(words) else ""
         second = _plural_verb(words[k + 1].lower)
-        if words[k].lower == "and" and second and (k == i + 1 or after in AFTER_VERB):  # "sits and reads", not "likes cats and dogs"
+        if (
+            words[k].lower == "and" and second and (k == i + 1 or after in AFTER_VERB)
+        ):  # "sits and reads", not "likes cats and dogs"
             yield k + 1, second
 
 

@@ -1,7 +1,7 @@
 """The ``LLM.json`` of the paper's released code, read as a prompt book.
 
-classification: data set -> prompt -> group -> {t_g, T_g}. retrieval, generation: rows with text_query, group, t_g and T_g, where the same
-query comes once an image.
+classification: data set -> prompt -> group -> {t_g, T_g}. retrieval, generation: rows with
+text_query, group, t_g and T_g, where the same query comes once an image.
 """
 
 from __future__ import annotations
@@ -17,11 +17,18 @@ _SECTIONS = ("classification", "retrieval", "generation")
 
 def is_released(document: Any) -> bool:
     """Whether parsed JSON has that layout."""
-    return isinstance(document, dict) and "kind" not in document and any(name in document for name in _SECTIONS)
+    return (
+        isinstance(document, dict)
+        and "kind" not in document
+        and any(name in document for name in _SECTIONS)
+    )
 
 
 def read_released(document: dict[str, Any]) -> PromptBook:
-    """A book of all sections. Rows without an anchor are left out and counted; of rows that say the same, the first is kept."""
+    """A book of all sections.
+
+    Rows without an anchor are left out and counted; of rows that say the same, the first is kept.
+    """
     rows: dict[str, dict[str, Entry]] = {}
     left_out = 0
     for prompt, group, node in _rows(document):
@@ -29,12 +36,23 @@ def read_released(document: dict[str, Any]) -> PromptBook:
         if not isinstance(anchor, str) or not anchor.strip():
             left_out += 1
             continue
-        kept = (text.strip() for text in variants if isinstance(text, str)) if isinstance(variants, list) else ()
+        kept = (
+            (text.strip() for text in variants if isinstance(text, str))
+            if isinstance(variants, list)
+            else ()
+        )
         texts = tuple(dict.fromkeys(text for text in kept if text and text != anchor.strip()))
-        rows.setdefault(prompt, {}).setdefault(" ".join(group.replace("_", " ").split()), Entry(anchor=anchor.strip(), variants=texts))
+        rows.setdefault(prompt, {}).setdefault(
+            " ".join(group.replace("_", " ").split()), Entry(anchor=anchor.strip(), variants=texts)
+        )
     if not rows:
-        raise ArtefactError("the LLM.json holds no row with an anchor (t_g); it was never completed, so write it again")
-    note = "LLM.json of the paper's released code" + (f"; {left_out} rows without an anchor left out" if left_out else "")
+        raise ArtefactError(
+            "the LLM.json holds no row with an anchor (t_g); it was never completed, so write it"
+            " again"
+        )
+    note = "LLM.json of the paper's released code" + (
+        f"; {left_out} rows without an anchor left out" if left_out else ""
+    )
     return PromptBook(sources=(Source(writer="released", note=note),), prompts=rows)
 
 
@@ -48,4 +66,6 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]
             for row in document.get(section, ()):
                 yield str(row["text_query"]), str(row["group"]), dict(row)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ArtefactError(f"this looks like the released LLM.json, but a row of it is not as there ({error!r})") from None
+        raise ArtefactError(
+            f"this looks like the released LLM.json, but a row of it is not as there ({error!r})"
+        ) from None

@@ -1,4 +1,6 @@
-"""Who writes a prompt book: one interface for the grammar, the curated books and the language model (``llm.py``)."""
+"""Who writes a prompt book: one interface for the grammar, the curated books and the language model
+(``llm.py``).
+"""
 
 from __future__ import annotations
 
@@ -38,19 +40,26 @@ class Outcome(NamedTuple):
 class Writer(Protocol):
     """Writes anchors and variants of prompts for every group of an attribute."""
 
-    def write(self, prompts: Sequence[str], attribute: Attribute, *, progress: Progress | None = None) -> Outcome:
+    def write(
+        self, prompts: Sequence[str], attribute: Attribute, *, progress: Progress | None = None
+    ) -> Outcome:
         """A book of what could be written; failures say what could not."""
         ...
 
 
 class GrammarWriter:
-    """By rule, offline, for any prompt with a person in it. person_nouns: further nouns that name a person."""
+    """By rule, offline, for any prompt with a person in it.
+
+    person_nouns: further nouns that name a person.
+    """
 
     def __init__(self, *, person_nouns: Iterable[str] = (), most: int = grammar.MOST):
         self.person_nouns = frozenset(noun.lower() for noun in person_nouns)
         self.most = most
 
-    def write(self, prompts: Sequence[str], attribute: Attribute, *, progress: Progress | None = None) -> Outcome:
+    def write(
+        self, prompts: Sequence[str], attribute: Attribute, *, progress: Progress | None = None
+    ) -> Outcome:
         """A book by the rules of ``grammar.py``."""
         pairs = pairs_of(prompts, attribute)
         rows: dict[tuple[str, str], Entry] = {}
@@ -58,37 +67,69 @@ class GrammarWriter:
         rejected = 0
         for done, (prompt, group) in enumerate(pairs, 1):
             try:
-                entry = grammar.write_entry(prompt, attribute, group, most=self.most, person_nouns=self.person_nouns)
-                checked = check_answer(prompt, entry.anchor, entry.variants, attribute, group, self.person_nouns)
+                entry = grammar.write_entry(
+                    prompt, attribute, group, most=self.most, person_nouns=self.person_nouns
+                )
+                checked = check_answer(
+                    prompt, entry.anchor, entry.variants, attribute, group, self.person_nouns
+                )
                 rejected += len(checked.rejected)
                 if checked.anchor:
                     rows[prompt, group] = Entry(anchor=checked.anchor, variants=checked.variants)
                 else:
-                    failures.append(Failure(prompt, group, f"{checked.rejected[0].text!r}: {checked.rejected[0].reason}"))
+                    failures.append(
+                        Failure(
+                            prompt,
+                            group,
+                            f"{checked.rejected[0].text!r}: {checked.rejected[0].reason}",
+                        )
+                    )
             except grammar.CannotWrite as error:
                 failures.append(Failure(prompt, group, str(error)))
             if progress:
                 progress(done, len(pairs))
-        return Outcome(make_book(rows, Source(writer="grammar", date=today(), instructions=grammar.RULES)), tuple(failures), rejected)
+        return Outcome(
+            make_book(rows, Source(writer="grammar", date=today(), instructions=grammar.RULES)),
+            tuple(failures),
+            rejected,
+        )
 
 
 class BookWriter:
-    """From books that are already written: the curated ones of the package, unless others are given."""
+    """From books that are already written: the curated ones of the package, unless others are
+    given.
+    """
 
     def __init__(self, *books: PromptBook):
         self.books = books
 
-    def write(self, prompts: Sequence[str], attribute: Attribute, *, progress: Progress | None = None) -> Outcome:
+    def write(
+        self, prompts: Sequence[str], attribute: Attribute, *, progress: Progress | None = None
+    ) -> Outcome:
         """The entries that the books have, with their sources."""
         books = self.books or tuple(PromptBook.curated(name) for name in PromptBook.curated_names())
         pairs = pairs_of(prompts, attribute)
         found, failures = PromptBook(), []
         for prompt, groups in _grouped(pairs).items():
-            have = next((book for book in books if all(group in book.prompts.get(prompt, {}) for group in groups)), None)
+            have = next(
+                (
+                    book
+                    for book in books
+                    if all(group in book.prompts.get(prompt, {}) for group in groups)
+                ),
+                None,
+            )
             if have:
                 found = found.merge(have.subset([prompt], groups))
             else:
-                failures += [Failure(prompt, group, "no book has it; let the grammar or a language model write it") for group in groups]
+                failures += [
+                    Failure(
+                        prompt,
+                        group,
+                        "no book has it; let the grammar or a language model write it",
+                    )
+                    for group in groups
+                ]
         if progress:
             progress(len(pairs), len(pairs))
         return Outcome(found, tuple(failures))
@@ -97,14 +138,23 @@ class BookWriter:
 def pairs_of(prompts: Sequence[str], attribute: Attribute) -> list[tuple[str, str]]:
     """Every prompt with every group, checked and without repeats."""
     if isinstance(prompts, str):
-        raise InputError("prompts must be a list of texts, and one text was given; put it in a list")
+        raise InputError(
+            "prompts must be a list of texts, and one text was given; put it in a list"
+        )
     if not isinstance(attribute, Attribute):
-        raise InputError(f"attribute must be an Attribute, and {type(attribute).__name__} was given; Attribute.load('gender') is one")
+        raise InputError(
+            f"attribute must be an Attribute, and {type(attribute).__name__} was given;"
+            " Attribute.load('gender') is one"
+        )
     if bad := [prompt for prompt in prompts if not isinstance(prompt, str) or not prompt.strip()]:
         raise InputError(f"a prompt must be a text with words in it, and {bad[0]!r} was given")
     if not prompts:
         raise InputError("no prompt was given; pass one or more")
-    return [(prompt, group) for prompt in dict.fromkeys(prompt.strip() for prompt in prompts) for group in attribute.groups]
+    return [
+        (prompt, group)
+        for prompt in dict.fromkeys(prompt.strip() for prompt in prompts)
+        for group in attribute.groups
+    ]
 
 
 def make_book(rows: dict[tuple[str, str], Entry], source: Source) -> PromptBook:
@@ -120,9 +170,13 @@ def read_prompts(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}); pass a text file with one prompt a line") from None
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}); pass a text file with one prompt a line"
+        ) from None
     except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8 text; pass a text file with one prompt a line") from None
+        raise InputError(
+            f"{path} is not UTF-8 text; pass a text file with one prompt a line"
+        ) from None
     prompts = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not prompts:
         raise InputError(f"{path} holds no prompt; write one a line")

@@ -1,6 +1,8 @@
-"""The results the paper printed (Tables 2 to 5, appendix F), one record a cell, and which of them cannot be right.
+"""The results the paper printed (Tables 2 to 5, appendix F), one record a cell, and which of them
+cannot be right.
 
-``results.csv`` holds what is printed and nothing else (``scripts/published_from_tex.py`` writes it); ``rules`` finds the problems.
+``results.csv`` holds what is printed and nothing else (``scripts/published_from_tex.py`` writes
+it); ``rules`` finds the problems.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ __all__ = ["impossible", "lookup", "problems", "results"]
 
 
 def results() -> pd.DataFrame:
-    """Every published cell, values in percent, with ``problem``: why it cannot be right ("" where nothing is known against it).
+    """Every published cell, values in percent, with ``problem``: why it cannot be right ("" where
+    nothing is known against it).
 
-    Columns table, task, model, dataset, attribute, method, variant, metric, better ("higher", "lower"), value, spread (the paper's
-    plus-minus, NaN where none is printed), marker ("best", "second", ""), problem.
+    Columns table, task, model, dataset, attribute, method, variant, metric, better ("higher",
+    "lower"), value, spread (the paper's plus-minus, NaN where none is printed), marker ("best",
+    "second", ""), problem.
     """
     return _results().copy()
 
@@ -39,9 +43,11 @@ def lookup(
     variant: str | None = None,
     metric: str | None = None,
 ) -> pd.DataFrame:
-    """The cells of ``results`` that have all the given values, in upper or lower case; none where the paper printed nothing of the kind.
+    """The cells of ``results`` that have all the given values, in upper or lower case; none where
+    the paper printed nothing of the kind.
 
-    table: 2 to 5 or "F". variant: "" for the paper's own configuration, or one of Table 5: "prototype=anchor", "modality=text", ...
+    table: 2 to 5 or "F". variant: "" for the paper's own configuration, or one of Table 5:
+    "prototype=anchor", "modality=text", ...
     """
     which = {"table": table, "task": task, "model": model, "dataset": dataset}
     which |= {"attribute": attribute, "method": method, "variant": variant, "metric": metric}
@@ -54,11 +60,16 @@ def lookup(
 
 def problems() -> pd.DataFrame:
     """One row for each rule that a cell breaks: its columns, ``rule`` and ``problem``."""
-    return _frame([{**asdict(cell), "rule": rule, "problem": why} for cell, rule, why in rules.broken(read())])
+    return _frame(
+        [{**asdict(cell), "rule": rule, "problem": why} for cell, rule, why in rules.broken(read())]
+    )
 
 
 def impossible() -> pd.DataFrame:
-    """The problems that are arithmetic: no data and no method give these numbers together. Misprints are left out."""
+    """The problems that are arithmetic: no data and no method give these numbers together.
+
+    Misprints are left out.
+    """
     found = problems()
     return found.loc[found["rule"].isin(list(rules.ARITHMETIC))].reset_index(drop=True)
 

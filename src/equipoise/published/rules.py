@@ -1,4 +1,7 @@
-"""What printed cells must satisfy whatever the data and the method were. Linear rules hold for means over resamples as well."""
+"""What printed cells must satisfy whatever the data and the method were.
+
+Linear rules hold for means over resamples as well.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,18 @@ from equipoise.published.cell import Cell
 Finding = tuple[list[Cell], str]  # the cells concerned, at least one of which is wrong, and why
 Rule = Callable[[Iterable[Cell]], Iterator[Finding]]
 
-# EO_avg over EO_max, least and most. CelebA: mean and largest gap over the pairs of four groups, one class (the released form, which
-# made the tables). FACET: mean and largest over 18 classes of the gap between two groups.
-GAP_RATIO = {"CelebA": (1 / 2, 2 / 3, "four groups allow 1/2 to 2/3"), "FACET": (1 / 18, 1.0, "18 classes allow 1/18 to 1")}
+# EO_avg over EO_max, least and most. CelebA: mean and largest gap over the pairs of four groups,
+# one class (the released form, which made the tables). FACET: mean and largest over 18 classes of
+# the gap between two groups.
+GAP_RATIO = {
+    "CelebA": (1 / 2, 2 / 3, "four groups allow 1/2 to 2/3"),
+    "FACET": (1 / 18, 1.0, "18 classes allow 1/18 to 1"),
+}
 # log(share of a group in the top M / its share in N) is at most log(N / M).
 MOST_SKEW = {"COCO2017": 100 * math.log(1368 / 1000), "Flickr30K": 100 * math.log(3079 / 1000)}
 MOST_PARITY = 100 / math.sqrt(2)  # every picture in one of the two groups
-# Whole numbers of pictures. SP_5: mean of sqrt(2) |n - 50| / 100 over five prompts. Acc^G: right pictures among 500.
+# Whole numbers of pictures. SP_5: mean of sqrt(2) |n - 50| / 100 over five prompts. Acc^G: right
+# pictures among 500.
 STEP = {
     "SP_5": (math.sqrt(2) / 5, "five prompts of 100 pictures give multiples of sqrt(2)/500"),
     "Acc^G": (1 / 5, "500 pictures give multiples of 1/500"),
@@ -33,7 +41,10 @@ def gaps(cells: Iterable[Cell]) -> Iterator[Finding]:
         too_high = mean.number - mean.rounding > high * (largest.number + largest.rounding) + SLACK
         if too_low or too_high:
             share = f"{mean.number / largest.number:.3f}"
-            yield [mean, largest], f"EO_avg {mean.value} is {share} of EO_max {largest.value}; {allowed}"
+            yield (
+                [mean, largest],
+                f"EO_avg {mean.value} is {share} of EO_max {largest.value}; {allowed}",
+            )
 
 
 def recall(cells: Iterable[Cell]) -> Iterator[Finding]:
@@ -46,7 +57,11 @@ def recall(cells: Iterable[Cell]) -> Iterator[Finding]:
 def bounds(cells: Iterable[Cell]) -> Iterator[Finding]:
     """Every metric has a largest value, and none is negative."""
     for cell in cells:
-        most = {"MS@1000": MOST_SKEW.get(cell.dataset, math.inf), "SP_all": MOST_PARITY, "SP_5": MOST_PARITY}.get(cell.metric, 100.0)
+        most = {
+            "MS@1000": MOST_SKEW.get(cell.dataset, math.inf),
+            "SP_all": MOST_PARITY,
+            "SP_5": MOST_PARITY,
+        }.get(cell.metric, 100.0)
         if not 0 <= cell.number <= most + cell.rounding + SLACK:
             yield [cell], f"{cell.metric} {cell.value} is outside 0 to {most:.1f}"
 
@@ -71,14 +86,18 @@ def digits(cells: Iterable[Cell]) -> Iterator[Finding]:
 
 
 def marks(cells: Iterable[Cell]) -> Iterator[Finding]:
-    """Among the debiasing methods the best value is marked best and the next one second, ties alike."""
+    """Among the debiasing methods the best value is marked best and the next one second, ties
+    alike.
+    """
     for column in _columns(cell for cell in cells if cell.method != "none"):
         ordered = sorted({cell.number for cell in column}, reverse=column[0].better == "higher")
         places = dict(zip(ordered, ("best", "second"), strict=False))
         for cell in column:
             place = places.get(cell.number, "")
             if place != cell.marker:
-                marked, ranked = (word or "neither best nor second" for word in (cell.marker, place))
+                marked, ranked = (
+                    word or "neither best nor second" for word in (cell.marker, place)
+                )
                 yield [cell], f"marked {marked}, its value is {ranked}"
 
 
@@ -86,7 +105,12 @@ def repeats(cells: Iterable[Cell]) -> Iterator[Finding]:
     """A result that two tables print is the same in both."""
     for same in _grouped(cells, "model", "dataset", "method", "variant", "metric"):
         if len({(cell.value, cell.spread) for cell in same}) > 1:
-            yield same, "; ".join(f"table {cell.table} prints {cell.value} ± {cell.spread}" for cell in same)
+            yield (
+                same,
+                "; ".join(
+                    f"table {cell.table} prints {cell.value} ± {cell.spread}" for cell in same
+                ),
+            )
 
 
 ARITHMETIC: dict[str, Rule] = {"gaps": gaps, "recall": recall, "bounds": bounds, "steps": steps}
@@ -96,7 +120,12 @@ PRINTING: dict[str, Rule] = {"digits": digits, "marks": marks, "repeats": repeat
 def broken(cells: list[Cell]) -> list[tuple[Cell, str, str]]:
     """Each cell that breaks a rule, the rule's name and why, in the order of the cells."""
     rules = (ARITHMETIC | PRINTING).items()
-    found = [(cell, name, why) for name, rule in rules for concerned, why in rule(cells) for cell in concerned]
+    found = [
+        (cell, name, why)
+        for name, rule in rules
+        for concerned, why in rule(cells)
+        for cell in concerned
+    ]
     order = {cell: place for place, cell in enumerate(cells)}
     return sorted(found, key=lambda finding: order[finding[0]])
 

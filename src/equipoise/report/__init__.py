@@ -1,4 +1,6 @@
-"""The report: one self-contained HTML file from an audit's results, a comparison of several, a section for a model card; a sweep's page."""
+"""The report: one self-contained HTML file from an audit's results, a comparison of several, a
+section for a model card; a sweep's page.
+"""
 
 from equipoise.report.card import model_card
 from equipoise.report.page import comparison, page

@@ -13,22 +13,53 @@ GATED = "explicit, gated"
 def model_card(results: dict[str, Any]) -> str:
     """Markdown with the numbers of results.json."""
     subject, methods = results["subject"], results["methods"]
-    lines = [f"## Bias audit: {subject['attribute']['name']}", "", f"**{words.headline(results)}**", ""]
-    lines += [numbers.fill(sentence, results) + "\n" for sentence in [*words.sentences(results), *words.origin(results)]]
-    lines += ["| | n | " + " | ".join(method["label"] for method in methods) + " |", "|---|---|" + "---|" * len(methods)]
+    lines = [
+        f"## Bias audit: {subject['attribute']['name']}",
+        "",
+        f"**{words.headline(results)}**",
+        "",
+    ]
+    lines += [
+        numbers.fill(sentence, results) + "\n"
+        for sentence in [*words.sentences(results), *words.origin(results)]
+    ]
+    lines += [
+        "| | n | " + " | ".join(method["label"] for method in methods) + " |",
+        "|---|---|" + "---|" * len(methods),
+    ]
     for row in results["summary"]:
         cells = [_cell(value, digits(row["key"])) for value in row["values"]]
         name = row["name"] + (", with the gate" if row["section"] == GATED else "")
-        lines.append(f"| {name} ({row['better']} is better) | {row['n']:,} {row['over']} | " + " | ".join(cells) + " |")
+        lines.append(
+            f"| {name} ({row['better']} is better) | {row['n']:,} {row['over']} | "
+            + " | ".join(cells)
+            + " |"
+        )
     level = numbers.text(results["settings"]["level"], "%")
-    lines += ["", f"In brackets: {level} intervals, {results['settings']['resamples']:,} resamples.", "", "### What this does not say", ""]
+    lines += [
+        "",
+        f"In brackets: {level} intervals, {results['settings']['resamples']:,} resamples.",
+        "",
+        "### What this does not say",
+        "",
+    ]
     lines += [f"- {sentence}" for sentence in words.caveats(results)]
-    model = " ".join(filter(None, (subject["model"]["id"] or "an unnamed encoder", subject["model"]["fingerprint"][:12])))
-    lines += ["", f"Measured with equipoise {results['versions']['equipoise']} on {results['created']}; encoder {model}; "
-              f"prompt book {subject['book']['hash']}."]  # fmt: skip
+    model = " ".join(
+        filter(
+            None,
+            (subject["model"]["id"] or "an unnamed encoder", subject["model"]["fingerprint"][:12]),
+        )
+    )
+    version = results["versions"]["equipoise"]
+    measured = f"Measured with equipoise {version} on {results['created']}; encoder {model}; "
+    lines += ["", measured + f"prompt book {subject['book']['hash']}."]
     return "\n".join(lines) + "\n"
 
 
 def _cell(value: dict[str, Any], form: str) -> str:
     shown = numbers.text(value["value"], form)
-    return shown if value["low"] is None else f"{shown} [{numbers.text(value['low'], form)}, {numbers.text(value['high'], form)}]"
+    return (
+        shown
+        if value["low"] is None
+        else f"{shown} [{numbers.text(value['low'], form)}, {numbers.text(value['high'], form)}]"
+    )

@@ -23,7 +23,7 @@ SWEEP = "sweep"
 
 
 def perform(plans: Sequence[Plan], out: Path, pictures: bool) -> list[tuple[Path, dict[str, Any]]]:
-    """Run each plan and leave its files; several get a folder each, and a page that compares them."""
+    """Run each plan and write its files; several get a folder each and a comparison page."""
     found = []
     for plan in plans:
         folder = folder_of(out, plan, plans)
@@ -34,7 +34,9 @@ def perform(plans: Sequence[Plan], out: Path, pictures: bool) -> list[tuple[Path
         artefact.write_atomically(folder / REPORT, page(audit.results, audit.pictures).encode())
         found.append((folder, audit.results))
     if len(found) > 1:
-        artefact.write_atomically(out / REPORT, comparison([(folder.name, results) for folder, results in found]).encode())
+        artefact.write_atomically(
+            out / REPORT, comparison([(folder.name, results) for folder, results in found]).encode()
+        )
     return found
 
 
@@ -47,9 +49,15 @@ def write(results: Sequence[Path], out: Path, force: bool) -> None:
     short = [folder.name for folder in folders]
     names = short if len(set(short)) == len(short) else [str(path) for path in results]
     try:
-        made = page(*found[0]) if len(found) == 1 else comparison([(name, run) for name, (run, _) in zip(names, found, strict=True)])
+        made = (
+            page(*found[0])
+            if len(found) == 1
+            else comparison([(name, run) for name, (run, _) in zip(names, found, strict=True)])
+        )
     except (KeyError, IndexError, TypeError, ValueError, UndefinedError) as error:
-        raise ArtefactError(f"the results are not whole ({error!r}); they were changed, so run the audit again") from None
+        raise ArtefactError(
+            f"the results are not whole ({error!r}); they were changed, so run the audit again"
+        ) from None
     artefact.write_atomically(out, made.encode())
 
 

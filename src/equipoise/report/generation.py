@@ -1,4 +1,6 @@
-"""The page of a generation run: Table 4 with its intervals, and pictures in the layout of Figure 4, all inside one HTML file."""
+"""The page of a generation run: Table 4 with its intervals, and pictures in the layout of Figure 4,
+all inside one HTML file.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ SIDE = 112
 
 
 def perform(request: Request) -> tuple[Manifest, dict[str, Any] | None]:
-    """Run a request and leave its files: pictures and sheets, and results, tables and page where something was measured."""
+    """Run a request and leave its files: pictures and sheets, and results, tables and page where
+    something was measured.
+    """
     manifest, results = request.perform()
     if results is not None:
         documents.write(request.out, results)
@@ -33,10 +37,19 @@ def perform(request: Request) -> tuple[Manifest, dict[str, Any] | None]:
 def page(results: dict[str, Any], folder: Path) -> str:
     """The page; small copies of the pictures it shows are read from the run's folder."""
     shown = [
-        picture for figure in results["gallery"] for row in figure["rows"] for side in ("neutral", "explicit") for picture in row[side]
+        picture
+        for figure in results["gallery"]
+        for row in figure["rows"]
+        for side in ("neutral", "explicit")
+        for picture in row[side]
     ]
     small = {picture["image"]: _small(folder / picture["image"]) for picture in shown}
-    context = {"r": results, "small": small, "note": table.note(results, judges=False), "results": embedded(results)}
+    context = {
+        "r": results,
+        "small": small,
+        "note": table.note(results, judges=False),
+        "results": embedded(results),
+    }
     return environment(results).get_template("generation.html").render(**context, **assets(None))
 
 

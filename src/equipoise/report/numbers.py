@@ -1,4 +1,6 @@
-"""Numbers as they are printed: each is named by its place in results.json, so that a page can be checked against it."""
+"""Numbers as they are printed: each is named by its place in results.json, so that a page can be
+checked against it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ _SPECIAL: dict[str, Callable[[float], str]] = {
 
 
 def text(value: Any, form: str) -> str:
-    """form: digits after the point ("3", "+3" with a sign), percent ("%", "1%"), "n" for whole numbers, "k" for kappa, "s" for words,
+    """form: digits after the point ("3", "+3" with a sign), percent ("%", "1%"), "n" for whole
+    numbers, "k" for kappa, "s" for words,
     "e%" for a logarithm of a ratio, as percent above one; "u3" rounds up, for what nothing exceeds.
     """
     if value is None:
@@ -42,10 +45,14 @@ def text(value: Any, form: str) -> str:
         return str(Decimal(str(number)).quantize(Decimal(1).scaleb(-int(form[1:])), ROUND_CEILING))
     sign, form = ("+", form[1:]) if form.startswith("+") else ("", form)
     digits = int(form.removesuffix("%") or 0)
-    return f"{100 * number:{sign}.{digits}f} %" if form.endswith("%") else f"{number:{sign}.{digits}f}"
+    return (
+        f"{100 * number:{sign}.{digits}f} %" if form.endswith("%") else f"{number:{sign}.{digits}f}"
+    )
 
 
 def fill(sentence: str, results: Any, render: Callable[[str, str], str] | None = None) -> str:
-    """A sentence with {path|form} in it, filled; render(path, form) says how, plain text by default."""
+    """A sentence with {path|form} in it, filled; render(path, form) says how, plain text by
+    default.
+    """
     write = render or (lambda path, form: text(at(results, path), form))
     return PLACE.sub(lambda found: write(found[1], found[2]), sentence)

@@ -35,9 +35,16 @@ def page(results: dict[str, Any], pictures: Pictures | None = None) -> str:
     exact = bool(pictures.arrays)
     data = {
         "arrays": {name: _array(array) for name, array in sorted(pictures.arrays.items())},
-        "small": {str(i): f"data:image/jpeg;base64,{base64.b64encode(file).decode()}" for i, file in pictures.small.items()},
+        "small": {
+            str(i): f"data:image/jpeg;base64,{base64.b64encode(file).decode()}"
+            for i, file in pictures.small.items()
+        },
     }
-    used = [(i, method) for i, method in enumerate(results["methods"]) if results["dials"][i] is not None]
+    used = [
+        (i, method)
+        for i, method in enumerate(results["methods"])
+        if results["dials"][i] is not None
+    ]
     context = {
         "r": results,
         "turning": used,
@@ -68,21 +75,38 @@ def comparison(runs: Sequence[tuple[str, dict[str, Any]]]) -> str:
     keys = list(dict.fromkeys(row["key"] for _, run in runs for row in run["summary"]))
     rows = []
     for key in keys:
-        places = [next((i for i, row in enumerate(run["summary"]) if row["key"] == key), None) for _, run in runs]
+        places = [
+            next((i for i, row in enumerate(run["summary"]) if row["key"] == key), None)
+            for _, run in runs
+        ]
         having, place = next((r, i) for r, i in enumerate(places) if i is not None)
         first = runs[having][1]["summary"][place]
-        about = {"path": f"runs.{having}.results.summary.{place}.name", "better": first["better"], "digits": digits(key)}
+        about = {
+            "path": f"runs.{having}.results.summary.{place}.name",
+            "better": first["better"],
+            "digits": digits(key),
+        }
         rows.append(about | {"section": SECTIONS[first["section"]], "places": places})
     caveats = list(dict.fromkeys(sentence for _, run in runs for sentence in words.caveats(run)))
     headlines = [words.headline(run) for _, run in runs]
-    context = {"runs": results["runs"], "rows": rows, "caveats": caveats, "headlines": headlines, "results": embedded(results)}
+    context = {
+        "runs": results["runs"],
+        "rows": rows,
+        "caveats": caveats,
+        "headlines": headlines,
+        "results": embedded(results),
+    }
     return environment(results).get_template("comparison.html").render(**context, **assets(None))
 
 
 def environment(results: dict[str, Any]) -> Environment:
     """Templates in which numbers are printed by their place in the results."""
     environment = Environment(
-        loader=PackageLoader("equipoise.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("equipoise.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.globals |= {
         "num": lambda path, form: _number(path, form, results),
@@ -94,7 +118,9 @@ def environment(results: dict[str, Any]) -> Environment:
 
 def _number(path: str, form: str, results: dict[str, Any]) -> Markup:
     shown = numbers.text(numbers.at(results, path), form)
-    return Markup('<span class="n" data-path="{}" data-form="{}">{}</span>').format(path, form, shown)
+    return Markup('<span class="n" data-path="{}" data-form="{}">{}</span>').format(
+        path, form, shown
+    )
 
 
 def _with_interval(path: str, form: str, results: dict[str, Any]) -> Markup:
@@ -107,19 +133,28 @@ def _with_interval(path: str, form: str, results: dict[str, Any]) -> Markup:
 
 def _filled(sentence: str, results: dict[str, Any]) -> Markup:
     escaped = str(escape(sentence))  # braces and bars stay
-    return Markup(numbers.fill(escaped, results, lambda path, form: str(_number(path, form, results))))
+    return Markup(
+        numbers.fill(escaped, results, lambda path, form: str(_number(path, form, results)))
+    )
 
 
 def _sections(results: dict[str, Any]) -> list[tuple[str, list[int]]]:
     rows = results["summary"]
-    found = [(title, [i for i, row in enumerate(rows) if row["section"] == key]) for key, title in SECTIONS.items()]
+    found = [
+        (title, [i for i, row in enumerate(rows) if row["section"] == key])
+        for key, title in SECTIONS.items()
+    ]
     return [(title, places) for title, places in found if places]
 
 
 def assets(script: str | None) -> dict[str, Markup]:
     """The style sheet, and with a script the charts' library."""
-    files = {"css": "page.css"} | ({"script": script, "plotly": "plotly-basic.min.js"} if script else {})
-    return {name: Markup((_ASSETS / file).read_text(encoding="utf-8")) for name, file in files.items()}
+    files = {"css": "page.css"} | (
+        {"script": script, "plotly": "plotly-basic.min.js"} if script else {}
+    )
+    return {
+        name: Markup((_ASSETS / file).read_text(encoding="utf-8")) for name, file in files.items()
+    }
 
 
 def _array(array: np.ndarray) -> dict[str, Any]:
@@ -129,4 +164,8 @@ def _array(array: np.ndarray) -> dict[str, Any]:
 
 def embedded(value: Any) -> Markup:
     """JSON that no HTML parser can take for the end of its script."""
-    return Markup(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"))
+    return Markup(
+        json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace(
+            "<", "\\u003c"
+        )
+    )

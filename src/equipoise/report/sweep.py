@@ -15,7 +15,11 @@ FORM = "1%"
 
 def sweep_page(results: dict[str, Any]) -> str:
     """One HTML file with all that it needs inside."""
-    context = {"points": results["points"], "left_out": results["left_out"], "results": embedded(results)}
+    context = {
+        "points": results["points"],
+        "left_out": results["left_out"],
+        "results": embedded(results),
+    }
     return environment(results).get_template("sweep.html").render(**context, **assets("sweep.js"))
 
 
@@ -27,16 +31,24 @@ def sweep_table(results: dict[str, Any]) -> Table:
     for point in results["points"]:
         strength = f"{point['param']} {point['value']}" if point["param"] else ""
         star = " *" if point["front"] else ""
-        table.add_row(f"{point['series']}{star}", strength, *(_cell(point[axis]) for axis in ("fairness", "utility")))
+        table.add_row(
+            f"{point['series']}{star}",
+            strength,
+            *(_cell(point[axis]) for axis in ("fairness", "utility")),
+        )
     return table
 
 
 def _cell(record: dict[str, Any]) -> Text:
     if record["difference"] is None:
         return Text(_interval(record, FORM))
-    return Text.assemble(_interval(record, FORM), ("\n" + _interval(record["difference"], f"+{FORM}"), "dim"))
+    return Text.assemble(
+        _interval(record, FORM), ("\n" + _interval(record["difference"], f"+{FORM}"), "dim")
+    )
 
 
 def _interval(record: dict[str, Any], form: str) -> str:
-    value, low, high = (numbers.text(record[key], form).removesuffix(" %") for key in ("value", "low", "high"))
+    value, low, high = (
+        numbers.text(record[key], form).removesuffix(" %") for key in ("value", "low", "high")
+    )
     return f"{value} [{low},\u00a0{high}]"

@@ -1,4 +1,5 @@
-"""A store in a folder: shards of .npy beside parquet metadata, as clip-retrieval lays them out, and a manifest that names the encoder.
+"""A store in a folder: shards of .npy beside parquet metadata, as clip-retrieval lays them out, and
+a manifest that names the encoder.
 
 img_emb/img_emb_00000.npy      rows of the first shard (text_emb/text_emb_... for texts)
 metadata/metadata_00000.parquet   one line a row, in the same order
@@ -87,9 +88,14 @@ class Store:
             try:
                 rows = np.load(path, mmap_mode="r", allow_pickle=False)
             except (OSError, ValueError) as error:
-                raise ArtefactError(f"{path} is not a whole .npy file ({error}); embed again with --resume") from None
+                raise ArtefactError(
+                    f"{path} is not a whole .npy file ({error}); embed again with --resume"
+                ) from None
             if rows.shape != (shard.rows, self.dim):
-                raise ArtefactError(f"{path} has shape {rows.shape} and the manifest says {(shard.rows, self.dim)}; embed it again")
+                raise ArtefactError(
+                    f"{path} has shape {rows.shape} and the manifest says {(shard.rows, self.dim)};"
+                    " embed it again"
+                )
             yield rows
 
     @property
@@ -102,7 +108,8 @@ class Store:
         if not self.done and not partial:
             have = sum(shard.items for shard in self.manifest.shards)
             raise InputError(
-                f"{self.folder} is unfinished: {have} of {self.manifest.items} items; go on with --resume, or pass partial=True"
+                f"{self.folder} is unfinished: {have} of {self.manifest.items} items; go on with"
+                " --resume, or pass partial=True"
             )
         shards = list(self.shards())
         return np.concatenate(shards) if shards else np.empty((0, self.dim), self.manifest.dtype)
@@ -122,15 +129,21 @@ class Store:
         import pandas as pd
 
         try:
-            lines = [pd.read_parquet(metadata_path(self.folder, i)) for i in range(len(self.manifest.shards))]
+            lines = [
+                pd.read_parquet(metadata_path(self.folder, i))
+                for i in range(len(self.manifest.shards))
+            ]
         except (OSError, ValueError) as error:
-            raise ArtefactError(f"the metadata of {self.folder} cannot be read ({error}); embed again with --resume") from None
+            raise ArtefactError(
+                f"the metadata of {self.folder} cannot be read ({error}); embed again with --resume"
+            ) from None
         return pd.concat(lines, ignore_index=True) if lines else pd.DataFrame()
 
     def __repr__(self) -> str:
         state = "" if self.done else ", unfinished"
         return (
-            f"Store({str(self.folder)!r}, {len(self)} {self.manifest.modality} rows, dim={self.dim}, encoder={str(self.encoder)!r}{state})"
+            f"Store({str(self.folder)!r}, {len(self)} {self.manifest.modality} rows,"
+            f" dim={self.dim}, encoder={str(self.encoder)!r}{state})"
         )
 
 
@@ -149,7 +162,9 @@ class StoreWriter:
         write_atomically(metadata_path(self.folder, i), lines.getvalue())
         write_atomically(shard_path(self.folder, self.manifest.modality, i), data.getvalue())
         digest = hashlib.sha256(data.getvalue()).hexdigest()
-        self.manifest.shards.append(Shard(items=items, rows=len(rows), sha256=digest, skipped=list(skipped)))
+        self.manifest.shards.append(
+            Shard(items=items, rows=len(rows), sha256=digest, skipped=list(skipped))
+        )
         self.write_manifest()
 
     def write_manifest(self) -> None:
@@ -162,7 +177,9 @@ def open_store(folder: str | os.PathLike) -> Store:
     folder = Path(folder)
     path = folder / MANIFEST
     if not path.is_file():
-        raise InputError(f"{folder} holds no store: there is no {MANIFEST} in it; equipoise embed writes one")
+        raise InputError(
+            f"{folder} holds no store: there is no {MANIFEST} in it; equipoise embed writes one"
+        )
     return Store(folder, read_manifest(path))
 
 
@@ -176,7 +193,9 @@ def parse_manifest(data: bytes, path: str | Path) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
-        raise ArtefactError(f"{path} is not a store's manifest ({error.errors()[0]['msg']}); the file is damaged") from None
+        raise ArtefactError(
+            f"{path} is not a store's manifest ({error.errors()[0]['msg']}); the file is damaged"
+        ) from None
     require_format(path, manifest.format, FORMAT)
     return manifest
 

@@ -18,7 +18,9 @@ def alone_in(folder: Path, lock: str = LOCK) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / lock).open("a")  # what somebody else wrote into a file of this name stays
     except OSError as error:
-        raise InputError(f"{folder} cannot be written to ({error.strerror}); pass another folder") from None
+        raise InputError(
+            f"{folder} cannot be written to ({error.strerror}); pass another folder"
+        ) from None
     with file:
         try:
             import fcntl
@@ -27,5 +29,7 @@ def alone_in(folder: Path, lock: str = LOCK) -> Iterator[None]:
         except ImportError:  # no such locks on this system
             pass
         except OSError:
-            raise InputError(f"another run is writing to {folder}; wait for it, or pass another folder") from None
+            raise InputError(
+                f"another run is writing to {folder}; wait for it, or pass another folder"
+            ) from None
         yield

@@ -1,4 +1,6 @@
-"""Places: a folder on this machine, or any that fsspec reaches (s3://, gs://, memory://), with whole files in it or none."""
+"""Places: a folder on this machine, or any that fsspec reaches (s3://, gs://, memory://), with
+whole files in it or none.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ from typing import Any, BinaryIO
 from equipoise.errors import ArtefactError, InputError, MissingExtraError
 
 PART = ".part"  # ends the temporary name of a file that is being written
-WHOLE_ON_CLOSE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}  # an object appears there when its upload is complete, and not before
+WHOLE_ON_CLOSE = {
+    "s3",
+    "s3a",
+    "gs",
+    "gcs",
+    "abfs",
+    "abfss",
+    "az",
+}  # an object appears there when its upload is complete, and not before
 
 
 class Place(ABC):
@@ -39,7 +49,9 @@ class Place(ABC):
 
     @abstractmethod
     def writing(self, name: str) -> Any:
-        """Context of a file to write from start to end; it appears under its name whole, or not at all."""
+        """Context of a file to write from start to end; it appears under its name whole, or not at
+        all.
+        """
 
     @abstractmethod
     def remove(self, name: str) -> None:
@@ -67,14 +79,20 @@ class LocalPlace(Place):
     def glob(self, pattern: str) -> list[str]:
         try:
             found = [
-                path.relative_to(self.folder).as_posix() for path in self.folder.glob(pattern) if path.is_file() or is_broken_link(path)
+                path.relative_to(self.folder).as_posix()
+                for path in self.folder.glob(pattern)
+                if path.is_file() or is_broken_link(path)
             ]
         except (ValueError, NotImplementedError) as error:
             raise InputError(
-                f"{pattern!r} is not a pattern of names below {self.folder} ({error}); write for example 'emb/*.npy'"
+                f"{pattern!r} is not a pattern of names below {self.folder} ({error}); write for"
+                " example 'emb/*.npy'"
             ) from None
         except OSError as error:
-            raise InputError(f"{self.folder} cannot be read ({error.strerror}: {error.filename}); mend it, or pass another") from None
+            raise InputError(
+                f"{self.folder} cannot be read ({error.strerror}: {error.filename}); mend it, or"
+                " pass another"
+            ) from None
         return _in_order(found)
 
     def is_file(self, name: str) -> bool:
@@ -132,7 +150,9 @@ class RemotePlace(Place):
         start = len(self.root.rstrip("/")) + 1
         self.system.invalidate_cache()
         found = self.system.glob(f"{escape(self.root.rstrip('/'))}/{pattern}", detail=True)
-        return _in_order([str(path)[start:] for path, about in found.items() if about["type"] == "file"])
+        return _in_order(
+            [str(path)[start:] for path, about in found.items() if about["type"] == "file"]
+        )
 
     def is_file(self, name: str) -> bool:
         return self.system.isfile(self.path(name))
@@ -147,7 +167,11 @@ class RemotePlace(Place):
     def writing(self, name: str) -> Iterator[BinaryIO]:
         path = self.path(name)
         folder, _, last = path.rpartition("/")
-        part = path if self.url.split("://")[0] in WHOLE_ON_CLOSE else f"{folder}/.{last}.{secrets.token_hex(4)}{PART}"
+        part = (
+            path
+            if self.url.split("://")[0] in WHOLE_ON_CLOSE
+            else f"{folder}/.{last}.{secrets.token_hex(4)}{PART}"
+        )
         self.system.makedirs(folder, exist_ok=True)
         file = self.system.open(part, "wb")
         try:
@@ -192,12 +216,15 @@ def unwritable(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ArtefactError(
-            f"{what} cannot be written ({error.strerror or error}); free some space or mend the place, then go on with --resume"
+            f"{what} cannot be written ({error.strerror or error}); free some space or mend the"
+            " place, then go on with --resume"
         ) from None
 
 
 def is_broken_link(path: Path) -> bool:
-    """Whether it is a link to what is not there: named with the files, so that it is missed and not left out."""
+    """Whether it is a link to what is not there: named with the files, so that it is missed and not
+    left out.
+    """
     return path.is_symlink() and not path.exists()
 
 
@@ -208,4 +235,9 @@ def is_utf8(name: str) -> bool:
 
 def _in_order(names: list[str]) -> list[str]:
     shown = (name for name in names if not any(part.startswith(".") for part in name.split("/")))
-    return sorted(shown, key=lambda name: [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)])
+    return sorted(
+        shown,
+        key=lambda name: [
+            (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
+        ],
+    )

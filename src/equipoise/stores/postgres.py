@@ -1,4 +1,6 @@
-"""A column of embeddings in PostgreSQL with pgvector, read and written batch by batch in the order of a key."""
+"""A column of embeddings in PostgreSQL with pgvector, read and written batch by batch in the order
+of a key.
+"""
 
 from __future__ import annotations
 
@@ -39,16 +41,29 @@ class Column:
 
 
 def find(url: str, key: str | None = None) -> Column:
-    """``postgresql://user@host/database#table.column`` (or ``#schema.table.column``), looked up in the database."""
+    """``postgresql://user@host/database#table.column`` (or ``#schema.table.column``), looked up in
+    the database.
+    """
     address, _, path = url.partition("#")
     *schema, table, name = ["", *path.split(".")] if path.count(".") in (1, 2) else ["", "", ""]
     if not table:
-        raise InputError(f"{_without_password(url)} does not say which column; write postgresql://user@host/database#table.column")
+        raise InputError(
+            f"{_without_password(url)} does not say which column; write"
+            " postgresql://user@host/database#table.column"
+        )
     with connect(address) as connection:
-        oid = connection.execute("select to_regclass(%s)::oid", (".".join(f'"{p}"' for p in (*filter(None, schema), table)),)).fetchone()[0]
+        oid = connection.execute(
+            "select to_regclass(%s)::oid",
+            (".".join(f'"{p}"' for p in (*filter(None, schema), table)),),
+        ).fetchone()[0]
         if oid is None:
-            raise InputError(f"there is no table {table!r} in this database; write #table.column or #schema.table.column")
-        place = connection.execute("select relnamespace::regnamespace::text from pg_class where oid = %s", (oid,)).fetchone()[0]
+            raise InputError(
+                f"there is no table {table!r} in this database; write #table.column or"
+                " #schema.table.column"
+            )
+        place = connection.execute(
+            "select relnamespace::regnamespace::text from pg_class where oid = %s", (oid,)
+        ).fetchone()[0]
         types = dict(
             connection.execute(
                 "select attname, format_type(atttypid, atttypmod) from pg_attribute"
@@ -59,7 +74,9 @@ def find(url: str, key: str | None = None) -> Column:
         kind = types.get(name, "").split("(")[0].split(".")[-1]
         if kind not in DTYPES:
             listed = ", ".join(f"{column} ({about})" for column, about in types.items())
-            raise InputError(f"{table} has no column {name!r} of type vector or halfvec; it has {listed}")
+            raise InputError(
+                f"{table} has no column {name!r} of type vector or halfvec; it has {listed}"
+            )
         key = key or _primary_key(connection, oid, table)
         if key not in types:
             raise InputError(f"{table} has no column {key!r}; pass a unique column with --key")
@@ -70,32 +87,39 @@ def find(url: str, key: str | None = None) -> Column:
 
 def _primary_key(connection: Any, oid: int, table: str) -> str:
     found = connection.execute(
-        "select attname from pg_index join pg_attribute on attrelid = indrelid and attnum = any(indkey)"
-        " where indrelid = %s and indisprimary",
+        "select attname from pg_index join pg_attribute on attrelid = indrelid and attnum ="
+        " any(indkey) where indrelid = %s and indisprimary",
         (oid,),
     ).fetchall()
     if len(found) != 1:
-        raise InputError(f"{table} has a primary key of {len(found)} columns; pass one unique column with --key")
+        raise InputError(
+            f"{table} has a primary key of {len(found)} columns; pass one unique column with --key"
+        )
     return found[0][0]
 
 
 def _require_unique(connection: Any, oid: int, table: str, key: str) -> None:
-    """A row must be found by its key, and no other row: two of one key would get each other's embedding, and null is equal to nothing."""
+    """A row must be found by its key, and no other row: two of one key would get each other's
+    embedding, and null is equal to nothing.
+    """
     found = connection.execute(
         "select 1 from pg_index join pg_attribute on attrelid = indrelid and attnum = indkey[0]"
-        " where indrelid = %s and attname = %s and attnotnull and indisunique and indisvalid and indnkeyatts = 1 and indpred is null",
+        " where indrelid = %s and attname = %s and attnotnull and indisunique and indisvalid and"
+        " indnkeyatts = 1 and indpred is null",
         (oid, key),
     ).fetchone()
     if found is None:
         raise InputError(
-            f"{key!r} of {table} is not unique, or may be null; pass another column with --key, or see to it: "
-            f"alter table {table} add unique ({key}), alter {key} set not null"
+            f"{key!r} of {table} is not unique, or may be null; pass another column with --key, or"
+            f" see to it: alter table {table} add unique ({key}), alter {key} set not null"
         )
 
 
 def _dim(connection: Any, column: Column) -> int:
     sql = _sql()
-    query = sql.SQL("select vector_dims({0}) from {1} where {0} is not null limit 1").format(sql.Identifier(column.name), column.sql_table)
+    query = sql.SQL("select vector_dims({0}) from {1} where {0} is not null limit 1").format(
+        sql.Identifier(column.name), column.sql_table
+    )
     row = connection.execute(query).fetchone()
     if row is None:
         raise InputError(f"{column.table}.{column.name} holds no embeddings")
@@ -112,14 +136,20 @@ def connect(url: str) -> Any:
     try:
         connection = psycopg.connect(url)
     except psycopg.OperationalError as error:
-        raise ServiceError(f"the database does not answer ({str(error).strip()}); start it, or mend the address") from None
+        raise ServiceError(
+            f"the database does not answer ({str(error).strip()}); start it, or mend the address"
+        ) from None
     except psycopg.ProgrammingError as error:
-        raise InputError(f"{_without_password(url)} is no address of a database ({str(error).strip()})") from None
+        raise InputError(
+            f"{_without_password(url)} is no address of a database ({str(error).strip()})"
+        ) from None
     try:
         register_vector(connection)
     except psycopg.ProgrammingError:
         connection.close()
-        raise InputError("this database has no pgvector; type in it: create extension vector") from None
+        raise InputError(
+            "this database has no pgvector; type in it: create extension vector"
+        ) from None
     connection.commit()
     return connection
 
@@ -135,11 +165,16 @@ def in_words() -> Iterator[None]:
         yield
     except psycopg.Error as error:
         said = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ServiceError(f"the database refused ({said}); mend it, then type the same again, with --resume if some is done") from None
+        raise ServiceError(
+            f"the database refused ({said}); mend it, then type the same again, with --resume if"
+            " some is done"
+        ) from None
 
 
 class NewColumn:
-    """The column that is written, and the table that keeps how far it is: both change in one transaction, or neither."""
+    """The column that is written, and the table that keeps how far it is: both change in one
+    transaction, or neither.
+    """
 
     def __init__(self, connection: Any, column: Column, name: str, out_dim: int):
         self.connection, self.column, self.name, self.out_dim = connection, column, name, out_dim
@@ -147,8 +182,12 @@ class NewColumn:
 
     def lock(self) -> None:
         """One run at a time; the lock goes with the connection."""
-        if not self.connection.execute("select pg_try_advisory_lock(hashtext(%s))", (self.run,)).fetchone()[0]:
-            raise InputError(f"another run is writing to {self.run}; wait for it, or write to another column")
+        if not self.connection.execute(
+            "select pg_try_advisory_lock(hashtext(%s))", (self.run,)
+        ).fetchone()[0]:
+            raise InputError(
+                f"another run is writing to {self.run}; wait for it, or write to another column"
+            )
         self.connection.commit()
 
     def begin(self, identity: dict[str, Any], resume: bool) -> None:
@@ -157,28 +196,42 @@ class NewColumn:
         with self.connection.transaction():
             self.connection.execute(
                 sql.SQL(
-                    "create table if not exists {} (run text, part int, last text, rows int, document text, primary key (run, part))"
+                    "create table if not exists {} (run text, part int, last text, rows int,"
+                    " document text, primary key (run, part))"
                 ).format(sql.Identifier(self.column.schema, STATE))
             )
             exists = self.connection.execute(
-                "select 1 from information_schema.columns where table_schema = %s and table_name = %s and column_name = %s",
+                "select 1 from information_schema.columns where table_schema = %s and table_name ="
+                " %s and column_name = %s",
                 (self.column.schema, self.column.table, self.name),
             ).fetchone()
             if not exists:  # or not any more, and what was noted of it is of nothing
-                delete = sql.SQL("delete from {} where run = %s").format(sql.Identifier(self.column.schema, STATE))
+                delete = sql.SQL("delete from {} where run = %s").format(
+                    sql.Identifier(self.column.schema, STATE)
+                )
                 self.connection.execute(delete, (self.run,))
             found = self._state("select document from {} where run = %s and part = 0")
             if found and found[0][0] != text:
-                raise InputError(f"{self.run} holds another run: it was given another space, kappa or column; write to another column")
+                raise InputError(
+                    f"{self.run} holds another run: it was given another space, kappa or column;"
+                    " write to another column"
+                )
             if found and not resume:
-                raise InputError(f"{self.run} holds this run, or a part of it; pass --resume to go on, or write to another column")
+                raise InputError(
+                    f"{self.run} holds this run, or a part of it; pass --resume to go on, or write"
+                    " to another column"
+                )
             if found:
                 return
             if exists:
-                raise InputError(f"{self.run} exists, and no run of equipoise began it; write to another column")
+                raise InputError(
+                    f"{self.run} exists, and no run of equipoise began it; write to another column"
+                )
             kind = sql.SQL(f"{self.column.kind}({int(self.out_dim)})")
             self.connection.execute(
-                sql.SQL("alter table {} add column {} {}").format(self.column.sql_table, sql.Identifier(self.name), kind)
+                sql.SQL("alter table {} add column {} {}").format(
+                    self.column.sql_table, sql.Identifier(self.name), kind
+                )
             )
             self._note(0, None, 0, text)
 
@@ -203,30 +256,48 @@ class NewColumn:
     def left(self) -> int:
         """Rows that have an embedding and no debiased one."""
         query = _sql().SQL("select count(*) from {} where {} is not null and {} is null")
-        count = self.connection.execute(query.format(self.column.sql_table, *self._names())).fetchone()[0]
+        count = self.connection.execute(
+            query.format(self.column.sql_table, *self._names())
+        ).fetchone()[0]
         self.connection.commit()
         return count
 
     def read(self, last: str | None, count: int) -> tuple[list[str], np.ndarray]:
-        """The next keys (as text, whatever they are) that lack a debiased row, locked, and their rows (n, dim)."""
+        """The next keys (as text, whatever they are) that lack a debiased row, locked, and their
+        rows (n, dim).
+        """
         sql, key = _sql(), _sql().Identifier(self.column.key)
         after = (
-            sql.SQL("{} > {}::{} and ").format(key, sql.Literal(last), sql.SQL(self.column.key_type)) if last is not None else sql.SQL("")
+            sql.SQL("{} > {}::{} and ").format(
+                key, sql.Literal(last), sql.SQL(self.column.key_type)
+            )
+            if last is not None
+            else sql.SQL("")
         )
         query = sql.SQL(
             "select {key}::text, {e} from {table} where {after} {e} is not null and {u} is null"
-            " order by {table}.{key} limit {n} for no key update"  # the bare name would be that of the text
+            # the bare name would be that of the text
+            " order by {table}.{key} limit {n} for no key update"
         )
         e, u = self._names()
         cursor = self.connection.cursor(binary=True)
-        found = cursor.execute(query.format(key=key, e=e, u=u, table=self.column.sql_table, after=after, n=sql.Literal(count))).fetchall()
+        found = cursor.execute(
+            query.format(
+                key=key, e=e, u=u, table=self.column.sql_table, after=after, n=sql.Literal(count)
+            )
+        ).fetchall()
         rows = [row[1].to_numpy() for row in found]
         for (name, _), row in zip(found, rows, strict=True):
             if len(row) != self.column.dim:
                 raise InputError(
-                    f"the row with {self.column.key} {name} is {len(row)} wide, and others {self.column.dim}; mend it, then pass --resume"
+                    f"the row with {self.column.key} {name} is {len(row)} wide, and others"
+                    f" {self.column.dim}; mend it, then pass --resume"
                 )
-        stacked = np.stack(rows).astype(self.column.dtype) if rows else np.empty((0, self.column.dim), self.column.dtype)
+        stacked = (
+            np.stack(rows).astype(self.column.dtype)
+            if rows
+            else np.empty((0, self.column.dim), self.column.dtype)
+        )
         return [row[0] for row in found], stacked
 
     def write(self, keys: list[str], rows: np.ndarray, part: int, document: dict[str, Any]) -> None:
@@ -235,13 +306,24 @@ class NewColumn:
 
         sql, make = _sql(), Vector if self.column.kind == "vector" else HalfVector
         kinds = sql.SQL(f"key text, u {self.column.kind}")
-        self.connection.execute(sql.SQL("create temp table equipoise_batch ({}) on commit drop").format(kinds))
-        with self.connection.cursor().copy("copy equipoise_batch (key, u) from stdin (format binary)") as copy:
+        self.connection.execute(
+            sql.SQL("create temp table equipoise_batch ({}) on commit drop").format(kinds)
+        )
+        with self.connection.cursor().copy(
+            "copy equipoise_batch (key, u) from stdin (format binary)"
+        ) as copy:
             copy.set_types(["text", self.column.kind])
             for key, row in zip(keys, rows, strict=True):
                 copy.write_row((key, make(row)))
-        query = sql.SQL("update {table} set {u} = b.u from equipoise_batch b where {table}.{key} = b.key::{kind}")
-        names = {"table": self.column.sql_table, "u": self._names()[1], "key": sql.Identifier(self.column.key)}
+        query = sql.SQL(
+            "update {table} set {u} = b.u from equipoise_batch b where {table}.{key} ="
+            " b.key::{kind}"
+        )
+        names = {
+            "table": self.column.sql_table,
+            "u": self._names()[1],
+            "key": sql.Identifier(self.column.key),
+        }
         self.connection.execute(query.format(**names, kind=sql.SQL(self.column.key_type)))
         self._note(part, keys[-1], len(keys), json.dumps(document))
 
@@ -249,10 +331,16 @@ class NewColumn:
         return _sql().Identifier(self.column.name), _sql().Identifier(self.name)
 
     def _state(self, query: str) -> list[Any]:
-        return self.connection.execute(_sql().SQL(query).format(_sql().Identifier(self.column.schema, STATE)), (self.run,)).fetchall()  # pyright: ignore
+        return self.connection.execute(
+            _sql().SQL(query).format(_sql().Identifier(self.column.schema, STATE)), (self.run,)
+        ).fetchall()  # pyright: ignore
 
     def _note(self, part: int, last: str | None, rows: int, document: str) -> None:
-        query = _sql().SQL("insert into {} values (%s, %s, %s, %s, %s)").format(_sql().Identifier(self.column.schema, STATE))
+        query = (
+            _sql()
+            .SQL("insert into {} values (%s, %s, %s, %s, %s)")
+            .format(_sql().Identifier(self.column.schema, STATE))
+        )
         self.connection.execute(query, (self.run, part, last, rows, document))
 
 

@@ -1,4 +1,6 @@
-"""Tar files as webdataset lays them out: the pictures, and the caption and JSON that share a picture's key."""
+"""Tar files as webdataset lays them out: the pictures, and the caption and JSON that share a
+picture's key.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,12 @@ class Member(NamedTuple):
     size: int
 
 
-def read_index(tars: Sequence[Path], suffixes: set[str]) -> tuple[list[dict[str, Any]], list[Member]]:
-    """A line for each picture (path, and caption and json where there are any), and where it is; only headers and texts are read."""
+def read_index(
+    tars: Sequence[Path], suffixes: set[str]
+) -> tuple[list[dict[str, Any]], list[Member]]:
+    """A line for each picture (path, and caption and json where there are any), and where it is;
+    only headers and texts are read.
+    """
     lines, members = [], []
     for path in tars:
         said: dict[str, dict[str, Any]] = {}
@@ -40,23 +46,35 @@ def read_index(tars: Sequence[Path], suffixes: set[str]) -> tuple[list[dict[str,
                         said.setdefault(key, {})[name] = file.read().decode("utf-8", "replace")
                 _check_end(path, tar.offset)
         except (tarfile.TarError, EOFError, OSError) as error:
-            raise InputError(f"{path} is not a tar file, or a truncated one ({error}); copy it again, or unpack a compressed one") from None
+            raise InputError(
+                f"{path} is not a tar file, or a truncated one ({error}); copy it again, or unpack"
+                " a compressed one"
+            ) from None
         size = path.stat().st_size
         for key, info in found:
             if info.offset_data + info.size > size:
-                raise InputError(f"{path} is truncated: {info.name} ends after the file does; copy it again")
+                raise InputError(
+                    f"{path} is truncated: {info.name} ends after the file does; copy it again"
+                )
             lines.append({"path": f"{path.name}/{info.name}", **said.get(key, {})})
             members.append(Member(path, info.offset_data, info.size))
     return lines, members
 
 
 def _check_end(path: Path, offset: int) -> None:
-    """tarfile takes whatever is no header for the end. It is one where it is empty; what follows anything else would be lost."""
+    """tarfile takes whatever is no header for the end.
+
+    It is one where it is empty; what follows anything else would be lost.
+    """
     with path.open("rb") as file:
         file.seek(offset)
         block = file.read(tarfile.BLOCKSIZE)
     if not block:
-        warnings.warn(f"{path} lacks the empty blocks that end a tar file; if it is truncated, pictures are missing", stacklevel=2)
+        warnings.warn(
+            f"{path} lacks the empty blocks that end a tar file; if it is truncated, pictures are"
+            " missing",
+            stacklevel=2,
+        )
     elif len(block) < tarfile.BLOCKSIZE or any(block):
         raise tarfile.ReadError(f"what is at byte {offset:,} is no header")
 

@@ -1,4 +1,6 @@
-"""Tasks: zero-shot classification and text-to-image retrieval with any operator, measured with intervals; runs, grids and their tables."""
+"""Tasks: zero-shot classification and text-to-image retrieval with any operator, measured with
+intervals; runs, grids and their tables.
+"""
 
 from equipoise.tasks.classification import classify, predict
 from equipoise.tasks.comparison import compare, grid, presets

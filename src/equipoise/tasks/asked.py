@@ -1,4 +1,6 @@
-"""What is asked of the images: a prompt for each class, or queries and the images that answer them."""
+"""What is asked of the images: a prompt for each class, or queries and the images that answer
+them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Classes:
 
 @dataclass(frozen=True)
 class Queries:
-    """targets (queries,): the place of the image that each query describes; None where nobody says."""
+    """targets (queries,): the place of the image that each query describes; None where nobody
+    says.
+    """
 
     prompts: list[str]
     targets: np.ndarray | None
@@ -51,16 +55,30 @@ class Queries:
             return np.arange(len(self.prompts)), None
         kept = np.flatnonzero(there[self.targets])
         if not kept.size:
-            raise InputError("no query has its right image among those with an embedding; there is nothing to measure")
+            raise InputError(
+                "no query has its right image among those with an embedding; there is nothing to"
+                " measure"
+            )
         return kept, (np.cumsum(there) - 1)[self.targets[kept]]
 
 
-def classes(labels: np.ndarray | None, dataset: str, protocol: Protocol, prompts: Any, template: str | None, positive: Any) -> Classes:
+def classes(
+    labels: np.ndarray | None,
+    dataset: str,
+    protocol: Protocol,
+    prompts: Any,
+    template: str | None,
+    positive: Any,
+) -> Classes:
     """Those of the images' labels; CelebA's and FACET's as the protocol has them."""
     if labels is None:
-        raise InputError(f"{dataset} has no labels, which classification needs; pass the label column")
+        raise InputError(
+            f"{dataset} has no labels, which classification needs; pass the label column"
+        )
     known = encode(labels, "labels").labels
-    named = {str(label): label for label in known}  # what was typed, or is a key of JSON, is text: "1" is the label 1
+    named = {
+        str(label): label for label in known
+    }  # what was typed, or is a key of JSON, is text: "1" is the label 1
     positive = named.get(positive, positive) if isinstance(positive, str) else positive
     celeba = set(known) <= set(CELEBA)
     if celeba and positive is None and protocol.one_class:
@@ -68,23 +86,31 @@ def classes(labels: np.ndarray | None, dataset: str, protocol: Protocol, prompts
     if prompts is not None:
         by_label = prompts
         if isinstance(prompts, Mapping):
-            by_label = {named.get(label, label) if isinstance(label, str) else label: prompt for label, prompt in prompts.items()}
+            by_label = {
+                named.get(label, label) if isinstance(label, str) else label: prompt
+                for label, prompt in prompts.items()
+            }
     elif celeba and template is None:
         by_label = CELEBA
     else:
         _check_spelling(known)
-        by_label = class_prompts(known, template or (protocol.template if dataset == "FACET" else TEMPLATE))
+        by_label = class_prompts(
+            known, template or (protocol.template if dataset == "FACET" else TEMPLATE)
+        )
     check_classes(labels, by_label, positive)
     return Classes(by_label, positive)
 
 
 def _check_spelling(labels: Sequence[Any]) -> None:
-    """Raise where two labels are one word, written differently: each would be a class, and take images from the other."""
+    """Raise where two labels are one word, written differently: each would be a class, and take
+    images from the other.
+    """
     seen: dict[str, Any] = {}
     for label in labels:
         if (other := seen.setdefault(str(label).strip().lower(), label)) != label:
             raise InputError(
-                f"the labels {other!r} and {label!r} differ in case or space only; write them alike, or pass a prompt for each"
+                f"the labels {other!r} and {label!r} differ in case or space only; write them"
+                " alike, or pass a prompt for each"
             )
 
 
@@ -95,7 +121,10 @@ def queries(dataset: Dataset, paths: Sequence[str], prompts: Sequence[str] | Non
     else:
         column = next((name for name in ("query", "caption") if name in dataset.table), None)
         if column is None:
-            raise InputError(f"{dataset.name} has no captions to search with; pass the caption column, or queries of your own")
+            raise InputError(
+                f"{dataset.name} has no captions to search with; pass the caption column, or"
+                " queries of your own"
+            )
         place = {path: i for i, path in enumerate(paths)}
         table = dataset.table[dataset.table["path"].astype(str).isin(place)]
         captions, paths_of = table[column].tolist(), table["path"].astype(str).tolist()

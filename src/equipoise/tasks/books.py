@@ -1,4 +1,6 @@
-"""Which prompt book a run uses: the one that was named, or entries found and written for the very prompts of the run."""
+"""Which prompt book a run uses: the one that was named, or entries found and written for the very
+prompts of the run.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ GRAMMAR = "grammar"
 
 
 def book_for(prompts: Sequence[str], attribute: Attribute, name: str | None) -> PromptBook:
-    """``name``: a file, a curated book, or "grammar" to have all written by rule. None: curated entries, the rest by rule.
+    """``name``: a file, a curated book, or "grammar" to have all written by rule.
+
+    None: curated entries, the rest by rule.
 
     Where not one of the prompts speaks of a person, a curated book about people serves.
     """
@@ -29,8 +33,9 @@ def book_for(prompts: Sequence[str], attribute: Attribute, name: str | None) -> 
     if name is None and people in PromptBook.curated_names():
         return whole(PromptBook.curated(people), attribute)
     raise InputError(
-        f"no anchors can be written by rule: none of the {len(wanted)} prompts, first {wanted[0]!r}, speaks of a person whose "
-        f"{attribute.name} could be said; pass --book with one of {', '.join(PromptBook.curated_names())}, or one of your own"
+        f"no anchors can be written by rule: none of the {len(wanted)} prompts, first"
+        f" {wanted[0]!r}, speaks of a person whose {attribute.name} could be said; pass --book with"
+        f" one of {', '.join(PromptBook.curated_names())}, or one of your own"
     )
 
 
@@ -38,7 +43,10 @@ def whole(book: PromptBook, attribute: Attribute) -> PromptBook:
     """The prompts of a book that have every group."""
     complete = [prompt for prompt in book.prompts if not book.missing([prompt], attribute)]
     if not complete:
-        raise InputError(f"no prompt of the book has every group of {attribute}; its groups are {', '.join(book.groups) or 'none'}")
+        raise InputError(
+            f"no prompt of the book has every group of {attribute}; its groups are"
+            f" {', '.join(book.groups) or 'none'}"
+        )
     return book.subset(complete, attribute.groups)
 
 
@@ -52,6 +60,7 @@ def require(book: PromptBook, prompts: Sequence[str], attribute: Attribute, labe
     """Raise unless every prompt is there, for a method with a space a prompt."""
     if missing := book.missing(list(dict.fromkeys(prompts)), attribute):
         raise InputError(
-            f"{label} has a space a prompt, and the book has no {missing[0].group!r} of {missing[0].prompt!r} ({len(missing)} missing); "
-            "write them (equipoise prompts write), or pass scope=shared"
+            f"{label} has a space a prompt, and the book has no {missing[0].group!r} of"
+            f" {missing[0].prompt!r} ({len(missing)} missing); write them (equipoise prompts"
+            " write), or pass scope=shared"
         )

@@ -1,4 +1,6 @@
-"""From what was typed to an ``Evaluation``: files read, names looked up, cheap mistakes found first."""
+"""From what was typed to an ``Evaluation``: files read, names looked up, cheap mistakes found
+first.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import Any
 from equipoise.datasets import Dataset
 from equipoise.errors import InputError
 from equipoise.fitting import text_encoder
-from equipoise.methods import find, names
+from equipoise.methods import defaults, find, names
 from equipoise.methods.registry import NEEDS
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import PromptBook
@@ -45,8 +47,14 @@ class Source:
         stored = None if self.embeddings is None else open_embeddings(self.embeddings)
         names = ("path_column", "label_column", "group_columns", "caption_column")
         columns: dict[str, Any] = {name: getattr(self, name) for name in names}
-        where: dict[str, Any] = {"images": self.images, "embeddings": self.embeddings if isinstance(stored, Store) else None}
-        keep = {"on_missing": "keep" if stored is not None else self.on_missing, "one_person": self.one_person}
+        where: dict[str, Any] = {
+            "images": self.images,
+            "embeddings": self.embeddings if isinstance(stored, Store) else None,
+        }
+        keep = {
+            "on_missing": "keep" if stored is not None else self.on_missing,
+            "one_person": self.one_person,
+        }
         return read_dataset(self.dataset, self.root, **where, **columns, **keep), stored
 
 
@@ -67,7 +75,9 @@ class Request:
     template: str | None = None
     positive: str | None = None
 
-    def evaluation(self, settings: Settings, workdir: Path | None = None, **encoder_options: Any) -> Evaluation:
+    def evaluation(
+        self, settings: Settings, workdir: Path | None = None, **encoder_options: Any
+    ) -> Evaluation:
         """Datasets and embeddings first, the model last, because it takes longest to load."""
         dataset, stored = self.measured.read()
         elsewhere = self.fitting.dataset is not None or self.fitting.embeddings is not None
@@ -93,7 +103,10 @@ class Request:
     def _encoder(self, options: dict[str, Any]) -> Any:
         if self.model is None or self.vectors is not None:
             if self.model is None and self.vectors is None:
-                raise InputError("pass the encoder (--model), or stored embeddings with a file of text vectors (--embeddings, --vectors)")
+                raise InputError(
+                    "pass the encoder (--model), or stored embeddings with a file of text vectors"
+                    " (--embeddings, --vectors)"
+                )
             return text_encoder(self.model, self.vectors)
         from equipoise.encoders import load_encoder
 
@@ -108,28 +121,41 @@ def _prompts(name: str, task: str) -> Any:
         return list(PromptBook.load(name).prompts) if is_book else read_prompts(path)
     try:
         prompts = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(prompts, dict) or not all(isinstance(prompt, str) for prompt in prompts.values()):
+        if not isinstance(prompts, dict) or not all(
+            isinstance(prompt, str) for prompt in prompts.values()
+        ):
             raise ValueError("it is no object of texts")
     except (OSError, ValueError) as error:
-        raise InputError(f'{path} does not hold class prompts ({error}); write a JSON object: {{"label": "a photo of ...", ...}}') from None
+        raise InputError(
+            f'{path} does not hold class prompts ({error}); write a JSON object: {{"label": "a'
+            ' photo of ...", ...}'
+        ) from None
     return prompts
 
 
 def describe_methods() -> list[dict[str, Any]]:
-    """Each method: what it is, what it needs and trains, what it changes, its authors' tasks, its strength and its parameters."""
-    from dataclasses import fields
-
+    """Each method: what it is, what it needs and trains, what it changes, its authors' tasks, its
+    strength and its parameters.
+    """
     found = []
     for name in names():
         method = find(name)
-        params = {f.name: str(f.default) for f in fields(method)}  # pyright: ignore[reportArgumentType]
+        params = {param: str(value) for param, value in defaults(name).items()}
         about = {"name": name, "summary": method.summary, "source": method.source}
         about |= {
             "needs": [NEEDS.get(need, need) for need in method.needs],
             "labels": [word for need, word in LABELS.items() if need in method.needs],
         }
-        about |= {"text_only": "images" not in method.needs, "training": method.training, "gradients": method.gradients}
+        about |= {
+            "text_only": "images" not in method.needs,
+            "training": method.training,
+            "gradients": method.gradients,
+        }
         about |= {"changes": list(method.changes), "tasks": list(method.tasks), "code": method.code}
-        strength = None if method.strength is None else method.strength._asdict() | {"values": [str(v) for v in method.strength.values]}
+        strength = (
+            None
+            if method.strength is None
+            else method.strength._asdict() | {"values": [str(v) for v in method.strength.values]}
+        )
         found.append(about | {"strength": strength, "params": params})
     return found

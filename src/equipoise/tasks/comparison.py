@@ -26,8 +26,14 @@ class Preset(NamedTuple):
 
 
 def presets() -> dict[str, Preset]:
-    """table2 and table3: every method of theirs that is fitted without labels. table5: prototype x modality x scope (x book)."""
-    grid = "closed-form:prototype=both|anchor|variants,modality=both|image|text,scope=shared|per prompt"
+    """table2 and table3: every method of theirs that is fitted without labels.
+
+    table5: prototype x modality x scope (x book).
+    """
+    grid = (
+        "closed-form:prototype=both|anchor|variants,modality=both|image|text,scope=shared|per"
+        " prompt"
+    )
     return {
         "table2": Preset("classification", ("CelebA", "FACET"), _published(2)),
         "table3": Preset("retrieval", ("COCO2017", "Flickr30K"), _published(3)),
@@ -35,25 +41,51 @@ def presets() -> dict[str, Preset]:
     }
 
 
-def grid(preset: str | None, given: Sequence[str], books: Sequence[str], task: str, labelled: bool = False) -> list[MethodSpec]:
-    """The methods of a preset and those that were typed, ``none`` first. labelled: a preset's methods that learn from labels too."""
+def grid(
+    preset: str | None,
+    given: Sequence[str],
+    books: Sequence[str],
+    task: str,
+    labelled: bool = False,
+) -> list[MethodSpec]:
+    """The methods of a preset and those that were typed, ``none`` first.
+
+    labelled: a preset's methods that learn from labels too.
+    """
     typed = list(given)
     if preset is not None:
         if preset not in presets():
             raise InputError(f"there is no preset {preset!r}; there are {', '.join(presets())}")
         if task not in presets()[preset].task:
-            raise InputError(f"{preset} is a table of {presets()[preset].task}, and the task is {task}; pass --task, or another preset")
-        typed = [*(name for name in presets()[preset].methods if labelled or not parse([name])[0].needs_labels), *typed]
+            raise InputError(
+                f"{preset} is a table of {presets()[preset].task}, and the task is {task}; pass"
+                " --task, or another preset"
+            )
+        typed = [
+            *(
+                name
+                for name in presets()[preset].methods
+                if labelled or not parse([name])[0].needs_labels
+            ),
+            *typed,
+        ]
     if not typed:
-        raise InputError(f"no method was given; pass --method, or --preset with one of {', '.join(presets())}")
+        raise InputError(
+            f"no method was given; pass --method, or --preset with one of {', '.join(presets())}"
+        )
     specs = parse(typed, books)
     return [MethodSpec(BASELINE), *(spec for spec in specs if spec.name != BASELINE)]
 
 
 def compare(
-    evaluation: Evaluation, specs: Sequence[MethodSpec], folder: Path, *, progress: Progress | None = None
+    evaluation: Evaluation,
+    specs: Sequence[MethodSpec],
+    folder: Path,
+    *,
+    progress: Progress | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """The run of each method beside ``none``, in a file of its own in ``folder``; and how many of them were there already.
+    """The run of each method beside ``none``, in a file of its own in ``folder``; and how many of
+    them were there already.
 
     progress(done, all, label) is told of each.
     """
@@ -67,7 +99,10 @@ def compare(
         if run.get("key") == key:
             found += 1
         else:
-            run = evaluation.run([spec]) | {"key": key, "fit_seconds": round(evaluation.fit_seconds[spec.label], 4)}
+            run = evaluation.run([spec]) | {
+                "key": key,
+                "fit_seconds": round(evaluation.fit_seconds[spec.label], 4),
+            }
             write(path, run)
         runs.append(run)
         if progress is not None:
@@ -77,7 +112,9 @@ def compare(
 
 def _published(table: int) -> tuple[str, ...]:
     here = methods.names()
-    return tuple(name for name in dict.fromkeys(published.lookup(table=table)["method"]) if name in here)
+    return tuple(
+        name for name in dict.fromkeys(published.lookup(table=table)["method"]) if name in here
+    )
 
 
 def _slug(label: str) -> str:

@@ -15,7 +15,17 @@ from equipoise.artefact import require_format, write_atomically
 from equipoise.errors import ArtefactError
 
 KIND, FORMAT = "equipoise evaluation", 1
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "numba", "torch", "transformers", "open_clip_torch", "onnxruntime")
+_PACKAGES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "numba",
+    "torch",
+    "transformers",
+    "open_clip_torch",
+    "onnxruntime",
+)
 
 
 def document(facts: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -25,7 +35,9 @@ def document(facts: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any
 
 def write(path: Path, run: dict[str, Any]) -> None:
     """Atomically."""
-    write_atomically(path, (json.dumps(run, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    write_atomically(
+        path, (json.dumps(run, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    )
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -36,9 +48,13 @@ def read(path: Path) -> dict[str, Any]:
         if kind != KIND or not isinstance(run["rows"], list):
             raise ValueError(f"its kind is {kind!r}")
     except FileNotFoundError:
-        raise ArtefactError(f"there is no file {path}; equipoise evaluate --out writes one") from None
+        raise ArtefactError(
+            f"there is no file {path}; equipoise evaluate --out writes one"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ArtefactError(f"{path} is not the file of an evaluation ({error}); remove it, or pass another") from None
+        raise ArtefactError(
+            f"{path} is not the file of an evaluation ({error}); remove it, or pass another"
+        ) from None
     require_format(path, form, FORMAT)
     return run
 
@@ -49,7 +65,9 @@ def digest(facts: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Numbers, strings, lists and mappings, as JSON has them; a number that is none becomes null, infinity a word."""
+    """Numbers, strings, lists and mappings, as JSON has them; a number that is none becomes null,
+    infinity a word.
+    """
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,7 @@
-"""``Evaluation``: a task on a dataset with an encoder. It checks what it can before long work, and gives a run for any methods."""
+"""``Evaluation``: a task on a dataset with an encoder.
+
+It checks what it can before long work, and gives a run for any methods.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,12 @@ TASKS = ("classification", "retrieval")
 class Evaluation:
     """One task, one dataset, one encoder; ``run(specs)`` gives a run's document.
 
-    encoder: encodes texts, and images where no embeddings are given. embeddings: a store or an array (n, d), in place of encoding.
-    attribute: that of the dataset's group columns by default. prompts: label -> prompt for classification; for retrieval, queries without
-    right images, in place of the dataset's captions. on_unreadable: "skip" counts images that cannot be read, "raise" stops at the first.
-    fit_on: the images that methods which need some are fitted on. workdir: where methods that train keep what they have so far.
+    encoder: encodes texts, and images where no embeddings are given. embeddings: a store or an
+    array (n, d), in place of encoding. attribute: that of the dataset's group columns by default.
+    prompts: label -> prompt for classification; for retrieval, queries without right images, in
+    place of the dataset's captions. on_unreadable: "skip" counts images that cannot be read,
+    "raise" stops at the first. fit_on: the images that methods which need some are fitted on.
+    workdir: where methods that train keep what they have so far.
     """
 
     def __init__(
@@ -65,18 +70,40 @@ class Evaluation:
     ):
         if task not in TASKS:
             raise InputError(f"task={task!r} is not legal; pass one of {', '.join(TASKS)}")
-        self.task, self.dataset, self.encoder, self.settings = task, dataset, encoder, settings or Settings()
+        self.task, self.dataset, self.encoder, self.settings = (
+            task,
+            dataset,
+            encoder,
+            settings or Settings(),
+        )
         self.given_book, self.workdir = book, workdir
         self.protocol = Protocol.named(self.settings.protocol)
         self.attribute = attribute or attribute_of(dataset.groups)
         once = task == "retrieval"
-        images = Labelled.of(dataset, self.attribute, encoder, once=once, embeddings=embeddings, on_unreadable=on_unreadable)
-        self.fitting, self.measured = (fit_on or FitOn()).part(images, self.attribute, self.settings.seed, once)
+        images = Labelled.of(
+            dataset,
+            self.attribute,
+            encoder,
+            once=once,
+            embeddings=embeddings,
+            on_unreadable=on_unreadable,
+        )
+        self.fitting, self.measured = (fit_on or FitOn()).part(
+            images, self.attribute, self.settings.seed, once
+        )
         if task == "classification":
-            self.asked = asked.classes(self.measured.column("label"), dataset.name, self.protocol, prompts, template, positive)
+            self.asked = asked.classes(
+                self.measured.column("label"),
+                dataset.name,
+                self.protocol,
+                prompts,
+                template,
+                positive,
+            )
         else:
             self.asked = asked.queries(dataset, self.measured.paths, prompts)
-        self.fit_seconds: dict[str, float] = {}  # how long the last fit of each method took; no part of a run, which is the same each time
+        # How long the last fit of each method took; no part of a run, which is the same each time.
+        self.fit_seconds: dict[str, float] = {}
         self._plain: Any = None  # what ``none`` predicts or ranks, once for all cells of a grid
 
     @cached_property
@@ -89,7 +116,11 @@ class Evaluation:
         """None for what needs no book."""
         if spec.is_file or spec.name == BASELINE:
             return None
-        return books.book_for(self.asked.prompts, self.attribute, spec.book) if spec.book else self.book
+        return (
+            books.book_for(self.asked.prompts, self.attribute, spec.book)
+            if spec.book
+            else self.book
+        )
 
     @cached_property
     def texts(self) -> np.ndarray:
@@ -102,12 +133,20 @@ class Evaluation:
     def probe(self) -> Probe:
         rows, there = self.measured.images
         settings = self.settings
-        return Probe(rows, self.measured.groups[there], most=settings.probe, resamples=settings.resamples, seed=settings.seed)
+        return Probe(
+            rows,
+            self.measured.groups[there],
+            most=settings.probe,
+            resamples=settings.resamples,
+            seed=settings.seed,
+        )
 
     def check(self, specs: Sequence[MethodSpec]) -> None:
         """Every error that can be found before images are encoded."""
         if len({spec.label for spec in specs}) < len(specs) or not specs:
-            raise InputError(f"the methods are {[spec.label for spec in specs]}; pass one or more, each once")
+            raise InputError(
+                f"the methods are {[spec.label for spec in specs]}; pass one or more, each once"
+            )
         for spec in specs:
             spec.check(self.protocol.scope, self.task)
             check_fitting(spec, self.fitting)
@@ -116,7 +155,9 @@ class Evaluation:
                 books.require(book, self.asked.prompts, self.attribute, spec.label)
 
     def run(self, specs: Sequence[MethodSpec], baseline: str = BASELINE) -> dict[str, Any]:
-        """The document of a run: ``none`` and these methods; baseline: the label of the one that paired differences are from."""
+        """The document of a run: ``none`` and these methods; baseline: the label of the one that
+        paired differences are from.
+        """
         specs = [MethodSpec(BASELINE), *(spec for spec in specs if spec.name != BASELINE)]
         self.check(specs)
         if baseline not in (labels := [spec.label for spec in specs]):
@@ -125,19 +166,32 @@ class Evaluation:
         measured, counts = self._measure(operators)
         settings = self.settings
         rows = measured.rows(baseline, settings.level, settings.interval)
-        rows += self.probe.measure(operators, baseline, settings.level, settings.interval) if settings.probe else []
+        rows += (
+            self.probe.measure(operators, baseline, settings.level, settings.interval)
+            if settings.probe
+            else []
+        )
         described = {spec.label: self._described(spec, operators[spec.label]) for spec in specs}
         facts = self.facts() | {"counts": counts, "methods": described}
         names = {spec.label: spec for spec in specs}
         for row in rows:
-            names_of_cell = (self.task, self.dataset.name, self.attribute.name, names[row["method"]], row["metric"])
+            names_of_cell = (
+                self.task,
+                self.dataset.name,
+                self.attribute.name,
+                names[row["method"]],
+                row["metric"],
+            )
             if found := paper.cell(facts["model"], *names_of_cell):
                 row["published"] = found
         return document(facts, rows)
 
     def key(self, spec: MethodSpec) -> str:
         """Tells this cell of a grid from every other."""
-        method = {"name": spec.name, "params": {} if spec.is_file else spec.resolved(self.protocol.scope)}
+        method = {
+            "name": spec.name,
+            "params": {} if spec.is_file else spec.resolved(self.protocol.scope),
+        }
         if spec.is_file:
             with open(spec.name, "rb") as file:
                 method["file"] = hashlib.sha256(file.read()).hexdigest()
@@ -148,8 +202,16 @@ class Evaluation:
     def facts(self) -> dict[str, Any]:
         """What was evaluated and how, without results."""
         made_by = EncoderRef.of(self._made_by)
-        about = self.measured.facts() | {"rows": self.dataset.kept, "dropped": self.dataset.dropped, "prompts": len(self.asked.prompts)}
-        settings = {**vars(self.settings), "m": self._places, "positive": getattr(self.asked, "positive", None)}
+        about = self.measured.facts() | {
+            "rows": self.dataset.kept,
+            "dropped": self.dataset.dropped,
+            "prompts": len(self.asked.prompts),
+        }
+        settings = {
+            **vars(self.settings),
+            "m": self._places,
+            "positive": getattr(self.asked, "positive", None),
+        }
         return {
             "task": self.task,
             "protocol": vars(self.protocol),
@@ -190,7 +252,11 @@ class Evaluation:
             seed=self.settings.seed,
             device=None if device is None else str(device),
             workdir=self.workdir,
-            **(fitting_images(self.fitting, self.measured) if takes_images(spec, self.fitting) else {}),
+            **(
+                fitting_images(self.fitting, self.measured)
+                if takes_images(spec, self.fitting)
+                else {}
+            ),
         )
         start = time.perf_counter()
         operator = spec.fit(context, self.protocol.scope)
@@ -202,38 +268,72 @@ class Evaluation:
         groups, settings = self.measured.groups[there], self.settings
         check_members(groups, self.attribute, "whose pictures have embeddings")
         sizes = encode_groups(groups)
-        counts: dict[str, Any] = {"images": int(there.sum()), "without_embedding": int((~there).sum())}
+        counts: dict[str, Any] = {
+            "images": int(there.sum()),
+            "without_embedding": int((~there).sum()),
+        }
         counts["groups"] = dict(zip(sizes.labels, sizes.sizes.tolist(), strict=True))
         counts["repeated"] = len(self.measured.paths) - len(set(self.measured.paths))
         counts["first_without"] = [self.measured.paths[i] for i in np.flatnonzero(~there)[:5]]
-        gate, common = settings.gate or None, {"sensitive_features": groups, "resamples": settings.resamples, "seed": settings.seed}
+        gate, common = (
+            settings.gate or None,
+            {"sensitive_features": groups, "resamples": settings.resamples, "seed": settings.seed},
+        )
         if isinstance(self.asked, asked.Classes):
             classes, labels = self.asked.by_label, self.measured.column("label")
-            found = self._outputs(operators, lambda operator: predict_labels(operator, rows, self.texts, classes, gate=gate))
-            options: dict[str, Any] = {"labels": np.asarray(labels)[there], "protocol": settings.protocol, "positive": self.asked.positive}
+            found = self._outputs(
+                operators,
+                lambda operator: predict_labels(operator, rows, self.texts, classes, gate=gate),
+            )
+            options: dict[str, Any] = {
+                "labels": np.asarray(labels)[there],
+                "protocol": settings.protocol,
+                "positive": self.asked.positive,
+            }
             return measure_predictions(found, **options, **common), counts
         kept, targets = self.asked.answerable(there)
         counts |= {"queries": len(kept), "blank_captions": self.asked.blank}
         prompts, texts = [self.asked.prompts[i] for i in kept], self.texts[kept]
         depths: dict[str, Any] = {"m": self._places, "ks": [] if targets is None else settings.ks}
         known, places = check_groups(groups).known, max([depths["m"], *depths["ks"]])
-        found = self._outputs(operators, lambda operator: rank_deep(operator, rows, texts, prompts, known, places, gate=gate))
-        options = {"targets": targets, "over": settings.over, "permutations": settings.permutations, "level": settings.level}
+        found = self._outputs(
+            operators,
+            lambda operator: rank_deep(operator, rows, texts, prompts, known, places, gate=gate),
+        )
+        options = {
+            "targets": targets,
+            "over": settings.over,
+            "permutations": settings.permutations,
+            "level": settings.level,
+        }
         return measure_lists(found, **options, **depths, **common), counts
 
     def _outputs(self, operators: Mapping[str, Operator], compute: Any) -> dict[str, np.ndarray]:
         if self._plain is None:
             self._plain = compute(operators[BASELINE])
-        return {label: self._plain if label == BASELINE else compute(operator) for label, operator in operators.items()}
+        return {
+            label: self._plain if label == BASELINE else compute(operator)
+            for label, operator in operators.items()
+        }
 
     def _described(self, spec: MethodSpec, operator: Operator) -> dict[str, Any]:
-        about: dict[str, Any] = {"method": operator.name, "params": operator.params, "changes": list(operator.changes)}
-        about |= {"fingerprint": operator.fingerprint, "fitted_on": fitted_on(spec, self.fitting, self.measured)}
+        about: dict[str, Any] = {
+            "method": operator.name,
+            "params": operator.params,
+            "changes": list(operator.changes),
+        }
+        about |= {
+            "fingerprint": operator.fingerprint,
+            "fitted_on": fitted_on(spec, self.fitting, self.measured),
+        }
         if spec.is_file:
             return about | {"file": spec.name}
         book = self._book_of(spec)
         if book is None:
             return about
-        written = (spec.book or self.given_book) in (None, books.GRAMMAR)  # for the very prompts of this run
+        written = (spec.book or self.given_book) in (
+            None,
+            books.GRAMMAR,
+        )  # for the very prompts of this run
         lacking = books.unworded(book, self.asked.prompts, self.attribute) if written else 0
         return about | {"book": {"hash": book.hash, "prompts": len(book), "unworded": lacking}}

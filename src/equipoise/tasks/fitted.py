@@ -1,4 +1,6 @@
-"""On which images a method is fitted: a set of its own, or, for methods that look at no label, those that are measured."""
+"""On which images a method is fitted: a set of its own, or, for methods that look at no label,
+those that are measured.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ CAPTIONS = ("caption", "query")  # the columns that may hold them
 
 @dataclass(frozen=True)
 class FitOn:
-    """share: of the images, held out by lot and not measured; or another dataset, with its embeddings where they are stored."""
+    """share: of the images, held out by lot and not measured; or another dataset, with its
+    embeddings where they are stored.
+    """
 
     share: float | None = None
     dataset: Dataset | None = None
@@ -24,11 +28,19 @@ class FitOn:
 
     def __post_init__(self) -> None:
         if self.share is not None and self.dataset is not None:
-            raise InputError("methods are fitted on a share of the images, or on another dataset; pass one of the two")
+            raise InputError(
+                "methods are fitted on a share of the images, or on another dataset; pass one of"
+                " the two"
+            )
         if self.embeddings is not None and self.dataset is None:
-            raise InputError("embeddings for fitting were given without their dataset; pass it too (--fit-dataset)")
+            raise InputError(
+                "embeddings for fitting were given without their dataset; pass it too"
+                " (--fit-dataset)"
+            )
 
-    def part(self, measured: Labelled, attribute: Attribute, seed: int, once: bool) -> tuple[Labelled | None, Labelled]:
+    def part(
+        self, measured: Labelled, attribute: Attribute, seed: int, once: bool
+    ) -> tuple[Labelled | None, Labelled]:
         """The images to fit on, if there are any of their own, and those to measure."""
         if self.share is not None:
             return measured.split(self.share, seed, attribute)
@@ -37,7 +49,10 @@ class FitOn:
         options = {"embeddings": self.embeddings, "on_unreadable": measured.on_unreadable}
         fitting = Labelled.of(self.dataset, attribute, measured.encoder, once=once, **options)
         if both := sorted(set(fitting.paths) & set(measured.paths)):
-            raise InputError(f"{len(both)} images are to be fitted on and measured, first {both[0]}; leave them out of one of the two")
+            raise InputError(
+                f"{len(both)} images are to be fitted on and measured, first {both[0]}; leave them"
+                " out of one of the two"
+            )
         return fitting, measured
 
 
@@ -45,13 +60,15 @@ def check_fitting(spec: MethodSpec, fitting: Labelled | None) -> None:
     """Raise where a method would learn the labels of the very images that it is measured on."""
     if spec.needs_labels and fitting is None:
         raise InputError(
-            f"{spec.label} is fitted on labelled images, and not on those that are measured; hold some out (--fit-share 0.5), or pass "
-            "others (--fit-dataset)"
+            f"{spec.label} is fitted on labelled images, and not on those that are measured; hold"
+            " some out (--fit-share 0.5), or pass others (--fit-dataset)"
         )
 
 
 def takes_images(spec: MethodSpec, fitting: Labelled | None) -> bool:
-    """Whether a method is fitted on images here; on captioned ones where it learns from captions, and there are some."""
+    """Whether a method is fitted on images here; on captioned ones where it learns from captions,
+    and there are some.
+    """
     return spec.takes_images(fitting is not None and fitting.column(*CAPTIONS) is not None)
 
 
@@ -67,9 +84,16 @@ def fitting_images(fitting: Labelled | None, measured: Labelled) -> dict[str, An
     return known
 
 
-def fitted_on(spec: MethodSpec, fitting: Labelled | None, measured: Labelled) -> dict[str, Any] | None:
+def fitted_on(
+    spec: MethodSpec, fitting: Labelled | None, measured: Labelled
+) -> dict[str, Any] | None:
     """For the file of a run; None for a method that needs no image."""
     if not takes_images(spec, fitting):
         return None
     chosen = fitting or measured
-    return {"name": chosen.name, "images": int(chosen.images[1].sum()), "measured": fitting is None, "labels": fitting is not None}
+    return {
+        "name": chosen.name,
+        "images": int(chosen.images[1].sum()),
+        "measured": fitting is None,
+        "labels": fitting is not None,
+    }

@@ -1,4 +1,6 @@
-"""``Grid``: runs of one task, dataset, encoder and protocol as one table, methods down and metrics across, and its cells as strings."""
+"""``Grid``: runs of one task, dataset, encoder and protocol as one table, methods down and metrics
+across, and its cells as strings.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,22 @@ from equipoise.tasks.specs import BASELINE
 
 Run = dict[str, Any]
 NOTE = (
-    "Values in percent with {level} intervals (bootstrap over {over}, {resamples} resamples, n = {n}); in the second line, the paired "
-    "difference from {baseline}. {more}Perceived or linguistic attributes, not identity; lower skew is not the same as fair."
+    "Values in percent with {level} intervals (bootstrap over {over}, {resamples} resamples, n ="
+    " {n}); in the second line, the paired difference from {baseline}. {more}Perceived or"
+    " linguistic attributes, not identity; lower skew is not the same as fair."
 )
-READ = f"{PROBE}: how well a linear classifier that learned from labels tells the groups of {{n}} images apart; 50 is not at all. "
+READ = (
+    f"{PROBE}: how well a linear classifier that learned from labels tells the groups of {{n}}"
+    " images apart; 50 is not at all. "
+)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """One table: methods down, metrics across; rows (method, metric) as runs have them. marks: "best" and "second" among the methods."""
+    """One table: methods down, metrics across; rows (method, metric) as runs have them.
+
+    marks: "best" and "second" among the methods.
+    """
 
     title: str
     note: str
@@ -32,7 +41,9 @@ class Grid:
     @property
     def has_floor(self) -> str:
         """The metric that has floors, or ""."""
-        return next((metric for method, metric in self.rows if "floor" in self.rows[method, metric]), "")
+        return next(
+            (metric for method, metric in self.rows if "floor" in self.rows[method, metric]), ""
+        )
 
 
 def grids(runs: Sequence[Run]) -> list[Grid]:
@@ -41,13 +52,21 @@ def grids(runs: Sequence[Run]) -> list[Grid]:
         raise InputError("there is no run to make a table of")
     together: dict[tuple, list[Run]] = {}
     for run in runs:
-        together.setdefault((*_subject(run), run["dataset"]["sha256"], run["prompts"], str(run["settings"])), []).append(run)
+        together.setdefault(
+            (*_subject(run), run["dataset"]["sha256"], run["prompts"], str(run["settings"])), []
+        ).append(run)
     return [_grid(part) for part in together.values()]
 
 
 def _subject(run: Run) -> tuple:
     encoder = run["model"] or run["encoder"]["id"] or "stored embeddings"
-    return run["dataset"]["name"], run["attribute"]["name"], run["task"], encoder, run["protocol"]["name"]
+    return (
+        run["dataset"]["name"],
+        run["attribute"]["name"],
+        run["task"],
+        encoder,
+        run["protocol"]["name"],
+    )
 
 
 def _grid(runs: list[Run]) -> Grid:
@@ -58,10 +77,20 @@ def _grid(runs: list[Run]) -> Grid:
     methods, metrics = (tuple(dict.fromkeys(key[i] for key in rows)) for i in (0, 1))
     dataset, attribute, task, encoder, protocol = _subject(runs[0])
     first = runs[0]["rows"][0]
-    baseline = next((row["difference"]["from"] for row in rows.values() if "difference" in row), BASELINE)
-    numbers = {"level": f"{100 * first['level']:g}%", "resamples": f"{first['resamples']:,}", "n": f"{first['n']:,}"}
-    probed = next((READ.format(n=f"{row['n']:,}") for row in rows.values() if row["metric"] == PROBE), "")
-    note = NOTE.format(baseline=baseline, over=first["over"], more=probed + _fitted(runs), **numbers)
+    baseline = next(
+        (row["difference"]["from"] for row in rows.values() if "difference" in row), BASELINE
+    )
+    numbers = {
+        "level": f"{100 * first['level']:g}%",
+        "resamples": f"{first['resamples']:,}",
+        "n": f"{first['n']:,}",
+    }
+    probed = next(
+        (READ.format(n=f"{row['n']:,}") for row in rows.values() if row["metric"] == PROBE), ""
+    )
+    note = NOTE.format(
+        baseline=baseline, over=first["over"], more=probed + _fitted(runs), **numbers
+    )
     title = f"{task.capitalize()} on {dataset} by {attribute}, {encoder}, protocol {protocol}"
     return Grid(title, note, methods, metrics, rows, _marks(rows, methods, metrics))
 
@@ -77,15 +106,28 @@ def _fitted(runs: list[Run]) -> str:
                     if images["measured"]
                     else f"{images['images']:,} images of {images['name']}"
                 )
-                where.setdefault(which if images["measured"] else f"{which} that are not measured", []).append(method)
-    return "".join(f"Fitted on {which}: {', '.join(dict.fromkeys(methods))}. " for which, methods in where.items())
+                where.setdefault(
+                    which if images["measured"] else f"{which} that are not measured", []
+                ).append(method)
+    return "".join(
+        f"Fitted on {which}: {', '.join(dict.fromkeys(methods))}. "
+        for which, methods in where.items()
+    )
 
 
-def _marks(rows: dict, methods: Sequence[str], metrics: Sequence[str]) -> dict[tuple[str, str], str]:
-    """The best two values of each metric among the debiasing methods; none where there is one method only, nor for the probe."""
+def _marks(
+    rows: dict, methods: Sequence[str], metrics: Sequence[str]
+) -> dict[tuple[str, str], str]:
+    """The best two values of each metric among the debiasing methods; none where there is one
+    method only, nor for the probe.
+    """
     marks: dict[tuple[str, str], str] = {}
     for metric in (metric for metric in metrics if metric != PROBE):
-        rivals = [m for m in methods if m != BASELINE and (m, metric) in rows and rows[m, metric]["value"] is not None]
+        rivals = [
+            m
+            for m in methods
+            if m != BASELINE and (m, metric) in rows and rows[m, metric]["value"] is not None
+        ]
         if len(rivals) < 2:
             continue
         sign = -1 if rows[rivals[0], metric]["better"] == "higher" else 1
@@ -115,10 +157,16 @@ def printed(record: dict[str, Any]) -> str:
 
 
 def lines(grid: Grid) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of strings, for the terminal and Markdown: value, paired difference below it, floors, and the paper's row."""
+    """Header and rows of strings, for the terminal and Markdown: value, paired difference below it,
+    floors, and the paper's row.
+    """
     header = ["method"]
     for metric in grid.metrics:
-        header += [metric] if metric != grid.has_floor else [metric, "floor, exact", "floor, permuted labels"]
+        header += (
+            [metric]
+            if metric != grid.has_floor
+            else [metric, "floor, exact", "floor, permuted labels"]
+        )
     body = []
     for method in grid.methods:
         row, paper = [method], ["  as published"]
@@ -127,7 +175,9 @@ def lines(grid: Grid) -> tuple[list[str], list[list[str]]]:
             row.append(_cell(record, grid.marks.get((method, metric), "")))
             paper.append(printed(record["published"]) if record and "published" in record else "")
             if metric == grid.has_floor:
-                row += [percent(record["floor"]), interval(record["permuted"])] if record else ["", ""]
+                row += (
+                    [percent(record["floor"]), interval(record["permuted"])] if record else ["", ""]
+                )
                 paper += ["", ""]
         body += [row] + ([paper] if any(paper[1:]) else [])
     return header, body
@@ -138,4 +188,6 @@ def _cell(record: dict[str, Any] | None, mark: str) -> str:
         return ""
     value = interval(record)
     value = {"best": f"**{value}**", "second": f"_{value}_", "": value}[mark]
-    return value + (f"\n{interval(record['difference'], signed=True)}" if "difference" in record else "")
+    return value + (
+        f"\n{interval(record['difference'], signed=True)}" if "difference" in record else ""
+    )

@@ -1,4 +1,6 @@
-"""Tables of runs as LaTeX, with the paper's markers: the best in bold and brackets, the second in brackets."""
+"""Tables of runs as LaTeX, with the paper's markers: the best in bold and brackets, the second in
+brackets.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,18 @@ from typing import Any
 
 from equipoise.tasks.grids import Grid, Run, grids, interval, percent
 
-NAMED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}  # a file's name may hold them
+NAMED = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}  # a file's name may hold them
 ARROWS = {"lower": r"$\downarrow$", "higher": r"$\uparrow$"}
 
 
 def latex(runs: Sequence[Run]) -> str:
-    """Plain tabulars: value and interval, below them the paired difference and the paper's row; beside a skew both its floors."""
+    """Plain tabulars: value and interval, below them the paired difference and the paper's row;
+    beside a skew both its floors.
+    """
     return "\n".join(_tabular(grid) for grid in grids(runs))
 
 
@@ -24,12 +32,18 @@ def _tabular(grid: Grid) -> str:
     body = [row for method in grid.methods for row in _rows(grid, method)]
     lines = [" & ".join(cells) + r" \\" for cells in (head, *body)]
     lines[0] += r" \hline"
-    table = [rf"\begin{{tabular}}{{l{'c' * (len(head) - 1)}}}", r"\hline", *lines, r"\hline", r"\end{tabular}"]
+    table = [
+        rf"\begin{{tabular}}{{l{'c' * (len(head) - 1)}}}",
+        r"\hline",
+        *lines,
+        r"\hline",
+        r"\end{tabular}",
+    ]
     return f"% {grid.title}. {grid.note}\n" + "\n".join(table) + "\n"
 
 
 def _rows(grid: Grid, method: str) -> list[list[str]]:
-    """The method's row, then the paired difference and what the paper printed where there are any."""
+    """Return the method's row, then the paired difference and the paper's figures if any."""
     values, gaps, paper = [_escaped(method)], [r"\quad difference"], [r"\quad as published"]
     for metric in grid.metrics:
         record = grid.rows.get((method, metric), {})
@@ -37,7 +51,9 @@ def _rows(grid: Grid, method: str) -> list[list[str]]:
         gaps.append(_spread(record["difference"], signed=True) if "difference" in record else "")
         paper.append(_printed(record["published"]) if "published" in record else "")
         if metric == grid.has_floor:
-            values += [percent(record["floor"]), _spread(record["permuted"])] if record else ["", ""]
+            values += (
+                [percent(record["floor"]), _spread(record["permuted"])] if record else ["", ""]
+            )
             gaps += ["", ""]
             paper += ["", ""]
     return [values, *(row for row in (gaps, paper) if any(row[1:]))]
@@ -59,7 +75,11 @@ def _value(record: dict[str, Any], mark: str) -> str:
 def _printed(record: dict[str, Any]) -> str:
     """The paper's own value and marker, with another mark where it cannot be right."""
     spread = "" if record["spread"] is None else rf"$\pm${percent(record['spread'])}"
-    return _marked(percent(record["value"]), record["marker"]) + spread + (" (!)" if record["problem"] else "")
+    return (
+        _marked(percent(record["value"]), record["marker"])
+        + spread
+        + (" (!)" if record["problem"] else "")
+    )
 
 
 def _better(grid: Grid, metric: str) -> str:

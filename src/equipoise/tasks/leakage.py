@@ -1,4 +1,6 @@
-"""The leakage probe in a run: what an adversary with labels reads of the group from the images, after each method."""
+"""The leakage probe in a run: what an adversary with labels reads of the group from the images,
+after each method.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ FOLDS = 5
 
 
 class Probe:
-    """On the same images, folds and resamples for every operator; what leaves images alone is probed once.
+    """On the same images, folds and resamples for every operator; what leaves images alone is
+    probed once.
 
-    most: images at most, drawn by lot. A group of fewer than two images cannot be probed, and then there are no rows.
+    most: images at most, drawn by lot. A group of fewer than two images cannot be probed, and then
+    there are no rows.
     """
 
     def __init__(self, images: Any, groups: np.ndarray, *, most: int, resamples: int, seed: int):
@@ -33,13 +37,25 @@ class Probe:
         self.folds = min(FOLDS, int(coded.sizes.min())) if every else 0
         self.plain: Bootstrap | None = None
 
-    def measure(self, operators: Mapping[str, Any], baseline: str, level: float, kind: str) -> list[dict[str, Any]]:
-        """Rows of a run. None for an operator whose images depend on the prompt: it has no one embedding of an image to read from."""
+    def measure(
+        self, operators: Mapping[str, Any], baseline: str, level: float, kind: str
+    ) -> list[dict[str, Any]]:
+        """Rows of a run.
+
+        None for an operator whose images depend on the prompt: it has no one embedding of an image
+        to read from.
+        """
         if self.folds < 2:
             return []
-        found = {name: self._of(op) for name, op in operators.items() if not getattr(op, "per_prompt", False)}
+        found = {
+            name: self._of(op)
+            for name, op in operators.items()
+            if not getattr(op, "per_prompt", False)
+        }
         first = next(iter(found.values()))
-        keyed = {name: (bootstrap, next(iter(bootstrap.values))) for name, bootstrap in found.items()}
+        keyed = {
+            name: (bootstrap, next(iter(bootstrap.values))) for name, bootstrap in found.items()
+        }
         together = Bootstrap(
             {(name, METRIC): bootstrap.values[key] for name, (bootstrap, key) in keyed.items()},
             {(name, METRIC): bootstrap.replicates[key] for name, (bootstrap, key) in keyed.items()},
@@ -48,7 +64,9 @@ class Probe:
             first.n,
             first.left_out,
         )
-        return Measured(together, {METRIC: "lower"}).rows(baseline if baseline in found else None, level, kind)
+        return Measured(together, {METRIC: "lower"}).rows(
+            baseline if baseline in found else None, level, kind
+        )
 
     def _of(self, operator: Any) -> Bootstrap:
         if "image" in getattr(operator, "changes", ("image",)):
@@ -64,4 +82,10 @@ class Probe:
             rows.append(np.asarray(transform(block[here])) if len(here) else block[:0])
             start += len(block)
         x = np.concatenate([part for part in rows if len(part)])
-        return leakage_probe(x, sensitive_features=self.groups, folds=self.folds, resamples=self.resamples, seed=self.seed)
+        return leakage_probe(
+            x,
+            sensitive_features=self.groups,
+            folds=self.folds,
+            resamples=self.resamples,
+            seed=self.seed,
+        )

@@ -1,4 +1,6 @@
-"""``Measured``: what a task gives: metrics of every method on the same resamples, and the floors beside those that have one."""
+"""``Measured``: what a task gives: metrics of every method on the same resamples, and the floors
+beside those that have one.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +16,34 @@ Key = tuple[str, str]  # method, metric
 
 @dataclass(frozen=True)
 class Measured:
-    """bootstrap: values and resamples. better: metric -> "higher" or "lower". floors, shuffled: of skews, exact and by permuted labels."""
+    """bootstrap: values and resamples.
+
+    better: metric -> "higher" or "lower". floors, shuffled: of skews, exact and by permuted labels.
+    """
 
     bootstrap: Bootstrap
     better: Mapping[str, str]
     floors: Mapping[str, float] = field(default_factory=dict)
     shuffled: Mapping[Key, Shuffled] = field(default_factory=dict)
 
-    def rows(self, baseline: str | None = None, level: float = 0.95, kind: str = "percentile") -> list[dict[str, Any]]:
-        """One record for each method and metric, as JSON has it; ``difference`` is paired, from the baseline."""
+    def rows(
+        self, baseline: str | None = None, level: float = 0.95, kind: str = "percentile"
+    ) -> list[dict[str, Any]]:
+        """One record for each method and metric, as JSON has it; ``difference`` is paired, from the
+        baseline.
+        """
         rows = []
         for method, metric in self.bootstrap.values:
             estimate = asdict(self.bootstrap.estimate(method, metric, level=level, kind=kind))
             row = {"method": method, "metric": metric, "better": self.better[metric], **estimate}
             if baseline not in (None, method):
                 gap = self.bootstrap.difference(method, baseline, metric, level=level, kind=kind)
-                row["difference"] = {"from": baseline, "value": gap.value, "low": gap.low, "high": gap.high}
+                row["difference"] = {
+                    "from": baseline,
+                    "value": gap.value,
+                    "low": gap.low,
+                    "high": gap.high,
+                }
             if metric in self.floors:
                 row["floor"] = self.floors[metric]
             if (method, metric) in self.shuffled:
@@ -41,10 +55,20 @@ class Measured:
 def check_operators(operators: Any) -> Mapping[str, Any]:
     """A mapping of name -> operator, once it is one."""
     if not isinstance(operators, Mapping) or not operators:
-        raise InputError(f"operators are {type(operators).__name__}; pass a mapping from the name of each method to its operator")
+        raise InputError(
+            f"operators are {type(operators).__name__}; pass a mapping from the name of each method"
+            " to its operator"
+        )
     for name, operator in operators.items():
-        if lacking := [method for method in ("image", "text", "scores") if not callable(getattr(operator, method, None))]:
-            raise InputError(f"{name!r} is no operator ({type(operator).__name__} has no {lacking[0]}); pass what fitting a method gave")
+        if lacking := [
+            method
+            for method in ("image", "text", "scores")
+            if not callable(getattr(operator, method, None))
+        ]:
+            raise InputError(
+                f"{name!r} is no operator ({type(operator).__name__} has no {lacking[0]}); pass"
+                " what fitting a method gave"
+            )
     return operators
 
 

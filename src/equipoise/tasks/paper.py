@@ -16,7 +16,11 @@ MODELS = {
     "hf:Salesforce/blip-itm-large-coco": "BLIP",
     "hf:Salesforce/blip-itm-large-flickr": "BLIP",
 }
-OWN = {"kappa": 1, "modality": "both", "prototype": "both"}  # the paper's own configuration of closed-form
+OWN = {
+    "kappa": 1,
+    "modality": "both",
+    "prototype": "both",
+}  # the paper's own configuration of closed-form
 
 
 def model_of(encoder: str) -> str:
@@ -25,20 +29,38 @@ def model_of(encoder: str) -> str:
 
 
 def variant_of(spec: MethodSpec) -> str | None:
-    """The paper's name of a setting, "" for its own; None for one that it does not have. Scope is ours to vary: it prints one."""
+    """The paper's name of a setting, "" for its own; None for one that it does not have.
+
+    Scope is ours to vary: it prints one.
+    """
     if spec.is_file or (spec.name != "closed-form" and spec.params):
         return None
-    other = [f"{name}={value}" for name, value in spec.params.items() if name != "scope" and value != OWN.get(name)]
+    other = [
+        f"{name}={value}"
+        for name, value in spec.params.items()
+        if name != "scope" and value != OWN.get(name)
+    ]
     other += [f"book={spec.book}"] if spec.book else []
     return None if len(other) > 1 else "".join(other)
 
 
-def cell(model: str, task: str, dataset: str, attribute: str, spec: MethodSpec, metric: str) -> dict[str, Any] | None:
-    """What the paper printed for this, as shares and not percent; None where it printed nothing of the kind."""
+def cell(
+    model: str, task: str, dataset: str, attribute: str, spec: MethodSpec, metric: str
+) -> dict[str, Any] | None:
+    """What the paper printed for this, as shares and not percent; None where it printed nothing of
+    the kind.
+    """
     variant = variant_of(spec)
     if not model or variant is None:
         return None
-    names = {"model": model, "task": task, "dataset": dataset, "attribute": attribute, "method": spec.name, "variant": variant}
+    names = {
+        "model": model,
+        "task": task,
+        "dataset": dataset,
+        "attribute": attribute,
+        "method": spec.name,
+        "variant": variant,
+    }
     found = published.lookup(**names, metric=metric)
     if found.empty:
         return None

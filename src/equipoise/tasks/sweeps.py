@@ -1,9 +1,10 @@
-"""Sweeps: methods at every value of their strength, as points of fairness against utility, and those that no other point beats in both."""
+"""Sweeps: methods at every value of their strength, as points of fairness against utility, and
+those that no other point beats in both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,37 @@ from equipoise.tasks.specs import BASELINE, MethodSpec
 
 AXES = ("fairness", "utility")
 KIND, FORMAT = "equipoise sweep", 1
-CARRIED = ("task", "protocol", "dataset", "fitting", "attribute", "encoder", "model", "prompts", "settings", "counts")
+CARRIED = (
+    "task",
+    "protocol",
+    "dataset",
+    "fitting",
+    "attribute",
+    "encoder",
+    "model",
+    "prompts",
+    "settings",
+    "counts",
+)
 
 
-def sweep_grid(preset: str | None, given: Sequence[str], books: Sequence[str], task: str, labelled: bool = False) -> list[MethodSpec]:
-    """As ``grid``, with each method at the values of its strength; a value that was typed stands, a method without a strength is one point.
+def sweep_grid(
+    preset: str | None,
+    given: Sequence[str],
+    books: Sequence[str],
+    task: str,
+    labelled: bool = False,
+) -> list[MethodSpec]:
+    """As ``grid``, with each method at the values of its strength; a value that was typed stands, a
+    method without a strength is one point.
 
     Without preset and method: all that have a strength and can be fitted for this task.
     """
-    typed = given if given or preset else [name for name in methods.names() if _sweepable(name, task, labelled)]
+    typed = (
+        given
+        if given or preset
+        else [name for name in methods.names() if _sweepable(name, task, labelled)]
+    )
     specs = [one for spec in grid(preset, typed, books, task, labelled) for one in _along(spec)]
     return [spec for i, spec in enumerate(specs) if spec not in specs[:i]]
 
@@ -35,7 +58,11 @@ def sweep_grid(preset: str | None, given: Sequence[str], books: Sequence[str], t
 def _sweepable(name: str, task: str, labelled: bool) -> bool:
     spec, method = MethodSpec(name), methods.find(name)
     fits = labelled or not spec.needs_labels
-    return method.strength is not None and fits and not (task == "retrieval" and "class_prompts" in method.needs)
+    return (
+        method.strength is not None
+        and fits
+        and not (task == "retrieval" and "class_prompts" in method.needs)
+    )
 
 
 def _along(spec: MethodSpec) -> list[MethodSpec]:
@@ -43,7 +70,10 @@ def _along(spec: MethodSpec) -> list[MethodSpec]:
     if strength is None or strength.param in spec.params:
         return [spec]
     start = () if strength.becomes == BASELINE else (strength.neutral,)  # ``none`` is there already
-    return [MethodSpec(spec.name, spec.params | {strength.param: value}, spec.book) for value in (*start, *strength.values)]
+    return [
+        MethodSpec(spec.name, spec.params | {strength.param: value}, spec.book)
+        for value in (*start, *strength.values)
+    ]
 
 
 def sweep(
@@ -55,15 +85,16 @@ def sweep(
     utility: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[dict[str, Any], list[Run]]:
-    """The document of a sweep, and the run of each point, which lies in ``folder`` as ``compare`` leaves it.
+    """The document of a sweep, and the run of each point, which lies in ``folder`` as ``compare``
+    leaves it.
 
-    fairness, utility: metrics; by default the first that should be low, and the first that should be high. What cannot be fitted at some
-    value is left out, with the reason.
+    fairness, utility: metrics; by default the first that should be low, and the first that should
+    be high. What cannot be fitted at some value is left out, with the reason.
     """
     if isinstance(evaluation.asked, Queries) and evaluation.asked.targets is None:
         raise InputError(
-            "queries of your own have no right image, so retrieval has no utility to draw; sweep with captions (--caption-column), or "
-            "sweep --task classification"
+            "queries of your own have no right image, so retrieval has no utility to draw; sweep"
+            " with captions (--caption-column), or sweep --task classification"
         )
     evaluation.check(specs)
     found: list[tuple[MethodSpec, Run]] = []
@@ -82,28 +113,61 @@ def sweep(
     return document(found, *axes, left_out), [run for _, run in found]
 
 
-def document(runs: Sequence[tuple[MethodSpec, Run]], fairness: str, utility: str, left_out: Sequence[dict] = ()) -> dict[str, Any]:
+def document(
+    runs: Sequence[tuple[MethodSpec, Run]],
+    fairness: str,
+    utility: str,
+    left_out: Sequence[dict] = (),
+) -> dict[str, Any]:
     """What a page and a table need, from the runs of a sweep alone."""
     points = [_point(spec, run, fairness, utility) for spec, run in runs]
     for point in points:
-        point["front"] = all(point[axis]["value"] is not None for axis in AXES) and not any(_beats(other, point) for other in points)
+        point["front"] = all(point[axis]["value"] is not None for axis in AXES) and not any(
+            _beats(other, point) for other in points
+        )
     first = runs[0][1]
-    (table,) = grids([run | {"rows": [row for row in run["rows"] if row["metric"] in (fairness, utility)]} for _, run in runs])
+    (table,) = grids(
+        [
+            run | {"rows": [row for row in run["rows"] if row["metric"] in (fairness, utility)]}
+            for _, run in runs
+        ]
+    )
     about = {key: first[key] for key in CARRIED} | {"title": table.title, "note": table.note}
     rows = {row["metric"]: row for row in first["rows"]}
     for name, metric in zip(AXES, (fairness, utility), strict=True):
         row = rows[metric]
-        about[name] = {"metric": metric, "better": row["better"], "n": row["n"], "floor": row.get("floor")}
-    return plain({"kind": KIND, "format": FORMAT, "versions": versions(), **about, "points": points, "left_out": list(left_out)})
+        about[name] = {
+            "metric": metric,
+            "better": row["better"],
+            "n": row["n"],
+            "floor": row.get("floor"),
+        }
+    return plain(
+        {
+            "kind": KIND,
+            "format": FORMAT,
+            "versions": versions(),
+            **about,
+            "points": points,
+            "left_out": list(left_out),
+        }
+    )
 
 
 def _point(spec: MethodSpec, run: Run, fairness: str, utility: str) -> dict[str, Any]:
     strength = None if spec.is_file else methods.find(spec.name).strength
     param = strength.param if strength else None
-    defaults = {} if spec.is_file else {f.name: f.default for f in fields(methods.find(spec.name))}  # pyright: ignore[reportArgumentType]
+    defaults = {} if spec.is_file else methods.defaults(spec.name)
     value = spec.params.get(param, defaults.get(param)) if param else None
-    rest = MethodSpec(spec.name, {key: given for key, given in spec.params.items() if key != param}, spec.book)
-    about: dict[str, Any] = {"series": rest.label, "label": spec.label, "param": param, "value": value}
+    rest = MethodSpec(
+        spec.name, {key: given for key, given in spec.params.items() if key != param}, spec.book
+    )
+    about: dict[str, Any] = {
+        "series": rest.label,
+        "label": spec.label,
+        "param": param,
+        "value": value,
+    }
     about["default"] = param is not None and value == defaults.get(param)
     rows = {row["metric"]: row for row in run["rows"] if row["method"] == spec.label}
     for name, metric in zip(AXES, (fairness, utility), strict=True):
@@ -113,9 +177,16 @@ def _point(spec: MethodSpec, run: Run, fairness: str, utility: str) -> dict[str,
 
 
 def _metric(run: Run, better: str, given: str | None) -> str:
-    legal = [row["metric"] for row in run["rows"] if row["better"] == better and (row["metric"] != PROBE or given == PROBE)]
+    legal = [
+        row["metric"]
+        for row in run["rows"]
+        if row["better"] == better and (row["metric"] != PROBE or given == PROBE)
+    ]
     if given is not None and given not in legal:
-        raise InputError(f"there is no metric {given!r} of which {better} is better; there are {', '.join(dict.fromkeys(legal))}")
+        raise InputError(
+            f"there is no metric {given!r} of which {better} is better; there are"
+            f" {', '.join(dict.fromkeys(legal))}"
+        )
     return given or legal[0]
 
 

@@ -1,4 +1,6 @@
-"""Tables of runs, from their files alone: for a terminal, Markdown, CSV and (``latex.py``) LaTeX; and a run in a few lines."""
+"""Tables of runs, from their files alone: for a terminal, Markdown, CSV and (``latex.py``) LaTeX;
+and a run in a few lines.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,15 @@ def rich_tables(runs: Sequence[Run]) -> list[Any]:
         table = Table(title=grid.title, caption=grid.note)
         for name in header:
             table.add_column(name, overflow="fold")
-        table.columns[0].width = max(len(word) for row in (header, *body) for word in row[0].split())  # names are never cut
+        table.columns[0].width = max(
+            len(word) for row in (header, *body) for word in row[0].split()
+        )  # names are never cut
         for row in body:
-            table.add_row(Text(row[0]), *(_styled(cell, Text) for cell in row[1:]), style="dim" if row[0].startswith("  ") else None)
+            table.add_row(
+                Text(row[0]),
+                *(_styled(cell, Text) for cell in row[1:]),
+                style="dim" if row[0].startswith("  ") else None,
+            )
         out.append(table)
     return out
 
@@ -45,7 +53,12 @@ def markdown(runs: Sequence[Run]) -> str:
     for grid in grids(runs):
         header, body = lines(grid)
         table = [header, ["---"] * len(header), *body]
-        rows = ["| " + " | ".join(cell.strip().replace("|", "\\|").replace("\n", "<br>") for cell in row) + " |" for row in table]
+        rows = [
+            "| "
+            + " | ".join(cell.strip().replace("|", "\\|").replace("\n", "<br>") for cell in row)
+            + " |"
+            for row in table
+        ]
         parts.append(f"**{grid.title}**\n\n" + "\n".join(rows) + f"\n\n{grid.note}\n")
     return "\n".join(parts)
 
@@ -64,7 +77,11 @@ def csv_text(runs: Sequence[Run]) -> str:
 def _flat(grid: Grid, key: tuple[str, str]) -> dict[str, Any]:
     flat: dict[str, Any] = {"table": grid.title}
     for name, value in grid.rows[key].items():
-        flat |= {f"{name}_{inner}": item for inner, item in value.items()} if isinstance(value, dict) else {name: value}
+        flat |= (
+            {f"{name}_{inner}": item for inner, item in value.items()}
+            if isinstance(value, dict)
+            else {name: value}
+        )
     return flat | {"mark": grid.marks.get(key, "")}
 
 
@@ -75,7 +92,10 @@ def check_paths(paths: Sequence[Path]) -> None:
     """Raise for a table that could not be written, before anything is measured."""
     for path in paths:
         if path.suffix not in WRITERS:
-            raise InputError(f"{path} is of an unknown kind; name it {', '.join(f'*{suffix}' for suffix in WRITERS)}")
+            raise InputError(
+                f"{path} is of an unknown kind; name it"
+                f" {', '.join(f'*{suffix}' for suffix in WRITERS)}"
+            )
         require_writable(path)
 
 
@@ -87,22 +107,42 @@ def export(runs: Sequence[Run], path: Path) -> None:
 
 def summary(run: Run) -> str:
     """What was kept and what was left out and why, and what methods were fitted on; a line each."""
-    about, counts, fitting, unknown = run["dataset"], run["counts"], run["fitting"], run["rows"][0]["left_out"]
-    gone = [f"{count:,} {reason}" for reason, count in about["dropped"].items() if count]
-    gone += [f"{counts['without_embedding']:,} without an embedding"] if counts["without_embedding"] else []
-    unworded = max((method.get("book", {}).get("unworded", 0) for method in run["methods"].values()), default=0)
-    blank = counts.get("blank_captions", 0)
-    notes = {
-        f"{unknown:,} of the images are of no known class or group, and left out where one is needed": unknown,
-        f"{counts['repeated']:,} rows repeat an image, and count again": counts["repeated"],
-        f"{blank:,} captions are empty, and no query": blank,
-        f"{unworded:,} of {about['prompts']:,} prompts speak of no person whose group could be said; anchors are of the others": unworded,
-    }
-    first = f"{about['name']}: {counts['images']:,} images ({_sizes(counts['groups'])}); dropped: {', '.join(gone) or 'none'}"
-    last = (
-        [f"to fit on, and not measured: {fitting['images']:,} images of {fitting['name']} ({_sizes(fitting['groups'])})"] if fitting else []
+    about, counts, fitting, unknown = (
+        run["dataset"],
+        run["counts"],
+        run["fitting"],
+        run["rows"][0]["left_out"],
     )
-    return "\n".join([first, *(note for note, count in notes.items() if count), *last])
+    gone = [f"{count:,} {reason}" for reason, count in about["dropped"].items() if count]
+    gone += (
+        [f"{counts['without_embedding']:,} without an embedding"]
+        if counts["without_embedding"]
+        else []
+    )
+    unworded = max(
+        (method.get("book", {}).get("unworded", 0) for method in run["methods"].values()), default=0
+    )
+    blank = counts.get("blank_captions", 0)
+    notes = [
+        (unknown, "of the images are of no known class or group, and left out where one is needed"),
+        (counts["repeated"], "rows repeat an image, and count again"),
+        (blank, "captions are empty, and no query"),
+        (unworded, f"of {about['prompts']:,} prompts speak of no person, and have no anchors"),
+    ]
+    first = (
+        f"{about['name']}: {counts['images']:,} images ({_sizes(counts['groups'])}); dropped:"
+        f" {', '.join(gone) or 'none'}"
+    )
+    last = (
+        [
+            f"to fit on, and not measured: {fitting['images']:,} images of {fitting['name']}"
+            f" ({_sizes(fitting['groups'])})"
+        ]
+        if fitting
+        else []
+    )
+    said = [f"{count:,} {note}" for count, note in notes if count]
+    return "\n".join([first, *said, *last])
 
 
 def _sizes(groups: dict[str, int]) -> str:

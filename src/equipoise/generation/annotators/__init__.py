@@ -1,4 +1,7 @@
-"""Annotators by name: which group each picture seems to show, or "unsure". People's answers are read from files (``labels.py``)."""
+"""Annotators by name: which group each picture seems to show, or "unsure".
+
+People's answers are read from files (``labels.py``).
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,17 @@ KINDS = ("blip2", "encoder", "llm")
 
 
 def load_annotator(spec: str, attribute: Attribute, **options: Any) -> Annotator:
-    """By name: "blip2:ID-or-folder", "encoder:SPEC" (any encoder of ``load_encoder``), "llm:MODEL" (behind an OpenAI-compatible server).
+    """By name: "blip2:ID-or-folder", "encoder:SPEC" (any encoder of ``load_encoder``), "llm:MODEL"
+    (behind an OpenAI-compatible server).
 
     options: device, offline for models that run here; base_url, api_key for a server.
     """
     kind, _, name = spec.partition(":")
     if kind not in KINDS or not name:
-        raise InputError(f"--annotator {spec} is not legal; pass blip2:ID-or-folder, encoder:SPEC (encoder:mini) or llm:MODEL")
+        raise InputError(
+            f"--annotator {spec} is not legal; pass blip2:ID-or-folder, encoder:SPEC (encoder:mini)"
+            " or llm:MODEL"
+        )
     local: dict[str, Any] = {key: options.get(key) for key in ("device", "offline")}
     if kind == "blip2":
         from equipoise.generation.annotators.blip2 import Blip2
@@ -33,4 +40,6 @@ def load_annotator(spec: str, attribute: Attribute, **options: Any) -> Annotator
         return ZeroShot(load_encoder(name, **local), attribute)
     from equipoise.generation.annotators.vision_llm import VisionLLM
 
-    return VisionLLM(name, attribute, base_url=options.get("base_url"), api_key=options.get("api_key"))
+    return VisionLLM(
+        name, attribute, base_url=options.get("base_url"), api_key=options.get("api_key")
+    )

@@ -1,4 +1,6 @@
-"""``Annotator``: what every one of them can do, how its labels are kept, and how an answer in words is read."""
+"""``Annotator``: what every one of them can do, how its labels are kept, and how an answer in words
+is read.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,17 @@ from equipoise.generation.plan import slug
 from equipoise.progress import progress
 from equipoise.prompts.attribute import Attribute
 
-QUESTION = "What is the perceived {attribute} of the person in this image?"  # the paper's, of gender
+QUESTION = (  # the paper's, of gender
+    "What is the perceived {attribute} of the person in this image?"
+)
 FOLDER = "labels"
 
 
 class Annotator(ABC):
-    """Says of each picture which group its person seems to be of, or "unsure". ``name`` tells it from others."""
+    """Says of each picture which group its person seems to be of, or "unsure".
+
+    ``name`` tells it from others.
+    """
 
     name: str
     batch: int = 16
@@ -36,10 +43,14 @@ class Annotator(ABC):
 
     @abstractmethod
     def answers(self, images: Sequence[Path]) -> Sequence[str | ServiceError]:
-        """One for each picture: a group of the attribute, or "unsure"; or why a server gave none, and may if asked again."""
+        """One for each picture: a group of the attribute, or "unsure"; or why a server gave none,
+        and may if asked again.
+        """
 
     def annotate(self, manifest: Manifest) -> dict[str, str]:
-        """Image -> answer for every picture of a run; kept in labels/, so that none is asked of twice."""
+        """Image -> answer for every picture of a run; kept in labels/, so that none is asked of
+        twice.
+        """
         manifest.require_files()
         kept = manifest.folder / FOLDER / f"{slug(self.name)}-{crc32(self.name.encode()):08x}.csv"
         file = LabelFile(kept, self.name, self.attribute.groups)
@@ -48,9 +59,17 @@ class Annotator(ABC):
         with progress(f"labels by {self.name}", len(left)) as advance:
             for start in range(0, len(left), self.batch):
                 some = left[start : start + self.batch]
-                given = dict(zip(some, self.answers([manifest.folder / image for image in some]), strict=True))
-                file.add({image: answer for image, answer in given.items() if isinstance(answer, str)})
-                if failed := [answer for answer in given.values() if isinstance(answer, ServiceError)]:
+                given = dict(
+                    zip(
+                        some, self.answers([manifest.folder / image for image in some]), strict=True
+                    )
+                )
+                file.add(
+                    {image: answer for image, answer in given.items() if isinstance(answer, str)}
+                )
+                if failed := [
+                    answer for answer in given.values() if isinstance(answer, ServiceError)
+                ]:
                     raise failed[0]
                 advance(len(some))
         return {image: file.answers[image] for image in images}
@@ -58,7 +77,11 @@ class Annotator(ABC):
 
 def group_in(answer: str, attribute: Attribute) -> str:
     """The one group that an answer in words names; "unsure" where it names none, or several."""
-    named = {group for group in attribute.groups if any(_says(word, answer) for word in _words(group, attribute))}
+    named = {
+        group
+        for group in attribute.groups
+        if any(_says(word, answer) for word in _words(group, attribute))
+    }
     return named.pop() if len(named) == 1 else UNSURE
 
 

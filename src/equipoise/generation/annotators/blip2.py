@@ -1,4 +1,6 @@
-"""BLIP-2 as an annotator, as in the paper: asked in words, its answer read by whole words ("female" holds "male")."""
+"""BLIP-2 as an annotator, as in the paper: asked in words, its answer read by whole words ("female"
+holds "male").
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ class Blip2(Annotator):
 
     batch = 8
 
-    def __init__(self, name: str, attribute: Attribute, device: str | None = None, offline: bool | None = None):
+    def __init__(
+        self,
+        name: str,
+        attribute: Attribute,
+        device: str | None = None,
+        offline: bool | None = None,
+    ):
         super().__init__(attribute)
         try:
             import torch
@@ -36,18 +44,30 @@ class Blip2(Annotator):
         try:
             with quiet_off_terminals(transformers.utils.logging):
                 self.processor = AutoProcessor.from_pretrained(folder, local_files_only=local)
-                model = Blip2ForConditionalGeneration.from_pretrained(folder, dtype=dtype, use_safetensors=True, local_files_only=local)
+                model = Blip2ForConditionalGeneration.from_pretrained(
+                    folder, dtype=dtype, use_safetensors=True, local_files_only=local
+                )
         except (OSError, ValueError) as error:
             first = str(error).splitlines()[0]
-            raise InputError(f"{name} cannot be loaded as a BLIP-2 ({first}); pass its id on the hub, or a folder") from None
+            raise InputError(
+                f"{name} cannot be loaded as a BLIP-2 ({first}); pass its id on the hub, or a"
+                " folder"
+            ) from None
         self.model = model.to(self.device).eval()  # pyright: ignore[reportArgumentType]
 
     def answers(self, images: Sequence[Path]) -> list[str]:
         import torch
 
         asked = [f"Question: {self.question} Answer:"] * len(images)
-        inputs = self.processor(images=[open_image(path) for path in images], text=asked, return_tensors="pt", padding=True)
+        inputs = self.processor(
+            images=[open_image(path) for path in images],
+            text=asked,
+            return_tensors="pt",
+            padding=True,
+        )
         with torch.inference_mode():
-            ids = self.model.generate(**inputs.to(self.device, self.model.dtype), max_new_tokens=WORDS, do_sample=False)
+            ids = self.model.generate(
+                **inputs.to(self.device, self.model.dtype), max_new_tokens=WORDS, do_sample=False
+            )
         said = self.processor.batch_decode(ids, skip_special_tokens=True)
         return [group_in(text.rpartition("Answer:")[2], self.attribute) for text in said]

@@ -29,19 +29,42 @@ class Look(NamedTuple):
 
     def worded(self, form: str) -> list[dict[str, Any]]:
         """The message: the picture, the question and its answers."""
-        how = 'a JSON object with one field, "answer"' if form == "json" else "one of these words alone"
-        text = f"{self.question} Answer with {how}: {', '.join(self.choices[:-1])} or {self.choices[-1]}."
-        return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": self.picture}}, {"type": "text", "text": text}]}]
+        how = (
+            'a JSON object with one field, "answer"'
+            if form == "json"
+            else "one of these words alone"
+        )
+        text = (
+            f"{self.question} Answer with {how}: {', '.join(self.choices[:-1])} or"
+            f" {self.choices[-1]}."
+        )
+        return [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image_url", "image_url": {"url": self.picture}},
+                    {"type": "text", "text": text},
+                ],
+            }
+        ]
 
     @property
     def schema(self) -> dict[str, object]:
         """One of the answers."""
         answer = {"type": "string", "enum": list(self.choices)}
-        return {"type": "object", "properties": {self.step: answer}, "required": [self.step], "additionalProperties": False}
+        return {
+            "type": "object",
+            "properties": {self.step: answer},
+            "required": [self.step],
+            "additionalProperties": False,
+        }
 
 
 class VisionLLM(Annotator):
-    """Asks a server, many pictures at a time. It is unsure of a picture that it refuses, or gives no whole answer to."""
+    """Asks a server, many pictures at a time.
+
+    It is unsure of a picture that it refuses, or gives no whole answer to.
+    """
 
     batch = 32
 
@@ -60,7 +83,9 @@ class VisionLLM(Annotator):
 
     async def _one(self, client: Client, path: Path) -> str | ServiceError:
         try:
-            answer, _ = await client.request(Look(self.question, (*self.attribute.groups, UNSURE), _data_url(path)))
+            answer, _ = await client.request(
+                Look(self.question, (*self.attribute.groups, UNSURE), _data_url(path))
+            )
         except Refused:
             return UNSURE
         except (GaveUp, ServiceError) as error:
