@@ -1,16 +1,17 @@
 """A server that speaks OpenAI's chat protocol: many requests at a time, each tried again where that
-may help; no key in any message.
+may help; no key in any message or answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import random
 import re
 from base64 import b64encode
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from time import time
@@ -18,11 +19,13 @@ from typing import Any, Protocol, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from equipoise.errors import InputError, MissingExtraError, ServiceError
+from equipoise.prompts.bounded import UnboundedAnswerError, bounded_client
 from equipoise.prompts.cache import Answer
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"
 _LONGEST_WAIT = 300.0
+_SHORTEST_SECRET = 8  # a shorter key is a placeholder (none, EMPTY, ollama), and may be a word
 _REFUSALS = 4  # by a server that never answered anything, before it is believed to refuse all
 _STRUCTURED = (
     400,
@@ -62,7 +65,7 @@ class Service:
 
     base_url: the server's address (OpenAI's own by default). api_key: $OPENAI_API_KEY by default.
     concurrency: requests at a time. retries: how often a request may fail. timeout: seconds for one
-    request. temperature, seed: the server's own by default.
+    request and its whole answer. temperature, seed: the server's own by default.
     """
 
     def __init__(
@@ -121,6 +124,15 @@ class Service:
         parts = urlsplit(self.base_url)
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
+    @property
+    def secrets(self) -> list[str]:
+        """What no message and no answer may hold: the key, and the user and password of the
+        address, as they are and as they are sent.
+        """
+        user = urlsplit(self.base_url).netloc.rpartition("@")[0]
+        sent = b64encode(user.encode()).decode()
+        return [secret for secret in (self.key, user, sent) if secret]
+
     def require_key(self) -> None:
         """Raise where OpenAI's own server would be asked without one."""
         if not self.key and self.base_url == OPENAI:
@@ -136,17 +148,19 @@ class Client:
     def __init__(self, service: Service):
         self.service = service
         self.openai = _openai()
-        self.completion: type = self.openai.types.chat.ChatCompletion
         self.slots = asyncio.Semaphore(service.concurrency)
         self.asked = self.refused = 0
 
     async def __aenter__(self) -> Self:
-        options = {
-            "base_url": self.service.base_url,
-            "api_key": self.service.key or "none",
-            "timeout": self.service.timeout,
-        }
-        self.client = await self.openai.AsyncOpenAI(max_retries=0, **options).__aenter__()
+        service = self.service
+        self.client = self.openai.AsyncOpenAI(
+            base_url=service.base_url,
+            api_key=service.key or "none",
+            timeout=service.timeout,
+            max_retries=0,
+            http_client=bounded_client(self.openai, service.base_url, service.timeout),
+        )
+        await self.client.__aenter__()
         return self
 
     async def __aexit__(self, *error: Any) -> None:
@@ -165,12 +179,12 @@ class Client:
                 async with self.slots:
                     form = "plain" if only_plain else service.form
                     self.asked += 1
-                    # As chat.completions.create does, less its walk through the types of every
-                    # message, a third of the client's time.
-                    completion = await self.client.post(
-                        "/chat/completions", body=self._body(ask, form), cast_to=self.completion
+                    # Less than chat.completions.create does: no walk through the types of every
+                    # message, and an answer that is not made into the SDK's objects.
+                    body = await self.client.post(
+                        "/chat/completions", body=self._body(ask, form), cast_to=bytes
                     )
-                answer = _answer_of(completion)
+                answer = _answer_of(body, service.secrets)
                 service.answered = True
                 service.structured |= form == "json"
                 if only_plain and not service.structured:
@@ -183,12 +197,8 @@ class Client:
                         service.form = "plain"  # a server without structured output
                     continue
                 wait = self._after(error, failed := failed + 1)
-            except (
-                openai.APIError,
-                ValueError,
-                TypeError,
-            ) as error:  # ValueError: a body that is no JSON
-                wait = self._after(error, failed := failed + 1)
+            except (openai.APIError, UnboundedAnswerError, ValueError, TypeError) as error:
+                wait = self._after(error, failed := failed + 1)  # ValueError: no chat completion
             await asyncio.sleep(wait)
 
     def _after(self, error: Exception, failed: int) -> float:
@@ -197,6 +207,8 @@ class Client:
         """
         service, openai = self.service, self.openai
         status = getattr(error, "status_code", None)
+        if status is not None and 300 <= status < 400:
+            raise ServiceError(self._say(f"redirects {self._where(error)}", error)) from None
         if isinstance(error, openai.AuthenticationError | openai.PermissionDeniedError):
             raise ServiceError(
                 self._say(f"does not accept the key; set {KEY_VARIABLE}", error)
@@ -243,18 +255,45 @@ class Client:
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
 
+    def _where(self, error: Exception) -> str:
+        """Where a redirect leads, in words: requests with a key go to the address given alone."""
+        headers = getattr(getattr(error, "response", None), "headers", {})
+        place = redacted(_printable(headers.get("location", "")), self.service.secrets)
+        return f"to {place[:100] or 'nowhere'!r}; pass the address that it should go to as base_url"
+
     def _say(self, what: str, error: Exception) -> str:
-        """One line about a failure, without the key."""
+        """One line about a failure, without the key and without what a terminal would obey."""
         cause = str(error.__cause__ or "")
-        detail = " ".join(str(error).split())
-        detail = f"{detail} ({cause})" if cause and cause not in detail else detail
-        user = urlsplit(self.service.base_url).netloc.rpartition("@")[0]
-        for secret in filter(None, (self.service.key, user, b64encode(user.encode()).decode())):
-            detail = detail.replace(secret, "***")
+        detail = str(error)
+        if cause and cause not in detail:
+            detail = f"{detail} ({cause})"
+        detail = redacted(_printable(detail), self.service.secrets)
         return (
             f"the server at {self.service.shown_url} {what}: {detail[:200]}; what was answered is"
             " kept, so run it again to go on"
         )
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """Return a text with *** in place of each secret, also of one that is written in JSON's
+    escapes.
+    """
+    for secret in secrets:
+        text = text.replace(secret, "***")
+        unescaped = _unescaped(text)
+        if secret in unescaped:
+            text = unescaped.replace(secret, "***")
+    return text
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
+
+
+def _printable(text: str) -> str:
+    """Return a text on one line, with ? for what is no letter: escape sequences, surrogates."""
+    line = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def run_anywhere(work: Coroutine[Any, Any, Any]) -> Any:
@@ -274,18 +313,43 @@ def require_whole(**options: tuple[Any, int]) -> None:
             raise InputError(f"{name}={value} is not legal; it is a whole number, {least} or more")
 
 
-def _answer_of(completion: Any) -> Answer:
-    """What a completion says; ValueError where it is none."""
-    choices = getattr(completion, "choices", None)
-    if not choices or getattr(choices[0], "message", None) is None:
-        raise ValueError("the answer is no chat completion")
-    choice = choices[0]
-    refusal = getattr(choice.message, "refusal", None)
-    if refusal or choice.finish_reason == "content_filter":
-        return Answer(refusal or choice.message.content or "", "refused")
-    return Answer(
-        choice.message.content or "", "cut off" if choice.finish_reason == "length" else ""
-    )
+def _answer_of(body: bytes, secrets: Sequence[str]) -> Answer:
+    """Return what a chat completion says; raise ValueError where the body is none."""
+    choice = _choice_of(body)
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise ValueError("the answer is no chat completion: its choice has no message")
+    refusal = _text_of(message, "refusal", secrets)
+    content = _text_of(message, "content", secrets)
+    reason = choice.get("finish_reason")
+    if refusal or reason == "content_filter":
+        return Answer(refusal or content, "refused")
+    return Answer(content, "cut off" if reason == "length" else "")
+
+
+def _choice_of(body: bytes) -> dict[str, Any]:
+    try:
+        completion = json.loads(body)
+    except RecursionError:
+        raise ValueError("the answer is JSON that is nested too deeply") from None
+    choices = completion.get("choices") if isinstance(completion, dict) else None
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise ValueError("the answer is no chat completion: it has no choices")
+    return choices[0]
+
+
+def _text_of(message: dict[str, Any], field: str, secrets: Sequence[str]) -> str:
+    """Return a text of a message that can be written anywhere: without secrets, and without
+    halves of characters, which JSON may hold and UTF-8 may not.
+    """
+    text = message.get(field)
+    if text is None:
+        return ""
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise ValueError(f"the answer is no chat completion: its {field} is of type {kind}")
+    whole = text.encode("utf-8", "replace").decode()
+    return redacted(whole, [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET])
 
 
 def _wait(error: Exception, failed: int) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Generator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from equipoise.prompts.attribute import Attribute
@@ -20,6 +21,7 @@ from equipoise.prompts.validation import LIST_MARK, Rejected, check, check_answe
 
 INSTRUCTIONS = "llm 1"
 """Version of the words below, for a book's provenance."""
+_MOST_TEXTS = 100  # of one answer; English has fewer wordings, and each takes time to check
 
 Message = dict[str, str]
 
@@ -172,7 +174,7 @@ def parse(answer: Answer, step: str, prompt: str) -> tuple[list[str], str]:
             for line in text.splitlines()
             if not line.rstrip().endswith(":") and not line.startswith("```")
         ]
-    texts = [cleaned for one in found if (cleaned := _clean(one, prompt))]
+    texts = [cleaned for one in found[:_MOST_TEXTS] if (cleaned := _clean(one, prompt))]
     return (texts, "") if texts else ([], "the answer was empty")
 
 
@@ -181,8 +183,9 @@ def _json(text: str) -> Any:
     where there is none.
     """
     fence = re.search(r"```\w*\s*", text)
-    starts = [fence.end() if fence else 0, *(match.start() for match in re.finditer(r"\{", text))]
-    for start in starts[:8]:
+    braces = (match.start() for match in re.finditer(r"\{", text))
+    starts = [fence.end() if fence else 0, *islice(braces, 7)]
+    for start in starts:
         try:
             found, _ = json.JSONDecoder().raw_decode(text, start)
         except (ValueError, RecursionError):

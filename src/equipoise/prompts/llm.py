@@ -46,8 +46,8 @@ class LLMWriter(Service):
     providers have one). api_key: $OPENAI_API_KEY by default. cache: a sqlite file of answers, so
     that nothing is asked twice; None keeps them for this object only. concurrency: requests at a
     time. tries: how often validation may turn an answer away. retries: how often a request may
-    fail. timeout: seconds for one request. allow_partial keeps entries that have an anchor and too
-    few variants.
+    fail. timeout: seconds for one request and its whole answer. allow_partial keeps entries that
+    have an anchor and too few variants.
     """
 
     def __init__(

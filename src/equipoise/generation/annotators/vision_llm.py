@@ -18,6 +18,8 @@ from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.cache import Answer
 from equipoise.prompts.client import Client, GaveUp, Refused, Service, run_anywhere
 
+LONGEST = 20_000  # letters of an answer that is read: it should be one word
+
 
 class Look(NamedTuple):
     """A question about a picture, as a request."""
@@ -93,12 +95,21 @@ class VisionLLM(Annotator):
         return self._read(answer)
 
     def _read(self, answer: Answer) -> str:
-        try:
-            found = json.loads(answer.text)
-            text = str(found.get("answer")) if isinstance(found, dict) else answer.text
-        except ValueError:
-            text = answer.text
-        return UNSURE if answer.trouble else group_in(text, self.attribute)
+        if answer.trouble or len(answer.text) > LONGEST:
+            return UNSURE
+        return group_in(_said(answer.text), self.attribute)
+
+
+def _said(text: str) -> str:
+    """Return what an answer says: its field where it is JSON, else all of it."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(found, dict):
+        return text
+    answer = found.get("answer")
+    return answer if isinstance(answer, str) else ""
 
 
 def _data_url(path: Path) -> str:
