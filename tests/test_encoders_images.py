@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
+import warnings
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, PngImagePlugin
 
-from equipoise.encoders.images import UnreadableImageError, open_image
+from equipoise.encoders import images
+from equipoise.encoders.images import UnreadableImageError, identified, open_file, open_image
 from equipoise.encoders.preprocess import Preprocess
 from equipoise.errors import InputError
 
@@ -117,6 +121,110 @@ def test_a_decompression_bomb_is_not_decoded():
     bomb = Image.new("1", (20_000, 20_000))
     with pytest.raises(UnreadableImageError, match="too large to decode safely"):
         open_image(stored(bomb))
+
+
+def test_the_largest_picture_is_the_users_to_choose(monkeypatch, tmp_path):
+    (tmp_path / "large.png").write_bytes(stored(Image.new("1", (1500, 1000))))
+    monkeypatch.setenv("EQUIPOISE_MAX_MEGAPIXELS", "1")
+    with pytest.raises(UnreadableImageError, match=r"large\.png .*1,500 x 1,000.*MEGAPIXELS"):
+        open_file(tmp_path / "large.png")
+    monkeypatch.setenv("EQUIPOISE_MAX_MEGAPIXELS", "2")
+    assert open_file(tmp_path / "large.png").size == (1500, 1000)
+    monkeypatch.setenv("EQUIPOISE_MAX_MEGAPIXELS", "many")
+    with pytest.raises(InputError, match="EQUIPOISE_MAX_MEGAPIXELS='many' is not legal"):
+        open_file(tmp_path / "large.png")
+
+
+def test_photographs_that_pillow_warns_of_are_opened_without_a_word():
+    photograph = stored(Image.new("1", (12_000, 9_000)))  # 108 megapixels, a telephone's
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with identified(photograph) as image:
+            assert image.size == (12_000, 9_000)
+
+
+def test_an_icon_is_as_large_as_its_picture_and_not_as_it_says(monkeypatch):
+    icon = bytearray(stored(Image.new("RGB", (16, 16)), "ICO", sizes=[(16, 16)]))
+    inside = stored(Image.new("1", (1500, 1000)))
+    start = int.from_bytes(icon[18:22], "little")
+    icon[14:18] = len(inside).to_bytes(4, "little")
+    monkeypatch.setenv("EQUIPOISE_MAX_MEGAPIXELS", "1")
+    with pytest.raises(UnreadableImageError, match="too large"):
+        open_image(bytes(icon[:start]) + inside)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "WEBP"])
+def test_a_shrunk_picture_is_upright_and_no_longer_than_asked(kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    left_red = Image.new("RGB", (400, 200), "blue")
+    left_red.paste("red", (0, 0, 200, 200))
+    small = open_image(stored(left_red, kind, exif=exif), longest=50)
+    assert small.size == (25, 50)
+    assert small.getpixel((12, 5))[0] > 200 and small.getpixel((12, 45))[2] > 200
+
+
+def test_a_picture_in_memory_is_left_as_it_is(picture):
+    assert open_image(picture, longest=5).size == (5, 3)
+    assert picture.size == (30, 20)
+
+
+@pytest.mark.parametrize("key", ["xmp", "XML:com.adobe.xmp", "exif", "Raw profile type exif"])
+def test_notes_that_cannot_be_read_do_not_damage_a_picture(picture, key):
+    notes = PngImagePlugin.PngInfo()
+    notes.add_text(key, "no such thing")
+    np.testing.assert_array_equal(pixels(stored(picture, pnginfo=notes)), np.asarray(picture))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "YCbCr", "I;16", "F"])
+def test_bands_give_the_pixels_of_the_whole(mode, monkeypatch, rng):
+    values = rng.integers(0, 256, (37, 23), dtype=np.uint8)
+    if mode == "I;16":
+        image = Image.fromarray(values.astype(np.uint16) * 257)
+    elif mode == "F":
+        image = Image.fromarray(values.astype(np.float32) / 255)
+    else:
+        colours = rng.integers(0, 256, (37, 23, 4), dtype=np.uint8)
+        image = Image.fromarray(colours, "CMYK" if mode == "CMYK" else "RGBA")
+        image = image if mode in ("CMYK", "RGBA") else image.convert("RGB").convert(mode)
+    whole = pixels(image)
+    monkeypatch.setattr(images, "_BAND", 50)
+    np.testing.assert_array_equal(pixels(image), whole)
+
+
+PEAK = """
+import sys
+from pathlib import Path
+from equipoise.encoders.images import open_image
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+before = peak()
+open_image(sys.argv[1], longest=int(sys.argv[2]) or None)
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+@pytest.mark.parametrize(
+    ("mode", "kind", "longest", "bytes_a_pixel"),
+    [
+        ("I;16", "PNG", 0, 8),  # 2 as decoded, and RGB, which Pillow keeps in 4
+        ("RGBA", "PNG", 0, 8),  # 4 and 4
+        ("P", "PNG", 1600, 8),
+        ("RGB", "JPEG", 400, 1),  # decoded at a quarter of its lines and columns
+    ],
+)
+def test_decoding_takes_bounded_memory(tmp_path, mode, kind, longest, bytes_a_pixel):
+    side = 6000
+    Image.new(mode, (side, side)).save(tmp_path / "picture", kind)
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "picture"), str(longest)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    bands = 16 * 2**22  # at most 16 bytes a pixel of one band, on the way through float64
+    assert int(ran.stdout) < bytes_a_pixel * side**2 + 2 * bands
 
 
 @pytest.mark.parametrize("shape", [(3, 20, 30), (20,), (0, 3, 3), (2, 2, 2, 3)])

@@ -145,8 +145,7 @@ def shown(data: bytes) -> bytes:
     """A JPEG of the pixels alone: prompt and method, which a generated PNG carries in its text,
     stay here.
     """
-    image = open_image(data)
-    image.thumbnail((LONGEST, LONGEST))
+    image = open_image(data, longest=LONGEST)
     image.info.clear()  # comments, which Pillow would write again
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=QUALITY, subsampling=0)

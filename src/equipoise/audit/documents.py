@@ -69,10 +69,9 @@ def small(source: Any) -> bytes | None:
     from equipoise.encoders.images import UnreadableImageError, open_image
 
     try:
-        image = open_image(source)
+        image = open_image(source, longest=SIDE)
     except UnreadableImageError:
         return None
-    image.thumbnail((SIDE, SIDE))
     out = io.BytesIO()
     image.save(out, "JPEG", quality=QUALITY, optimize=True)
     return out.getvalue()

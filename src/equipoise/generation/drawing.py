@@ -19,6 +19,7 @@ from PIL import Image, PngImagePlugin
 from equipoise._version import __version__
 from equipoise.artefact import clear_torn, write_atomically
 from equipoise.encoders.batching import Batches
+from equipoise.encoders.images import identified
 from equipoise.errors import InputError
 from equipoise.generation.attach import Attached, attach
 from equipoise.generation.manifest import Manifest, Picture
@@ -185,6 +186,6 @@ def _png(pixels: np.ndarray, about: dict[str, Any]) -> bytes:
 
 def read_provenance(path: str | os.PathLike) -> dict[str, Any] | None:
     """What ``generate`` wrote into a picture; None where it did not."""
-    with Image.open(path) as image:
+    with identified(path) as image:
         text = getattr(image, "text", {}).get(CHUNK)
     return None if text is None else json.loads(text)

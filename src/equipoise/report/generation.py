@@ -9,9 +9,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from equipoise.artefact import write_atomically
+from equipoise.encoders.images import open_file
 from equipoise.generation import results as documents
 from equipoise.generation import table
 from equipoise.generation.commands import Request
@@ -55,6 +54,5 @@ def page(results: dict[str, Any], folder: Path) -> str:
 
 def _small(path: Path) -> str:
     out = io.BytesIO()
-    with Image.open(path) as image:
-        image.convert("RGB").resize((SIDE, SIDE)).save(out, "JPEG", quality=85)
+    open_file(path).resize((SIDE, SIDE)).save(out, "JPEG", quality=85)
     return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"

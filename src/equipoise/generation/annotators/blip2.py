@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from equipoise.encoders.images import open_image
+from equipoise.encoders.images import open_file
 from equipoise.errors import InputError, MissingExtraError
 from equipoise.generation.annotators.annotator import Annotator, group_in
 from equipoise.progress import quiet_off_terminals
@@ -60,7 +60,7 @@ class Blip2(Annotator):
 
         asked = [f"Question: {self.question} Answer:"] * len(images)
         inputs = self.processor(
-            images=[open_image(path) for path in images],
+            images=[open_file(path) for path in images],
             text=asked,
             return_tensors="pt",
             padding=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from equipoise.annotate.question import UNSURE
-from equipoise.encoders.images import open_image
+from equipoise.encoders.images import open_file
 from equipoise.errors import ServiceError
 from equipoise.generation.annotators.annotator import Annotator, group_in
 from equipoise.prompts.attribute import Attribute
@@ -114,5 +114,5 @@ def _said(text: str) -> str:
 
 def _data_url(path: Path) -> str:
     out = io.BytesIO()
-    open_image(path).save(out, "PNG")  # without the provenance, which names method and prompt
+    open_file(path).save(out, "PNG")  # without the provenance, which names method and prompt
     return f"data:image/png;base64,{b64encode(out.getvalue()).decode()}"
