@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from equipoise.annotate import Project, labels, people
+from equipoise.annotate import Project, connections, labels, people, pictures
+from equipoise.annotate.server import DECODERS
 from equipoise.bench.annotate import Client, measure, started
 from equipoise.cli import main
 from equipoise.errors import InputError
@@ -237,9 +238,46 @@ def test_other_names_are_answered_to_where_the_page_is_exposed(tmp_path):
         assert status == 200 and "Secure" in headers["Set-Cookie"]  # behind a server with TLS
 
 
-def test_leaving_takes_the_cookie_away(someone):
+def test_leaving_ends_the_session_and_not_the_link(someone):
     _, client = someone
+    elsewhere = Client(client.address, client.token)
+    elsewhere.enter()
+    kept = client.cookie
     client.call("/api/leave", {})
+    client.cookie = kept  # as whoever copied it would
+    client.call("/api/turn")
+    assert client.statuses[401] == 1
+    elsewhere.call("/api/turn")
+    assert elsewhere.statuses[200] == 2  # another browser stays
+    assert "picture" in client.enter()  # and the link opens the page again
+    elsewhere.close()
+
+
+def test_a_cookie_is_not_the_link(someone):
+    _, client = someone
+    assert client.token not in client.cookie
+    stolen = client.cookie.partition("=")[2]
+    assert send(client, "/api/enter", {"token": stolen})[0] == 403
+    cookie = f"{client.cookie.partition('=')[0]}={client.token}"
+    assert ask(client, "GET", "/api/turn", {"Cookie": cookie})[0] == 401
+
+
+def test_a_renewed_link_ends_the_sessions_of_the_old_one(someone):
+    project, client = someone
+    people.invite(project.database, client.call("/api/turn")["annotator"], renew=True)
+    client.call("/api/turn")
+    assert client.statuses[401] == 1
+
+
+def test_old_sessions_end(someone, monkeypatch):
+    project, client = someone
+    for _ in range(people.MOST_SESSIONS - 1):
+        people.begin_session(project.database, client.call("/api/turn")["annotator"])
+    assert client.statuses[401] == 0
+    name = client.call("/api/turn")["annotator"]
+    monkeypatch.setattr(people, "REMEMBERED", -1)
+    session = people.begin_session(project.database, name)
+    assert people.whose_session(project.database, session) is None
     client.call("/api/turn")
     assert client.statuses[401] == 1
 
@@ -802,3 +840,118 @@ def test_killed_while_people_label_nothing_is_lost_or_doubled(tmp_path):
     assert len(expected) > 100 and expected.items() <= said.items()
     assert len(said) - len(expected) <= 3  # each may have one that was kept and not yet confirmed
     assert len(requests) == len(set(requests))
+
+
+# --- Connections that lead to nothing ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impatient(tmp_path, monkeypatch):
+    """A server that waits for half a second, and someone who labels."""
+    monkeypatch.setattr(connections, "PATIENCE", 0.5)
+    monkeypatch.setattr(connections, "READING", 0.5)
+    with opened(tmp_path / "run") as project, served(project) as clients:
+        clients["anna"].enter()
+        yield clients["anna"]
+
+
+def connected(client):
+    host, _, port = urlsplit(client.address).netloc.partition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def is_cut_off(connection, trickle=b""):
+    """Whether the server closes a connection that goes on sending a little for ten seconds."""
+    connection.settimeout(0.1)
+    for _ in range(100):
+        try:
+            connection.sendall(trickle)
+            if connection.recv(2**16) == b"":
+                return True
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return True
+    return False
+
+
+REQUEST = b"POST /api/turn HTTP/1.1\r\nHost: localhost\r\n"
+WAITS = {
+    "one that sends nothing": (b"", b""),
+    "one that sends a letter at a time": (b"GET /", b"x"),
+    "one that sends a header at a time": (REQUEST, b"x: y\r\n"),
+    "one that sends a body a letter at a time": (REQUEST + b"Content-Length: 900\r\n\r\n", b"x"),
+    "one that goes on after its answer": (
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /",
+        b"x",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_a_connection_that_sends_no_whole_request_is_cut_off(impatient, name):
+    start, trickle = WAITS[name]
+    with connected(impatient) as connection:
+        connection.sendall(start)
+        assert is_cut_off(connection, trickle)
+    assert ask(impatient, "GET", "/")[0] == 200
+
+
+@pytest.mark.slow
+def test_a_reader_that_does_not_read_is_cut_off(impatient):
+    asked_for = b"GET /static/page.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connected(impatient) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(asked_for * 1000)  # answers of more than the kernel keeps for a reader
+        with pytest.raises(ConnectionError):
+            for _ in range(100):
+                time.sleep(0.1)
+                connection.sendall(b"x")
+
+
+@pytest.mark.slow
+def test_those_who_wait_longest_make_room_for_those_who_ask(tmp_path):
+    resource = pytest.importorskip("resource")
+    make_folder(tmp_path / "run")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))  # the server's, which inherits it
+    try:
+        with started(tmp_path / "run", ["anna"]) as (_, said):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1024), hard))
+            anna = Client(said["address"], said["links"]["anna"].partition("=")[2])
+            idle = [connected(anna) for _ in range(700)]
+            assert "picture" in anna.enter()
+            for connection in idle:
+                connection.close()
+            anna.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_no_more_than_a_few_pictures_are_decoded_at_a_time(tmp_path, monkeypatch):
+    now, most, lock = 0, 0, threading.Lock()
+    shown = pictures.shown
+
+    def counted(data):
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.05)
+        with lock:
+            now -= 1
+        return shown(data)
+
+    monkeypatch.setattr(pictures, "shown", counted)
+    with opened(tmp_path / "run") as project, served(project) as clients:
+        anna = clients["anna"]
+        path = f"/picture/{anna.enter()['picture']}"
+        looks = [
+            threading.Thread(target=ask, args=(anna, "GET", path, {"Cookie": anna.cookie}))
+            for _ in range(8)
+        ]
+        for look in looks:
+            look.start()
+        for look in looks:
+            look.join()
+    assert most == DECODERS

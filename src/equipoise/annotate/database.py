@@ -22,6 +22,9 @@ _SCHEMA = """
 create table if not exists settings (name text primary key, value text not null) without rowid;
 create table if not exists annotators (name text primary key, token blob, factor integer not null)
     without rowid;
+create table if not exists sessions (
+    token blob primary key, annotator text not null references annotators, began integer not null
+) without rowid;
 create table if not exists pictures (
     id text primary key, path text not null, digest text not null, size integer not null, changed
     integer not null, place integer not null,

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -32,7 +33,7 @@ from equipoise.errors import ArtefactError, EquipoiseError, InputError
 STATIC = Path(__file__).parent / "static"
 LARGEST = 4096  # bytes of a request
 SCAN_EVERY = 10.0  # seconds
-REMEMBERED = 90 * 24 * 3600  # seconds that a browser knows its annotator
+DECODERS = 2  # pictures that are decoded at a time: a large one may take a gigabyte
 REQUEST = re.compile(r"[A-Za-z0-9-]{8,64}")
 GONE = {
     catalogue.GONE: "The file of this picture is not there any more.",
@@ -84,20 +85,27 @@ class _Site:
         self.project = project
         self.database = project.database
         self.cookie = f"equipoise-{project.id}"  # another project of this host has another
+        self.decoders = CapacityLimiter(DECODERS)
 
     def enter(self, request: Request, fields: dict[str, Any]) -> Response:
         token = fields.get("token")
         name = people.who(self.database, token) if isinstance(token, str) else None
-        if name is None or not isinstance(token, str):
+        if name is None:
             raise HTTPException(403, "this link is not valid, or not any more; ask for a new one")
         response = self._turn(name)
-        secure = request.url.scheme == "https"
         response.set_cookie(
-            self.cookie, token, max_age=REMEMBERED, httponly=True, samesite="strict", secure=secure
+            self.cookie,
+            people.begin_session(self.database, name),
+            max_age=people.REMEMBERED,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
         )
         return response
 
     def leave(self, request: Request, fields: dict[str, Any]) -> Response:
+        if session := request.cookies.get(self.cookie):
+            people.end_session(self.database, session)
         response = JSONResponse({})
         response.delete_cookie(self.cookie, httponly=True, samesite="strict")
         return response
@@ -120,7 +128,11 @@ class _Site:
             annotator, first=labels.undo(self.database, annotator, _request_of(fields))
         )
 
-    def picture(self, request: Request) -> Response:
+    async def picture(self, request: Request) -> Response:
+        # those who wait for a decoder hold no thread, so that answers are taken meanwhile
+        return await to_thread.run_sync(self._picture, request, limiter=self.decoders)
+
+    def _picture(self, request: Request) -> Response:
         self._annotator(request)
         picture = request.path_params["id"]
         known = catalogue.look_up(self.database, picture)
@@ -143,8 +155,8 @@ class _Site:
         raise HTTPException(410, GONE[state])
 
     def _annotator(self, request: Request) -> str:
-        token = request.cookies.get(self.cookie)
-        name = people.who(self.database, token) if token else None
+        session = request.cookies.get(self.cookie)
+        name = people.whose_session(self.database, session) if session else None
         if name is None:
             raise HTTPException(401, "open the link that you were given")
         return name

@@ -53,13 +53,17 @@ def server(project: Project, **options: Any) -> uvicorn.Server:
     """What answers to requests; addresses are not logged. options: of ``application``."""
     import uvicorn
 
+    from equipoise.annotate.connections import BACKLOG, patient_protocol
     from equipoise.annotate.server import application
 
-    quiet = {"access_log": False, "log_level": "warning", "server_header": False}
+    # "error": whoever connects can make uvicorn warn, line after line
+    quiet = {"access_log": False, "log_level": "error", "server_header": False}
     config = uvicorn.Config(
         application(project, **options),
+        http=patient_protocol(),
         lifespan="on",
         ws="none",
+        backlog=BACKLOG,
         timeout_graceful_shutdown=5,
         **quiet,
     )
