@@ -14,6 +14,7 @@ from equipoise.cli import annotate, bench, cache, prompts
 from equipoise.cli.apply import apply
 from equipoise.cli.audit import audit
 from equipoise.cli.compare import compare
+from equipoise.cli.crash import crash_report
 from equipoise.cli.doctor import doctor
 from equipoise.cli.embed import embed
 from equipoise.cli.evaluate import evaluate
@@ -27,6 +28,8 @@ app = typer.Typer(
     name="equipoise",
     help="Remove social bias from vision-language embeddings in closed form.",
     no_args_is_help=True,
+    pretty_exceptions_enable=False,  # typer's tracebacks can show the values of variables
+    pretty_exceptions_show_locals=False,
 )
 app.command()(audit)
 app.command()(report)
@@ -56,7 +59,10 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; a user's error is a message, never a traceback, and so is a warning."""
+    """Run the command line; a user's error is a message, never a traceback, and so is a warning.
+
+    A mistake of our own is a traceback without secrets.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(
             errors="backslashreplace"
@@ -71,6 +77,9 @@ def main() -> None:
         ) as error:  # a full disk, a folder that cannot be written to
             typer.secho(f"equipoise: {error}", err=True, fg=typer.colors.RED)
             sys.exit(2)
+        except Exception as error:
+            typer.secho(crash_report(error), err=True)
+            sys.exit(1)
 
 
 def _tell(

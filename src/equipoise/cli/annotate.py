@@ -27,6 +27,7 @@ class _ServeByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_ServeByDefault,
+    pretty_exceptions_show_locals=False,
     help=(
         "People label images: equipoise annotate FOLDER --annotators anna,ben,chris. All its"
         " options: equipoise annotate serve --help"

@@ -19,6 +19,7 @@ from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Workers
 from equipoise.cli.printing import table_console
 
 app = typer.Typer(
+    pretty_exceptions_show_locals=False,
     help="Measure speed on this machine, as ratios to a plain copy and to the obvious way.",
     no_args_is_help=True,
 )

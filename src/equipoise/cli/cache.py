@@ -13,7 +13,9 @@ from rich.table import Table
 from equipoise.cli.options import Json
 
 app = typer.Typer(
-    help="Embeddings kept on disk, so that nothing is encoded twice.", invoke_without_command=True
+    pretty_exceptions_show_locals=False,
+    help="Embeddings kept on disk, so that nothing is encoded twice.",
+    invoke_without_command=True,
 )
 MIB = 1 << 20
 

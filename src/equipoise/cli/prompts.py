@@ -14,7 +14,11 @@ from rich.table import Table
 from equipoise.cli.options import Json
 from equipoise.progress import reporting
 
-app = typer.Typer(help="Prompt books: write them, check them, look at them.", no_args_is_help=True)
+app = typer.Typer(
+    pretty_exceptions_show_locals=False,
+    help="Prompt books: write them, check them, look at them.",
+    no_args_is_help=True,
+)
 
 AttributeOption = Annotated[
     str,
