@@ -875,12 +875,12 @@ def is_cut_off(connection, trickle=b""):
     return False
 
 
-REQUEST = b"POST /api/turn HTTP/1.1\r\nHost: localhost\r\n"
+BEGUN = b"POST /api/enter HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 WAITS = {
     "one that sends nothing": (b"", b""),
     "one that sends a letter at a time": (b"GET /", b"x"),
-    "one that sends a header at a time": (REQUEST, b"x: y\r\n"),
-    "one that sends a body a letter at a time": (REQUEST + b"Content-Length: 900\r\n\r\n", b"x"),
+    "one that sends a header at a time": (BEGUN, b"x: y\r\n"),
+    "one that sends a body a letter at a time": (BEGUN + b"Content-Length: 900\r\n\r\n", b"x"),
     "one that goes on after its answer": (
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /",
         b"x",
@@ -889,12 +889,23 @@ WAITS = {
 
 
 @pytest.mark.parametrize("name", WAITS)
-def test_a_connection_that_sends_no_whole_request_is_cut_off(impatient, name):
+def test_a_connection_that_sends_no_whole_request_is_cut_off(impatient, name, caplog):
     start, trickle = WAITS[name]
     with connected(impatient) as connection:
         connection.sendall(start)
         assert is_cut_off(connection, trickle)
     assert ask(impatient, "GET", "/")[0] == 200
+    assert not caplog.records  # and nobody has to read of it
+
+
+def test_a_body_that_turns_out_to_be_none_after_the_answer_is_cut_off(impatient, caplog):
+    begun = b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with connected(impatient) as connection:
+        connection.sendall(begun)
+        assert connection.recv(2**16).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"5\r\nxxxxx5\r\n")  # no end of a chunk
+        assert is_cut_off(connection)
+    assert not caplog.records
 
 
 @pytest.mark.slow

@@ -54,6 +54,12 @@ def patient_protocol() -> type[H11Protocol]:
             self.stop_waiting()
             self.look()
 
+        def send_400_response(self, msg: str) -> None:
+            try:
+                super().send_400_response(msg)
+            except h11.LocalProtocolError:  # another answer is on its way, or was given
+                self.cut_off()
+
         def look(self) -> None:
             """See whether it is for the other side to go on, and by when."""
             if self.transport.is_closing():

@@ -19,7 +19,7 @@ from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -195,6 +195,8 @@ def _with_fields(answer: Callable[[Request, dict[str, Any]], Response]) -> Calla
             fields = json.loads(await request.body())
         except (ValueError, RecursionError):
             raise HTTPException(400, "this is not JSON") from None
+        except ClientDisconnect:  # nobody is there to hear it
+            raise HTTPException(400, "the request broke off") from None
         if not isinstance(fields, dict):
             raise HTTPException(400, "send a JSON object")
         return await run_in_threadpool(answer, request, fields)
