@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from equipoise.artefact import NOT_WHOLE
 from equipoise.certificate import Totals
 
 
@@ -24,6 +25,17 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def read_totals(data: Any) -> Totals:
+    """Return the totals that a note of a run holds; ValueError where they are not whole."""
+    try:
+        totals = Totals.from_json(data)
+        totals.summary()
+        merged([("", totals), ("", totals)])
+    except NOT_WHOLE as error:
+        raise ValueError(f"its totals are not whole ({error!r})") from None
+    return totals
 
 
 def merged(parts: Iterable[tuple[str, Totals]]) -> dict[str, Totals]:

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from equipoise.errors import InputError
+from equipoise.paths import open_regular
 
 MAX_PIXELS = 178_956_970  # what Pillow refuses to open: a decompression bomb
 OVERSHOOT = 1.1  # by which resizing may exceed white
@@ -32,6 +33,8 @@ FORMATS = (
     "TGA",
     "ICO",
 )  # rasters: none that runs a program
+
+NOT_TEXT = ("exif", "interlace", "transparency", "xmp")  # Pillow's notes that are no strings
 
 
 class UnreadableImageError(InputError):
@@ -69,13 +72,15 @@ def name_of(source: Any, index: int) -> str:
 
 
 def _decode(source: Any) -> Image.Image:
-    file = io.BytesIO(source) if isinstance(source, bytes | bytearray | memoryview) else source
+    in_memory = isinstance(source, bytes | bytearray | memoryview)
 
     def load() -> Image.Image:
-        with Image.open(file, formats=formats()) as image:
+        with (
+            io.BytesIO(source) if in_memory else open_regular(source) as file,
+            Image.open(file, formats=formats()) as image,
+        ):
             if image.width * image.height > MAX_PIXELS:
                 raise Image.DecompressionBombError(f"{image.width} x {image.height} pixels")
-            image.load()
             return _to_rgb(image)
 
     return _safely(load)
@@ -100,7 +105,19 @@ def _safely(load: Callable[[], Image.Image]) -> Image.Image:
         raise UnreadableImageError(f"damaged ({type(error).__name__}: {error})") from None
 
 
+def _drop_text(image: Image.Image) -> None:
+    """Forget texts of a PNG that Pillow, which keeps them beside its own notes, would take for
+    those.
+    """
+    for key in NOT_TEXT:
+        if isinstance(image.info.get(key), str):
+            del image.info[key]
+
+
 def _to_rgb(image: Image.Image) -> Image.Image:
+    _drop_text(image)
+    image.load()  # texts may lie behind the pixels, too
+    _drop_text(image)
     image = ImageOps.exif_transpose(image)
     if image.mode == "RGB":
         return image

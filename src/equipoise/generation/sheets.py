@@ -60,8 +60,6 @@ def _sheet(manifest: Manifest, title: str, rows: dict[str, list[str]]) -> Image.
         y = top + down * (SIDE + GAP)
         pen.text((GAP, y + SIDE // 2 - LETTERS // 2), method, "black", font)
         for across, image in enumerate(images):
-            with Image.open(manifest.folder / image) as picture:
-                sheet.paste(
-                    picture.convert("RGB").resize((SIDE, SIDE)), (left + across * (SIDE + GAP), y)
-                )
+            small = manifest.open(image).resize((SIDE, SIDE))
+            sheet.paste(small, (left + across * (SIDE + GAP), y))
     return sheet
