@@ -6,11 +6,11 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from equipoise.cli.options import Json
+from equipoise.cli.printing import Console
 
 app = typer.Typer(
     help="Embeddings kept on disk, so that nothing is encoded twice.", invoke_without_command=True

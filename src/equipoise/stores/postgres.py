@@ -169,9 +169,9 @@ def _require_address(url: str) -> None:
     """
     _, _, rest = url.partition("://")
     authority = re.split("[/?]", rest, maxsplit=1)[0]
-    user, at, host = authority.rpartition("@")
+    user, _, host = authority.rpartition("@")
     broken = re.search("%(?![0-9A-Fa-f]{2})|%00", url)
-    if broken or "@" in user or (at and not host) or not _HOSTS.fullmatch(host):
+    if broken or "@" in user or not _HOSTS.fullmatch(host):
         raise _no_address(url)
     if "@" in rest[len(authority) :].partition("?")[0] or re.search(r"\s", url):
         raise _no_address(url)
