@@ -191,13 +191,14 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("source", MALFORMED.values(), ids=MALFORMED)
-def test_no_error_of_apply_holds_a_password(source, tmp_path, rng):
+def test_no_error_of_apply_holds_a_password(source, tmp_path, rng, monkeypatch):
     import equipoise as eq
 
     for module in ("psycopg", "pgvector", "fsspec"):
         component(module)
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(EquipoiseError) as raised:
-        eq.apply(source, tmp_path / "out.npy", space=make_space(rng, 8))
+        eq.apply(source, "debiased", space=make_space(rng, 8))
     assert SECRET not in str(raised.value) and SECRET not in repr(raised.value)
     with pytest.raises(EquipoiseError) as raised:
         eq.apply(tmp_path / "missing.npy", source, space=make_space(rng, 8))

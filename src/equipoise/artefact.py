@@ -32,6 +32,7 @@ NOT_WHOLE = (  # what reading a document that somebody changed may raise
     ArithmeticError,
     RecursionError,
     MemoryError,
+    StopIteration,
 )
 
 

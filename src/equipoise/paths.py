@@ -27,6 +27,7 @@ from equipoise.errors import ArtefactError, InputError
 
 RANDOM = 8  # bytes in a temporary name
 HIDDEN = "***"
+LONGEST = 255  # bytes of a file's name
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a FIFO"),
@@ -57,7 +58,9 @@ def inside(folder: str | os.PathLike, name: str) -> Path:
 def is_below(name: str) -> bool:
     """Return whether a name, read without following links, is of a file below some folder."""
     pure = PurePosixPath(name)
-    return bool(pure.parts) and not pure.is_absolute() and ".." not in pure.parts and is_utf8(name)
+    if not pure.parts or pure.is_absolute() or ".." in pure.parts or not is_utf8(name):
+        return False
+    return all(len(part.encode()) <= LONGEST for part in pure.parts)
 
 
 def _followed(folder: Path, name: str) -> Path | None:

@@ -34,7 +34,7 @@ FORMATS = (
     "ICO",
 )  # rasters: none that runs a program
 
-NOT_TEXT = ("exif", "interlace", "transparency", "xmp")  # Pillow's notes that are no strings
+NOT_TEXT = ("interlace", "transparency", "xmp")  # Pillow's notes that are no strings
 
 
 class UnreadableImageError(InputError):

@@ -170,6 +170,8 @@ def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:
         made_by = EncoderRef(**{key: str(value) for key, value in document["encoder"].items()})
         operator = operator_class.restore(attribute, arrays, document["settings"], made_by)
         operator.params = dict(document["params"])
+        if not {"image", "text"}.issuperset(operator.changes):
+            raise ValueError(f"it changes {operator.changes}")
     except InputError:
         raise
     except artefact.NOT_WHOLE as error:
