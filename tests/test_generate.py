@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
@@ -26,6 +27,7 @@ from equipoise.generation.labels import LabelFile, read_labels, unanimous
 from equipoise.generation.manifest import MANIFEST, Manifest
 from equipoise.generation.painters import DiffusersPainter, load_painter
 from equipoise.generation.plan import STRIDE, make_plan
+from equipoise.prompts.writing import GrammarWriter
 from equipoise.report import numbers
 from equipoise.report.generation import perform
 from tests import models
@@ -529,6 +531,24 @@ def test_subsets_are_chosen_once(places, run, tmp_path):
     _, results = request(places, out, annotator=f"encoder:hf:{places['clip']}").perform()
     assert results["subsets"] == {"neutral": PROMPTS[:1], "explicit": PROMPTS[3:]}
     assert [column["name"] for column in results["columns"]][:2] == ["SP_all", "SP_1"]
+
+
+def test_groups_of_any_name_survive_to_the_report(places, tmp_path):
+    names = {"Ph.D.": "learned", 'M/"A"\n<b>': "unlearned"}
+    groups = "".join(
+        f"[groups.{json.dumps(name)}]\nadjectives = [{json.dumps(word)}]\n"
+        for name, word in names.items()
+    )
+    (tmp_path / "degree.toml").write_text('name = "degree.of/learning"\n' + groups)
+    attribute = eq.Attribute.load(tmp_path / "degree.toml")
+    GrammarWriter().write(PROMPTS[:2], attribute).book.save(tmp_path / "book.json")
+    options = {"attribute": str(tmp_path / "degree.toml"), "book": str(tmp_path / "book.json")}
+    options |= {"images": 1, "annotator": f"encoder:hf:{places['clip']}"}
+    _, results = perform(request(places, tmp_path / "run", **options))
+    assert results is not None and results["attribute"]["groups"] == list(names)
+    page = (tmp_path / "run" / "report.html").read_text()
+    paths = re.findall(r'data-path="([^"]+counts[^"]+)"', page)
+    assert paths and all(numbers.at(results, html.unescape(path)) in (0, 1) for path in paths)
 
 
 def test_tables_and_page_say_what_the_results_say(run):

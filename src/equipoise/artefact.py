@@ -6,20 +6,34 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from equipoise.errors import ArtefactError
+from equipoise.errors import ArtefactError, EquipoiseError
+from equipoise.paths import RANDOM, open_regular, replacing
 
 FORMAT = 1
-RANDOM = 8  # bytes in a temporary name
 _KEY = "equipoise"
+_LARGEST = 2**64
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+NOT_WHOLE = (  # what reading a document that somebody changed may raise
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    StopIteration,
+)
 
 
 def save(
@@ -50,6 +64,53 @@ def require_format(
         )
 
 
+def parse_json(text: str | bytes, *, infinite: bool = False) -> Any:
+    """Return what JSON holds; ValueError for all that the rest of the package cannot work with.
+
+    That is text that is not JSON, is nested too deeply or holds half a character, and numbers
+    beyond 64 bits. infinite: whether NaN and infinity are legal.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8")
+    options: dict[str, Any] = {"parse_int": _whole}
+    if not infinite:
+        options |= {"parse_float": _finite, "parse_constant": _finite}
+    try:
+        found = json.loads(text, **options)
+        if _SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if abs(number) >= _LARGEST:
+        raise ValueError(f"{text[:24]}... has more than 64 bits")
+    return number
+
+
+@contextmanager
+def whole(path: str | os.PathLike, what: str, remedy: str) -> Iterator[None]:
+    """Raise an ArtefactError in place of what a damaged or altered file makes its reader raise."""
+    try:
+        yield
+    except EquipoiseError:
+        raise
+    except NOT_WHOLE as error:
+        raise ArtefactError(
+            f"{path} does not hold {what} ({error!r}); the file is damaged, so {remedy}"
+        ) from None
+
+
 def digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str:
     """A hash that tells arrays and metadata from others."""
     parts = [json.dumps(metadata, sort_keys=True)]
@@ -76,12 +137,15 @@ def cache_folder() -> Path:
 
 def sha256(path: str | os.PathLike) -> str:
     """Of a file's bytes."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """The whole file or, after a kill at any moment, the one that was there before."""
+    """The whole file or, after a kill at any moment, the one that was there before.
+
+    A link stays one, and what it leads to is replaced; only regular files are.
+    """
     _write(path, data, keep=True)
 
 
@@ -108,25 +172,14 @@ def require_writable(path: Path) -> None:
 
 
 def _write(path: Path, data: bytes, keep: bool) -> None:
-    if path.is_dir():
-        raise ArtefactError(f"{path} is a folder; pass the name of a file to write")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(RANDOM)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), "wb") as file:
+        with replacing(path, keep=keep) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if keep:
-            os.replace(temporary, path)
     except OSError as error:
         raise ArtefactError(
             f"{path} cannot be written ({error.strerror or error}); pass another place, or free"
             " some space"
         ) from None
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -156,9 +209,9 @@ def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dic
             f" {_article(kind)} {kind} was saved to"
         )
     try:
-        document = json.loads(metadata)
+        document = parse_json(metadata, infinite=True)  # kappa may be infinite
         found, version = str(document.pop("kind")), int(document.pop("format"))
-    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+    except NOT_WHOLE as error:
         raise ArtefactError(
             f"the metadata of {path} cannot be read ({error!r}); the file is damaged, so copy or"
             " fit it again"

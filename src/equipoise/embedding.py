@@ -20,11 +20,12 @@ from equipoise.encoders import Unreadable
 from equipoise.encoders.images import name_of
 from equipoise.encoders.towers import Modality
 from equipoise.errors import InputError
+from equipoise.paths import is_utf8
 from equipoise.space import EncoderRef
 from equipoise.stores import Store, StoreWriter, open_store, tar
 from equipoise.stores.folder import MANIFEST, Manifest, Skipped
 from equipoise.stores.lock import LOCK, alone_in
-from equipoise.stores.places import is_broken_link, is_utf8
+from equipoise.stores.places import is_broken_link
 
 SHARD_ITEMS = 10_000
 BLOCK = 4096  # items at a time for encoders that do not stream

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from equipoise.errors import ArtefactError
+from equipoise.errors import ArtefactError, InputError
 
 VERSION = 1
 PRIME = 2**31 - 1
@@ -114,6 +114,11 @@ class Database:
                 raise ArtefactError(
                     f"{self.path} cannot be read or written ({error}); see that its disk is there"
                     " and has space"
+                ) from None
+            except UnicodeEncodeError:
+                self._roll_back()
+                raise InputError(
+                    "a text holds half of a character, which nothing can store; pass whole ones"
                 ) from None
             except BaseException:
                 self._roll_back()

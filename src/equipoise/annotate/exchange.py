@@ -17,6 +17,7 @@ from equipoise.annotate.catalogue import Picture
 from equipoise.annotate.database import now, stamp
 from equipoise.annotate.labels import Label
 from equipoise.annotate.question import Question
+from equipoise.artefact import NOT_WHOLE, parse_json
 from equipoise.errors import InputError
 
 CONTROL = "answer"  # the name of the choices in Label Studio's configuration
@@ -134,7 +135,7 @@ def _annotation(label: Label) -> dict[str, Any]:
 
 def _label_studio(path: Path, text: str, images: Set[str]) -> Iterator[Label]:
     try:
-        tasks = json.loads(text)
+        tasks = parse_json(text, infinite=True)
         for task in tasks:
             image = _image(task["data"], images)
             for annotation in task["annotations"]:
@@ -149,7 +150,7 @@ def _label_studio(path: Path, text: str, images: Set[str]) -> Iterator[Label]:
                     )
     except InputError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except NOT_WHOLE as error:
         raise InputError(
             f"{path} is not what Label Studio exports as JSON, tasks with annotations that make one"
             f" choice each ({error!r})"

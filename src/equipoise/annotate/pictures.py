@@ -5,17 +5,18 @@ one, without what they tell of it.
 from __future__ import annotations
 
 import io
-import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
+from equipoise.artefact import NOT_WHOLE, parse_json
 from equipoise.datasets.table import SUFFIXES
 from equipoise.encoders.images import UnreadableImageError, open_image
 from equipoise.errors import InputError
+from equipoise.paths import inside, open_regular
 
 MANIFESTS = (
     "manifest.jsonl",
@@ -73,13 +74,13 @@ def find(
             )
         found = {row.path: row for row in rows if not wanted or row.prompt in wanted}
         for row in found.values():
-            place(folder, row.path)
+            inside(folder, row.path)
         found = {
             path: Found(path, row.prompt, row.method, True, gold.get(path))
             for path, row in found.items()
         }
     for path, answer in gold.items():
-        place(folder, path)
+        inside(folder, path)
         found.setdefault(path, Found(path, asked=False, gold=answer))
     return [found[path] for path in sorted(found)]
 
@@ -103,32 +104,13 @@ def has_manifest(folder: Path) -> bool:
     return any((folder / name).is_file() for name in MANIFESTS)
 
 
-def place(folder: Path, path: str) -> Path:
-    """Where a picture lies, once that is inside the folder, links followed."""
-    pure = PurePosixPath(path)
-    try:
-        path.encode()
-        root, there = os.path.realpath(folder), os.path.realpath(folder / pure)
-        inside = os.path.commonpath([root, there]) == root and there != root
-    except (
-        OSError,
-        ValueError,
-    ):  # a name that no file can have or that is not UTF-8; another drive
-        there, inside = "", False
-    if pure.is_absolute() or ".." in pure.parts or not inside:
-        raise InputError(
-            f"{path!r} is not inside {folder}; only pictures in the project's folder are shown"
-        )
-    return Path(there)
-
-
 def read(folder: Path, path: str, stamp: tuple[int, int]) -> bytes:
     """The file as it was when the project was last looked through.
 
     stamp: its size and time of change then.
     """
     try:
-        with place(folder, path).open("rb") as file:
+        with open_regular(inside(folder, path)) as file:
             if stamp_of(os.fstat(file.fileno())) != stamp:
                 raise GoneError(f"{path} holds something else now")
             return file.read()
@@ -171,7 +153,7 @@ def _in_folder(folder: Path) -> list[str]:
 
 def _is_inside(folder: Path, path: str) -> bool:
     try:
-        place(folder, path)
+        inside(folder, path)
     except InputError:
         return False
     return True
@@ -208,8 +190,8 @@ def _json_lines(manifest: Path) -> Iterable[Any]:
         if not line.strip():
             continue
         try:
-            yield json.loads(line)
-        except (ValueError, RecursionError) as error:
+            yield parse_json(line, infinite=True)
+        except ValueError as error:
             if number == len(
                 lines
             ):  # being written, or cut off by a kill: the run that writes it goes on from there
@@ -223,7 +205,7 @@ def _parquet(manifest: Path) -> Iterable[Any]:
 
     try:
         return pq.read_table(manifest).to_pylist()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, *NOT_WHOLE) as error:
         raise InputError(f"{manifest} cannot be read as parquet: {error}") from None
 
 
@@ -234,7 +216,6 @@ __all__ = [
     "find",
     "find_some",
     "has_manifest",
-    "place",
     "read",
     "shown",
     "stamp_of",

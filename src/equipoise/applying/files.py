@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from equipoise.applying.journal import Journal, Manifest, Run, journal_at, require_same
-from equipoise.applying.report import Report, certificate, merged
+from equipoise.applying.report import Report, certificate, merged, read_totals
 from equipoise.artefact import sha256
-from equipoise.certificate import Totals
 from equipoise.engines import threads
 from equipoise.engines.shard import Done, Job, Piece, part_name, target_header
 from equipoise.engines.transform import Transform
 from equipoise.errors import ArtefactError, InputError
+from equipoise.paths import target_of, without_secrets
 from equipoise.progress import progress
 from equipoise.stores.folder import MANIFEST as STORE_MANIFEST
 from equipoise.stores.folder import metadata_path, shard_path
@@ -98,15 +98,17 @@ def plan(
     )  # nothing has no width
     where, prefix, targets = _targets(destination, layout)
     _require_apart(found, layout, where, targets)
-    job = Job(str(found), str(where), layout.files, transform, options.keep_invalid, targets)
+    job = Job(
+        found.address(), where.address(), layout.files, transform, options.keep_invalid, targets
+    )
     run = Run(
-        source=str(source),
+        source=without_secrets(source),
         transform=transform.identity(first.dtype),
         encoder=layout.encoder,
         files=layout.files,
     )
     return Plan(
-        os.fspath(destination),
+        without_secrets(destination),
         layout,
         job,
         where,
@@ -147,7 +149,8 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     if finished is not None and not left:
         if not todo.where.is_file(STORE_MANIFEST):
             _finish_store(todo)
-        return Report(todo.destination, 0, 0, 0, time.monotonic() - started, finished.certificate)
+        found = _certificate(todo, [done[piece] for piece in wanted])
+        return Report(todo.destination, 0, 0, 0, time.monotonic() - started, found)
     missing: dict[int, set[Piece]] = {}
     for piece in left:
         missing.setdefault(piece.file, set()).add(piece)
@@ -240,7 +243,7 @@ def _publish(todo: Plan, index: int) -> None:
         return
     path = todo.where.path(todo.job.target(file))
     with unwritable(str(path)):
-        os.replace(todo.where.path(part_name(todo.job.target(file))), path)
+        os.replace(todo.where.path(part_name(todo.job.target(file))), target_of(path))
         _sync_folder(path.parent)
 
 
@@ -257,8 +260,7 @@ def _sync_folder(folder: Path) -> None:
 def _certificate(todo: Plan, parts: list[Done]) -> dict[str, Any]:
     rows = (part for part in parts if part.totals is not None)
     totals = merged(
-        (todo.layout.files[part.file].modality, Totals.from_json(part.totals or {}))
-        for part in rows
+        (todo.layout.files[part.file].modality, read_totals(part.totals)) for part in rows
     )
     return certificate(
         totals, todo.certify_theory, todo.job.transform.certifies or todo.certify_theory
@@ -294,8 +296,8 @@ def _targets(destination: str | os.PathLike, layout: Layout) -> tuple[Place, str
     if layout.single and given.endswith((".npy", ".parquet")):
         if not given.endswith(suffix := Path(name).suffix):
             raise InputError(
-                f"{name} stays a {suffix} file, and {given} is called another; pass a name that"
-                f" ends in {suffix}, or a folder"
+                f"{name} stays a {suffix} file, and {without_secrets(given)} is called another;"
+                f" pass a name that ends in {suffix}, or a folder"
             )
         where, target = split(destination)
         return where, target, {name: target}
@@ -322,10 +324,17 @@ def _require_apart(
 
 def _holds_something(todo: Plan) -> bool:
     if todo.job.targets:
-        return any(todo.where.is_file(name) for name in todo.job.targets.values())
+        return any(_is_taken(todo.where, name) for name in todo.job.targets.values())
     if isinstance(todo.where, LocalPlace):
         return any(not entry.name.endswith(OURS) for entry in todo.where.folder.iterdir())
     return bool(todo.where.glob("**/*"))
+
+
+def _is_taken(where: Place, name: str) -> bool:
+    """Whether there is anything of this name: a file, or what must not be replaced by one."""
+    if isinstance(where, LocalPlace):
+        return os.path.lexists(where.path(name))
+    return where.is_file(name)
 
 
 def _remove_left_overs(todo: Plan, *, gathering: bool = True) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from equipoise._version import __version__
+from equipoise.applying.report import read_totals
 from equipoise.artefact import require_format
 from equipoise.engines.shard import Done
 from equipoise.errors import ArtefactError, InputError
@@ -71,10 +72,12 @@ class Journal(ABC):
             return None
         try:
             found = Manifest.model_validate_json(self.where.read(self.manifest_name))
-        except ValidationError as error:
+            for part in found.shards:
+                _check_totals(part)
+        except ValueError as error:
             raise ArtefactError(
-                f"{self.where}/{self.manifest_name} is damaged ({error.errors()[0]['msg']}); pass"
-                " another folder"
+                f"{self.where}/{self.manifest_name} is damaged ({_first(error)}); pass another"
+                " folder"
             ) from None
         require_format(f"{self.where}/{self.manifest_name}", found.format, FORMAT)
         return found
@@ -119,8 +122,7 @@ class Journal(ABC):
             run = Run.model_validate_json(data)
         except ValidationError as error:
             raise ArtefactError(
-                f"{self.where}/{self.name} is damaged ({error.errors()[0]['msg']}); pass another"
-                " folder"
+                f"{self.where}/{self.name} is damaged ({_first(error)}); pass another folder"
             ) from None
         require_format(f"{self.where}/{self.name}", run.format, FORMAT)
         return run
@@ -194,9 +196,21 @@ def _readable(lines: Iterable[bytes]) -> list[Done]:
     """Without those that are torn, damaged or empty."""
     done = []
     for line in lines:
-        with suppress(ValidationError):
-            done.append(Done.model_validate_json(line))
+        with suppress(ValueError):  # pydantic's own derives from it
+            part = Done.model_validate_json(line)
+            _check_totals(part)
+            done.append(part)
     return done
+
+
+def _check_totals(part: Done) -> None:
+    """Raise ValueError for a note of a piece that no certificate can be made of."""
+    if part.totals is not None:
+        read_totals(part.totals)
+
+
+def _first(error: ValueError) -> str:
+    return error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
 
 
 def journal_at(where: Place, prefix: str = "") -> Journal:

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from equipoise.applying.report import Report, certificate, merged
-from equipoise.artefact import write_atomically
+from equipoise.applying.report import Report, certificate, merged, read_totals
+from equipoise.artefact import NOT_WHOLE, parse_json, write_atomically
 from equipoise.certificate import Totals
 from equipoise.engines.transform import Meter, Modality, Transform
 from equipoise.errors import InputError, InvalidRowsError, MissingExtraError
+from equipoise.paths import add_to
 from equipoise.progress import progress
 from equipoise.space import EncoderRef
 from equipoise.stores.lock import alone_in
@@ -69,7 +69,7 @@ def apply_lance(
     }
 
     def report(parts: list[dict[str, Any]], rows: int = 0, shards: int = 0) -> Report:
-        totals = merged((modality, Totals.from_json(part["totals"])) for part in parts)
+        totals = merged((modality, read_totals(part["totals"])) for part in parts)
         found = certificate(totals, transform.operator is None, transform.certifies)
         size = rows * transform.out_dim * np.dtype(dtype).itemsize
         return Report(f"{path}#{name}", rows, size, shards, time.monotonic() - started, found)
@@ -135,11 +135,8 @@ class _Journal:
             self.path.is_file()
         ):  # the commit was the last thing that happened, unless a fragment is missing
             head, *parts = _documents(self.path)
-            return (
-                parts
-                if _same(head, identity) and {part["id"] for part in parts} >= fragments
-                else None
-            )
+            whole = {part["id"] for part in parts} >= fragments
+            return parts if _same(head, identity) and whole else None
         head, *parts = _documents(self.kept)
         return parts if _same(head, identity) else None
 
@@ -163,23 +160,43 @@ class _Journal:
 
     def add(self, identifier: int, fragment: Any, totals: Totals) -> dict[str, Any]:
         part = {"id": identifier, "fragment": fragment, "totals": totals.to_json()}
-        with self.path.open("a") as file:
-            file.write(json.dumps(part) + "\n")
+        add_to(self.path, json.dumps(part).encode() + b"\n")
         return part
 
 
 def _documents(path: Path) -> list[dict[str, Any]]:
     """The run, {} where there is none, and its fragments; without lines that a kill tore."""
-    found = []
-    for line in path.read_text(errors="replace").split("\n") if path.is_file() else ():
-        with suppress(ValueError):
-            found.append(json.loads(line))
-    return found or [{}]
+    if not path.is_file():
+        return [{}]
+    head, *lines = path.read_text(errors="replace").split("\n")
+    return [_document(head) or {}, *filter(_is_part, map(_document, lines))]
+
+
+def _document(line: str) -> Any:
+    """What a line holds; None where it is torn or damaged."""
+    try:
+        return parse_json(line, infinite=True)
+    except ValueError:
+        return None
+
+
+def _is_part(part: Any) -> bool:
+    """Whether it is the note of a fragment, whole enough to go on from."""
+    import lance
+
+    try:
+        read_totals(part["totals"])
+        metadata = lance.fragment.FragmentMetadata.from_json(json.dumps(part["fragment"]))
+        return part["id"] == metadata.id
+    except NOT_WHOLE:
+        return False
 
 
 def _same(head: dict[str, Any], identity: dict[str, Any]) -> bool:
     """But for the table's version, which the commit changed."""
-    return bool(head) and head | {"version": 0} == identity | {"version": 0}
+    return (
+        isinstance(head, dict) and bool(head) and head | {"version": 0} == identity | {"version": 0}
+    )
 
 
 class _Change:

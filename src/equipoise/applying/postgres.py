@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from equipoise.applying.report import Report, certificate, merged
-from equipoise.certificate import Totals
+from equipoise.applying.report import Report, certificate, merged, read_totals
+from equipoise.artefact import whole
 from equipoise.engines.transform import Meter, Modality, Transform
 from equipoise.errors import InputError, InvalidRowsError, ServiceError
+from equipoise.paths import without_secrets
 from equipoise.progress import progress
 from equipoise.space import EncoderRef
 from equipoise.stores import postgres
@@ -40,9 +41,10 @@ def apply_column(
     """
     if not name.replace("_", "").isalnum():
         raise InputError(
-            f"{name!r} is not the name of a column; the destination of a PostgreSQL column is a new"
-            " column beside it"
+            f"{without_secrets(name)!r} is not the name of a column; the destination of a"
+            " PostgreSQL column is a new column beside it"
         )
+    postgres.require_short(name)
     with postgres.in_words():
         return _apply(source, name, transform, key, modality, keep_invalid, resume, batch)
 
@@ -77,14 +79,16 @@ def _apply(
             advance(count)
     with postgres.connect(column.url) as connection:
         target.connection = connection
-        rows, documents = target.written() - before, target.documents()
+        rows = target.written() - before
+        with whole(f"the table {postgres.STATE}", "the notes of this run", "begin another column"):
+            parts = [read_totals(document) for document in target.documents()]
     found = certificate(
-        merged((modality, Totals.from_json(document)) for document in documents),
+        merged((modality, totals) for totals in parts),
         transform.operator is None,
         transform.certifies,
     )
     size = rows * transform.out_dim * np.dtype(column.dtype).itemsize
-    return Report(target.run, rows, size, len(documents), time.monotonic() - started, found)
+    return Report(target.run, rows, size, len(parts), time.monotonic() - started, found)
 
 
 def _batches(

@@ -50,12 +50,27 @@ def verify(
         raise InputError(
             f"{todo.destination} holds another run (its {', '.join(different)} differ)"
         )
+    if not _covers(todo, manifest.shards):
+        raise ArtefactError(
+            f"the manifest of {todo.destination} does not name every row of the run once; it is"
+            " damaged, so write to another place"
+        )
     rows = sum(part.stop - part.start for part in manifest.shards)
     _check_sizes(todo, manifest.shards)
     with ThreadPoolExecutor(threads()) as pool, progress("verifying", rows) as advance:
         for part in pool.map(lambda part: _check(todo, part), manifest.shards):
             advance(part.stop - part.start)
     return manifest
+
+
+def _covers(todo: Plan, parts: list[Done]) -> bool:
+    """Whether the pieces of each file follow each other from its first row to its last."""
+    ends: dict[int, int] = {}
+    for file, start, stop in sorted(part.piece for part in parts):
+        if start != ends.get(file, 0) or stop < start:
+            return False
+        ends[file] = stop
+    return ends == {i: file.rows for i, file in enumerate(todo.layout.files)}
 
 
 def _check_sizes(todo: Plan, parts: list[Done]) -> None:

@@ -45,13 +45,13 @@ def read(path: Path) -> tuple[dict[str, Any], Pictures]:
     """An audit's folder or its results.json, and what lies beside it."""
     path = path / RESULTS if path.is_dir() else path
     try:
-        results = json.loads(path.read_text(encoding="utf-8"))
+        results = artefact.parse_json(path.read_text(encoding="utf-8"))
         if results["kind"] != KIND:
             raise ValueError(f"its kind is {results['kind']!r}")
         form = int(results["format"])
     except FileNotFoundError:
         raise ArtefactError(f"there is no {path}; equipoise audit writes one") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, *artefact.NOT_WHOLE) as error:
         raise ArtefactError(
             f"{path} does not hold an audit's results ({error}); pass an audit's folder or"
             " results.json"
@@ -61,7 +61,8 @@ def read(path: Path) -> tuple[dict[str, Any], Pictures]:
     if not beside.is_file():
         return results, Pictures()
     arrays, _ = artefact.load(beside, DATA_KIND)
-    return results, Pictures(arrays, _unpacked(arrays))
+    with artefact.whole(beside, "an audit's data", "run the audit again"):
+        return results, Pictures(arrays, _unpacked(arrays))
 
 
 def small(source: Any) -> bytes | None:

@@ -14,6 +14,7 @@ import numpy as np
 from equipoise import datasets
 from equipoise.datasets.dataset import existing
 from equipoise.errors import InputError
+from equipoise.paths import is_below
 from equipoise.stores import Store
 from equipoise.tasks.sources import made_of, open_embeddings, read_dataset, require_apart, rows_of
 
@@ -158,6 +159,8 @@ def _picture(store: Store, name: str) -> str | None:
     """Where the picture of a store's line lies, if it is still there: names are relative to what
     was embedded, and to nothing else.
     """
+    if Path(store.manifest.source).is_dir() and not is_below(name):
+        return None  # only a table names pictures elsewhere
     path = made_of(store) / name
     return str(path) if path.is_file() else None
 

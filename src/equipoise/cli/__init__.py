@@ -21,6 +21,7 @@ from equipoise.cli.evaluate import evaluate
 from equipoise.cli.fit import fit
 from equipoise.cli.generate import generate
 from equipoise.cli.methods import methods
+from equipoise.cli.printing import say
 from equipoise.cli.report import report
 from equipoise.errors import EquipoiseError
 
@@ -75,7 +76,7 @@ def main() -> None:
             EquipoiseError,
             OSError,
         ) as error:  # a full disk, a folder that cannot be written to
-            typer.secho(f"equipoise: {error}", err=True, fg=typer.colors.RED)
+            say(f"equipoise: {error}", err=True, fg=typer.colors.RED)
             sys.exit(2)
         except Exception as error:
             typer.secho(crash_report(error), err=True)
@@ -88,7 +89,7 @@ def _tell(
     """What a user should know, in words as an error would be; what a developer should, with where
     it came from.
     """
-    typer.secho(
+    say(
         f"equipoise: {message}" if category is UserWarning else f"{filename}:{lineno}: {message}",
         err=True,
         fg=typer.colors.YELLOW,

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
 from equipoise.cli.options import Json
+from equipoise.cli.printing import Console
 
 
 class _ServeByDefault(TyperGroup):

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from equipoise.cli.options import Json
+from equipoise.cli.printing import Console
 
 
 def apply(

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from equipoise.cli.options import Batch, Device, Dtype, Json, Offline, Workers
+from equipoise.cli.printing import Console, say
 
 FAILED = 3
 
@@ -180,7 +180,7 @@ def audit(
     plans = Request(**sources, **columns, **wanted).plans(settings, **loading)
     found = perform(plans, out, pictures)
     if as_json:
-        typer.echo(
+        say(
             json.dumps(
                 [results for _, results in found] if len(found) > 1 else found[0][1],
                 ensure_ascii=False,

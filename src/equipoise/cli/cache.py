@@ -6,11 +6,11 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from equipoise.cli.options import Json
+from equipoise.cli.printing import Console
 
 app = typer.Typer(
     pretty_exceptions_show_locals=False,

@@ -73,13 +73,13 @@ def show_sweep(results: dict, folder: Path, as_json: bool) -> None:
     """Write the page and its JSON beside the runs, then print JSON or the table."""
     import json
 
-    from equipoise.cli.printing import table_console
+    from equipoise.cli.printing import say, table_console
     from equipoise.report import sweep_table
     from equipoise.report.commands import write_sweep
 
     page = write_sweep(results, folder)
     if as_json:
-        typer.echo(json.dumps(results, indent=1, ensure_ascii=False))
+        say(json.dumps(results, indent=1, ensure_ascii=False))
         return
     console = table_console()
     console.print(sweep_table(results))

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from equipoise.cli.options import Batch, Device, Dtype, Json, Model, Offline, Workers
+from equipoise.cli.printing import Console
 
 
 def embed(

@@ -332,12 +332,12 @@ def show(runs: list[dict[str, Any]], heading: str, as_json: bool, paths: list[Pa
     """Write the tables that were asked for, then print JSON or the tables."""
     import json
 
-    from equipoise.cli.printing import table_console
+    from equipoise.cli.printing import say, table_console
     from equipoise.tasks import tables
 
     export(runs, paths)
     if as_json:
-        typer.echo(json.dumps(runs[0] if not heading else runs, indent=1, ensure_ascii=False))
+        say(json.dumps(runs[0] if not heading else runs, indent=1, ensure_ascii=False))
         return
     console = table_console()
     console.print(heading + tables.summary(runs[0]), markup=False, highlight=False, soft_wrap=True)

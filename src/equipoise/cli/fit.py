@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from equipoise.artefact import require_writable
 from equipoise.cli.options import Json
+from equipoise.cli.printing import Console
 from equipoise.progress import reporting
 
 

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from equipoise.cli.options import Device, Dtype, Json, Offline
-from equipoise.cli.printing import table_console
+from equipoise.cli.printing import say, table_console
 
 
 def generate(
@@ -152,7 +152,7 @@ def generate(
     loading = {"device": device, "dtype": dtype, "offline": offline}
     manifest, results = perform(Request(out, model, **asked, **drawing, **judging, loading=loading))
     if as_json:
-        typer.echo(
+        say(
             json.dumps(
                 results or {"pictures": len(manifest.pictures), "folder": str(out)},
                 ensure_ascii=False,

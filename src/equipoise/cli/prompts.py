@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from equipoise.cli.options import Json
+from equipoise.cli.printing import Console, say
 from equipoise.progress import reporting
 
 app = typer.Typer(
@@ -232,10 +232,10 @@ def show(
     loaded = PromptBook.load(book)
     if texts or diff:
         lines = commands.texts(loaded) if texts else loaded.diff(PromptBook.load(diff or ""))
-        typer.echo(json.dumps(lines) if as_json else "\n".join(lines))
+        say(json.dumps(lines) if as_json else "\n".join(lines))
     elif prompt:
         entries = {group: list(entry.texts) for group, entry in loaded[prompt].items()}
-        typer.echo(
+        say(
             json.dumps(entries)
             if as_json
             else "\n".join(f"{group}\n  " + "\n  ".join(said) for group, said in entries.items())

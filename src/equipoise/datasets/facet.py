@@ -12,6 +12,7 @@ from equipoise.artefact import write_atomically
 from equipoise.datasets import files
 from equipoise.datasets.dataset import Dataset, Frame, Sieve
 from equipoise.errors import InputError
+from equipoise.paths import is_below
 
 DOWNLOAD = (
     "Ask for FACET at ai.meta.com/datasets/facet: annotations/annotations.csv, and the photographs"
@@ -66,7 +67,10 @@ def write_crops(dataset: Dataset, folder: files.Where) -> Dataset:
     target = Path(folder)
     sieve = Sieve(dataset.table)
     sieve.dropped = dict(dataset.dropped)
-    crops = [target / f"{person}.jpg" for person in dataset.table["person"]]
+    names = [f"{person}.jpg" for person in dataset.table["person"]]
+    if outside := [name for name in names if not is_below(name)]:
+        raise InputError(f"{outside[0]!r} is no name of a file in {target}; mend person_id")
+    crops = [target / name for name in names]
     unreadable = []
     for photograph, box, crop in zip(
         dataset.table["path"], dataset.table["box"], crops, strict=True

@@ -10,6 +10,7 @@ from pathlib import Path
 from equipoise.datasets import files
 from equipoise.datasets.dataset import Dataset, Frame, Sieve
 from equipoise.errors import InputError
+from equipoise.paths import is_utf8
 
 PATH_COLUMNS = (
     "path",
@@ -35,9 +36,7 @@ def folder(images: files.Where) -> Dataset:
         images, "folder", "Pass a folder of images, or of folders of images named by their label"
     )
     found = sorted(path for path in root.rglob("*") if path.is_file())
-    if garbled := [
-        path for path in found if any("\ud800" <= letter <= "\udfff" for letter in str(path))
-    ]:
+    if garbled := [path for path in found if not is_utf8(str(path))]:
         raise InputError(
             f"{len(garbled)} file names in {root} are not UTF-8, first {garbled[0].name!r}; rename"
             " them (convmv does it)"

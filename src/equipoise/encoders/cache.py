@@ -20,6 +20,7 @@ import numpy as np
 from equipoise.artefact import cache_folder
 from equipoise.encoders.images import Image, open_image
 from equipoise.errors import ArtefactError, InputError
+from equipoise.paths import open_regular
 
 LIMIT_MIB = 4096
 PRUNE_TO = 0.9  # of the limit, so that pruning is rare
@@ -202,7 +203,8 @@ def image_keys(sources: Sequence[Any]) -> list[bytes | None]:
 def _image_key(source: Any) -> bytes | None:
     try:
         if isinstance(source, str | os.PathLike):
-            kind, data = b"file", Path(source).read_bytes()
+            with open_regular(source) as file:
+                kind, data = b"file", file.read()
         elif isinstance(source, bytes | bytearray | memoryview):
             kind, data = b"file", source
         elif isinstance(source, Image.Image):

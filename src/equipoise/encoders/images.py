@@ -22,6 +22,7 @@ import numpy as np
 from PIL import ExifTags, IcoImagePlugin, Image
 
 from equipoise.errors import InputError
+from equipoise.paths import open_regular
 
 MAX_MEGAPIXELS = 128
 """Fits the photographs of 108-megapixel telephones and of 102-megapixel cameras."""
@@ -50,6 +51,8 @@ FORMATS = (
     "TGA",
     "ICO",
 )  # rasters: none that runs a program
+
+NOT_TEXT = ("interlace", "transparency", "xmp")  # Pillow's notes that are no strings
 
 
 class UnreadableImageError(InputError):
@@ -118,7 +121,7 @@ def identified(source: Any) -> Iterator[Image.Image]:
 def _file(source: Any) -> BinaryIO:
     if isinstance(source, bytes | bytearray | memoryview):
         return io.BytesIO(source)
-    return open(source, "rb")
+    return open_regular(source)
 
 
 def _first_accepted(file: BinaryIO) -> Image.Image:
@@ -161,6 +164,7 @@ def _decode(source: Any, longest: int | None) -> Image.Image:
         with identified(source) as image:
             if longest is not None:
                 image.draft(None, (2 * longest, 2 * longest))  # twice, so that nothing is blurred
+            _drop_text(image)
             image.load()
             return _converted(image, longest)
 
@@ -186,6 +190,13 @@ def _safely(load: Callable[[], Image.Image]) -> Image.Image:
         raise UnreadableImageError(f"damaged ({type(error).__name__}: {error})") from None
 
 
+def _drop_text(image: Image.Image) -> None:
+    """Forget texts of a PNG that Pillow would take for notes of its own."""
+    for key in NOT_TEXT:
+        if isinstance(image.info.get(key), str):
+            del image.info[key]
+
+
 def _converted(image: Image.Image, longest: int | None) -> Image.Image:
     """Return a loaded picture in RGB, shrunk and upright."""
     turn = _TURNS.get(_orientation(image))
@@ -208,6 +219,9 @@ def _shrunk(image: Image.Image, longest: int | None) -> Image.Image:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
+    _drop_text(image)
+    image.load()  # texts may lie behind the pixels, too
+    _drop_text(image)
     if image.mode == "RGB":
         return image
     if image.mode == "F":  # white is found by the brightest of all pixels

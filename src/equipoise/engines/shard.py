@@ -19,6 +19,7 @@ from equipoise.certificate import Totals
 from equipoise.engines.transform import Meter, Transform
 from equipoise.errors import ArtefactError, InvalidRowsError
 from equipoise.kernels.host import on_one_thread
+from equipoise.paths import open_part
 from equipoise.stores import npy, parquet
 from equipoise.stores.checksum import crc32
 from equipoise.stores.layout import SourceFile
@@ -238,7 +239,7 @@ def _part_of_file(where: LocalPlace, name: str, size: int, offset: int) -> Itera
     path, shown = where.path(part_name(name)), f"{name} in {where}"
     with unwritable(shown):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+        descriptor = open_part(path)
         try:
             os.truncate(descriptor, size)
             yield _PartSink(shown, descriptor, offset)
@@ -324,9 +325,9 @@ def _block(
     if not job.keep_invalid and bad.any():
         rows = tuple(start + int(i) for i in np.flatnonzero(bad)[:5])
         raise InvalidRowsError(
-            f"row {rows[0]:,} of {file.name} in {job.source} (counting from 0) has no direction: it"
-            " is zero, or holds NaN or infinity. Mend it, or pass --on-invalid keep to let such"
-            " rows through unchanged and count them",
+            f"row {rows[0]:,} of {file.name} in {place(job.source)} (counting from 0) has no"
+            " direction: it is zero, or holds NaN or infinity. Mend it, or pass --on-invalid keep"
+            " to let such rows through unchanged and count them",
             rows,
             int(bad.sum()),
         )

@@ -17,16 +17,17 @@ import numpy as np
 from PIL import Image, PngImagePlugin
 
 from equipoise._version import __version__
-from equipoise.artefact import clear_torn, write_atomically
+from equipoise.artefact import clear_torn, parse_json, write_atomically
 from equipoise.encoders.batching import Batches
 from equipoise.encoders.images import identified
-from equipoise.errors import InputError
+from equipoise.errors import ArtefactError, InputError
 from equipoise.generation.attach import Attached, attach
 from equipoise.generation.manifest import Manifest, Picture
 from equipoise.generation.painters import Painter
 from equipoise.generation.plan import PLAN, Plan
 from equipoise.generation.results import RESULTS
 from equipoise.generation.sheets import write_sheets
+from equipoise.paths import inside
 from equipoise.progress import progress
 from equipoise.prompts.attribute import Attribute
 from equipoise.stores.lock import alone_in
@@ -66,10 +67,13 @@ def draw(
                 f"{folder} holds results that are not of a run of equipoise generate; pass another"
                 " folder"
             )
+        _require_of(plan, manifest)
         plan.save(folder)
         clear_torn(folder, "images/**/*.png", "sheets/*.png")
         manifest.forget_missing()
         wanted = [*_missing(plan, manifest), *_again(plan, manifest, replace)]
+        for picture in wanted:
+            inside(folder, picture.image)
         batches = Batches(batch_size or BATCH)
         with progress("pictures", len(wanted)) as advance:
             for method, pictures in groupby(wanted, key=lambda picture: picture.method):
@@ -90,6 +94,23 @@ def draw(
         manifest.compact()
         write_sheets(plan, manifest, {picture.prompt for picture in wanted})
     return manifest
+
+
+def _require_of(plan: Plan, manifest: Manifest) -> None:
+    """Raise for a line of the manifest that this plan cannot have given."""
+    methods, prompts = set(plan.specs()), {asked.prompt for asked in plan.prompts}
+    for picture in manifest.pictures.values():
+        planned = (
+            picture.method in methods
+            and picture.prompt in prompts
+            and picture.number < plan.images
+            and picture.seed == plan.seed_of(picture.number, picture.attempt)
+        )
+        if not planned:
+            raise ArtefactError(
+                f"{manifest.path} names {picture.image!r}, which is no picture of this run; the"
+                " file is damaged: delete it to draw again"
+            )
 
 
 def _missing(plan: Plan, manifest: Manifest) -> Iterable[Picture]:
@@ -186,6 +207,11 @@ def _png(pixels: np.ndarray, about: dict[str, Any]) -> bytes:
 
 def read_provenance(path: str | os.PathLike) -> dict[str, Any] | None:
     """What ``generate`` wrote into a picture; None where it did not."""
-    with identified(path) as image:
-        text = getattr(image, "text", {}).get(CHUNK)
-    return None if text is None else json.loads(text)
+    try:
+        with identified(path) as image:
+            text = getattr(image, "text", {}).get(CHUNK)
+        return None if text is None else parse_json(text)
+    except FileNotFoundError:
+        raise InputError(f"there is no picture {path}; pass one that is there") from None
+    except (OSError, ValueError, SyntaxError) as error:
+        raise ArtefactError(f"{path} is no whole picture ({error}); draw it again") from None

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from equipoise.annotate.labels import Label
 from equipoise.annotate.question import UNSURE
 from equipoise.errors import ArtefactError, InputError
+from equipoise.paths import add_to
 
 COLUMNS = Label._fields
 
@@ -112,10 +113,7 @@ class LabelFile:
         csv.writer(out, lineterminator="\n").writerows(rows)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(out.getvalue())
-                file.flush()
-                os.fsync(file.fileno())
+            add_to(self.path, out.getvalue().encode())
         except OSError as error:
             raise ArtefactError(
                 f"{self.path} cannot be written ({error.strerror}); free some space, or pass"

@@ -7,11 +7,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
-from equipoise.artefact import write_atomically
+from equipoise.artefact import NOT_WHOLE, parse_json, write_atomically
+from equipoise.encoders.images import UnreadableImageError, open_image
 from equipoise.errors import ArtefactError, InputError
+from equipoise.paths import add_to, inside, target_of
 
 MANIFEST = "manifest.jsonl"
 
@@ -61,10 +64,7 @@ class Manifest:
         for picture in pictures:
             self.pictures[picture.slot] = picture
             lines.append(json.dumps(asdict(picture), ensure_ascii=False) + "\n")
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("".join(lines))
-            file.flush()
-            os.fsync(file.fileno())
+        add_to(self.path, "".join(lines).encode())
 
     def forget_missing(self) -> None:
         """Pictures whose files are gone are to be drawn again, in the same attempt: they are
@@ -87,6 +87,16 @@ class Manifest:
         ]
         write_atomically(self.path, "".join(lines).encode())
 
+    def open(self, image: str) -> Any:
+        """One of the pictures, as an RGB image."""
+        try:
+            return open_image(inside(self.folder, image))
+        except UnreadableImageError as error:
+            raise ArtefactError(
+                f"{self.folder / image} is no picture any more ({error}); delete it, and the same"
+                " command draws it again"
+            ) from None
+
     def require_files(self) -> None:
         """Raise where a picture vanished."""
         if gone := [
@@ -100,16 +110,30 @@ class Manifest:
             )
 
     def _read(self) -> Iterable[Picture]:
-        if not self.path.is_file():
+        if not target_of(self.path).is_file():
             return
         data = self.path.read_bytes()
         if not data.endswith(b"\n"):  # the last line was torn by a kill
             os.truncate(self.path, data.rfind(b"\n") + 1)
         for number, line in enumerate(data.split(b"\n")[:-1], 1):
             try:
-                yield Picture(**json.loads(line))
-            except (ValueError, TypeError) as error:
+                yield self._picture(parse_json(line))
+            except InputError:
+                raise
+            except NOT_WHOLE as error:
                 raise ArtefactError(
                     f"line {number} of {self.path} is no picture ({error}); the file is damaged:"
                     " delete it to draw again"
                 ) from None
+
+    def _picture(self, line: Any) -> Picture:
+        """Of a line, once every field is of its kind and the file that it names lies in here."""
+        picture = Picture(**line)
+        for field in fields(Picture):
+            value = getattr(picture, field.name)
+            if type(value).__name__ != field.type:
+                raise TypeError(f"{field.name} is {value!r}")
+        if picture.number < 0 or picture.attempt < 0:
+            raise ValueError("its number or attempt is below 0")
+        inside(self.folder, picture.image)
+        return picture

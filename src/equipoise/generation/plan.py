@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from equipoise._version import __version__
+from equipoise.annotate.question import UNSURE
 from equipoise.artefact import require_format, write_atomically
 from equipoise.errors import ArtefactError, InputError
 from equipoise.generation.conditioning import TOKENS
@@ -151,6 +152,11 @@ def make_plan(
 
     The original model, ``none``, is always drawn, since all is compared with it.
     """
+    if UNSURE in attribute.groups:
+        raise InputError(
+            f"a group of {attribute.name!r} is called {UNSURE!r}, which is what annotators say when"
+            " they cannot tell; give the group another name"
+        )
     wanted = list(dict.fromkeys(prompt.strip() for prompt in prompts if prompt.strip()))
     if not wanted:
         raise InputError("there is no prompt to draw; pass some with --prompts, or a preset")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from equipoise._version import __version__
-from equipoise.artefact import write_atomically
+from equipoise.artefact import NOT_WHOLE, parse_json, write_atomically
 from equipoise.audit.intervals import KIND
 from equipoise.errors import ArtefactError
 from equipoise.generation.gallery import gallery
@@ -194,14 +194,12 @@ def _subsets(measured: Measured, codes: Any, clip: Any) -> dict[str, list[str]]:
     path = measured.manifest.folder / SUBSETS
     if path.is_file():
         try:
-            chosen, known = (
-                json.loads(path.read_text(encoding="utf-8")),
-                {asked.prompt: asked.prompt for asked in measured.plan.prompts},
-            )
+            chosen = parse_json(path.read_text(encoding="utf-8"))
+            known = {asked.prompt: asked.prompt for asked in measured.plan.prompts}
             return {
                 kind: [known[prompt] for prompt in chosen[kind]] for kind in ("neutral", "explicit")
             }
-        except (ValueError, KeyError, TypeError) as error:
+        except NOT_WHOLE as error:
             raise ArtefactError(
                 f"{path} is damaged ({error!r}); delete it to have the prompts chosen again"
             ) from None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from PIL import Image, ImageDraw, ImageFont
 
 from equipoise.artefact import write_atomically
-from equipoise.encoders.images import open_file
 from equipoise.generation.plan import slug
 from equipoise.progress import progress
 
@@ -61,6 +60,6 @@ def _sheet(manifest: Manifest, title: str, rows: dict[str, list[str]]) -> Image.
         y = top + down * (SIDE + GAP)
         pen.text((GAP, y + SIDE // 2 - LETTERS // 2), method, "black", font)
         for across, image in enumerate(images):
-            picture = open_file(manifest.folder / image).resize((SIDE, SIDE))
-            sheet.paste(picture, (left + across * (SIDE + GAP), y))
+            small = manifest.open(image).resize((SIDE, SIDE))
+            sheet.paste(small, (left + across * (SIDE + GAP), y))
     return sheet

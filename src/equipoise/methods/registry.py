@@ -170,9 +170,11 @@ def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:
         made_by = EncoderRef(**{key: str(value) for key, value in document["encoder"].items()})
         operator = operator_class.restore(attribute, arrays, document["settings"], made_by)
         operator.params = dict(document["params"])
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
+        if not {"image", "text"}.issuperset(operator.changes):
+            raise ValueError(f"it changes {operator.changes}")
+    except InputError:
+        raise
+    except artefact.NOT_WHOLE as error:
         raise ArtefactError(
             f"{path} does not hold a whole operator ({error}); the file is damaged, so fit it again"
         ) from None

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from equipoise.artefact import require_format, write_atomically
+from equipoise.artefact import parse_json, require_format, write_atomically
 from equipoise.errors import ArtefactError, InputError
 from equipoise.prompts.attribute import Attribute
 
@@ -294,7 +294,7 @@ class PromptBook(BaseModel):
             return cls.curated(os.fspath(path))
         path = Path(path)
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ArtefactError(
                 f"there is no book {path}; pass a file, or a curated one:"
@@ -304,7 +304,7 @@ class PromptBook(BaseModel):
             raise ArtefactError(
                 f"{path} cannot be read ({error.strerror}); pass the path of a prompt book"
             ) from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise ArtefactError(
                 f"{path} is not JSON ({error}); it is damaged or no prompt book, so pass another or"
                 " write it again"

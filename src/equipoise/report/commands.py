@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import UndefinedError
+from jinja2 import TemplateError
 
 from equipoise import artefact
 from equipoise.audit import Plan, read, run
@@ -54,7 +54,7 @@ def write(results: Sequence[Path], out: Path, force: bool) -> None:
             if len(found) == 1
             else comparison([(name, run) for name, (run, _) in zip(names, found, strict=True)])
         )
-    except (KeyError, IndexError, TypeError, ValueError, UndefinedError) as error:
+    except (*artefact.NOT_WHOLE, TemplateError) as error:
         raise ArtefactError(
             f"the results are not whole ({error!r}); they were changed, so run the audit again"
         ) from None

@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import base64
 import io
-from pathlib import Path
 from typing import Any
 
 from equipoise.artefact import write_atomically
-from equipoise.encoders.images import open_file
 from equipoise.generation import results as documents
 from equipoise.generation import table
 from equipoise.generation.commands import Request
@@ -29,11 +27,11 @@ def perform(request: Request) -> tuple[Manifest, dict[str, Any] | None]:
     if results is not None:
         documents.write(request.out, results)
         table.write(request.out, results)
-        write_atomically(request.out / REPORT, page(results, request.out).encode())
+        write_atomically(request.out / REPORT, page(results, manifest).encode())
     return manifest, results
 
 
-def page(results: dict[str, Any], folder: Path) -> str:
+def page(results: dict[str, Any], manifest: Manifest) -> str:
     """The page; small copies of the pictures it shows are read from the run's folder."""
     shown = [
         picture
@@ -42,7 +40,7 @@ def page(results: dict[str, Any], folder: Path) -> str:
         for side in ("neutral", "explicit")
         for picture in row[side]
     ]
-    small = {picture["image"]: _small(folder / picture["image"]) for picture in shown}
+    small = {picture["image"]: _small(manifest, picture["image"]) for picture in shown}
     context = {
         "r": results,
         "small": small,
@@ -52,7 +50,7 @@ def page(results: dict[str, Any], folder: Path) -> str:
     return environment(results).get_template("generation.html").render(**context, **assets(None))
 
 
-def _small(path: Path) -> str:
+def _small(manifest: Manifest, image: str) -> str:
     out = io.BytesIO()
-    open_file(path).resize((SIDE, SIDE)).save(out, "JPEG", quality=85)
+    manifest.open(image).resize((SIDE, SIDE)).save(out, "JPEG", quality=85)
     return f"data:image/jpeg;base64,{base64.b64encode(out.getvalue()).decode()}"

@@ -10,14 +10,22 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+_STEP = re.compile(r"(?:[^\\.]|\\.)+", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 PLACE = re.compile(r"\{([^{}|]+)\|(\+?\w*%?)\}")
 
 
 def at(results: Any, path: str) -> Any:
-    """What is at a dotted path: keys of mappings, places in lists."""
-    for step in path.split("."):
-        results = results[int(step)] if isinstance(results, list) else results[step]
+    """What is at a dotted path: keys of mappings, as ``step`` writes them, and places in lists."""
+    for written in _STEP.findall(path):
+        key = _ESCAPED.sub(r"\1", written)
+        results = results[int(key)] if isinstance(results, list) else results[key]
     return results
+
+
+def step(key: str) -> str:
+    """Return a key as a step of a path, whatever it holds: a group may be called "Ph.D."."""
+    return re.sub(r"([\\.])", r"\\\1", key)
 
 
 _SPECIAL: dict[str, Callable[[float], str]] = {

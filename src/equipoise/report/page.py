@@ -112,6 +112,7 @@ def environment(results: dict[str, Any]) -> Environment:
         "num": lambda path, form: _number(path, form, results),
         "ci": lambda path, form: _with_interval(path, form, results),
         "at": lambda path: numbers.at(results, path),
+        "step": numbers.step,
     }
     return environment
 

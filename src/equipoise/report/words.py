@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from equipoise.report.numbers import step
+
 Results = dict[str, Any]
 
 FROM = {
@@ -180,7 +182,8 @@ def origin(results: Results) -> list[str]:
             if any(name == c or name.startswith(f"{c} ") for c in columns)
         ]
         right = [
-            f"{{{path}.{name}.accuracy|1%}} of {{{path}.{name}.n|n}} ({name})" for name in asked
+            f"{{{path}.{step(name)}.accuracy|1%}} of {{{path}.{step(name)}.n|n}} ({name})"
+            for name in asked
         ]
         found += [
             "Their groups are as an independent classifier perceives them, which on real"

@@ -11,10 +11,11 @@ from typing import Literal
 from pydantic import BaseModel
 
 from equipoise.errors import InputError
+from equipoise.paths import is_utf8, without_secrets
 from equipoise.space import EncoderRef
 from equipoise.stores import npy, parquet
 from equipoise.stores.folder import MANIFEST, PREFIX, Manifest, parse_manifest
-from equipoise.stores.places import Place, is_utf8, place, split
+from equipoise.stores.places import Place, place, split
 
 LOOKS_AT_ONCE = 16
 
@@ -116,8 +117,8 @@ def _open(source: str | os.PathLike) -> tuple[Place, str]:
     where = place(text)
     if not where.glob("**/*"):
         raise InputError(
-            f"there is nothing to read at {source}; pass a .npy or .parquet file, or a folder of"
-            " them"
+            f"there is nothing to read at {without_secrets(source)}; pass a .npy or .parquet file,"
+            " or a folder of them"
         )
     return where, ""
 

@@ -14,7 +14,14 @@ from glob import escape
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from equipoise.errors import ArtefactError, InputError, MissingExtraError
+from equipoise.errors import (
+    ArtefactError,
+    EquipoiseError,
+    InputError,
+    MissingExtraError,
+    ServiceError,
+)
+from equipoise.paths import hide_secrets, replacing, without_secrets
 
 PART = ".part"  # ends the temporary name of a file that is being written
 WHOLE_ON_CLOSE = {
@@ -60,6 +67,10 @@ class Place(ABC):
     @abstractmethod
     def absolute(self) -> str:
         """The one way to write where it is, so that places can be compared."""
+
+    @abstractmethod
+    def address(self) -> str:
+        """What ``place`` takes; it may hold a password, which ``str`` of a place never does."""
 
     def read(self, name: str) -> bytes:
         """A small file."""
@@ -107,23 +118,17 @@ class LocalPlace(Place):
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
-        path = self.path(name)
-        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PART}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(self.path(name), PART) as file:
+            yield file
 
     def remove(self, name: str) -> None:
         self.path(name).unlink(missing_ok=True)
 
     def absolute(self) -> str:
         return str(self.folder.resolve())
+
+    def address(self) -> str:
+        return str(self.folder)
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -137,31 +142,37 @@ class RemotePlace(Place):
         try:
             import fsspec
         except ImportError:
-            raise MissingExtraError(f"reading {url}", "fsspec", "fsspec") from None
+            raise MissingExtraError(f"reading {self}", "fsspec", "fsspec") from None
         try:
             self.system, self.root = fsspec.core.url_to_fs(self.url)
-        except (ValueError, ImportError) as error:
-            raise InputError(f"{url} cannot be reached through fsspec ({error})") from None
+        except Exception as error:  # each file system has errors of its own
+            said = hide_secrets(str(error), self.url)
+            raise InputError(f"{self} cannot be reached through fsspec ({said})") from None
 
     def path(self, name: str) -> str:
         return f"{self.root.rstrip('/')}/{name}"
 
     def glob(self, pattern: str) -> list[str]:
         start = len(self.root.rstrip("/")) + 1
-        self.system.invalidate_cache()
-        found = self.system.glob(f"{escape(self.root.rstrip('/'))}/{pattern}", detail=True)
+        with self._answering():
+            self.system.invalidate_cache()
+            found = self.system.glob(f"{escape(self.root.rstrip('/'))}/{pattern}", detail=True)
         return _in_order(
             [str(path)[start:] for path, about in found.items() if about["type"] == "file"]
         )
 
     def is_file(self, name: str) -> bool:
-        return self.system.isfile(self.path(name))
+        with self._answering():
+            return self.system.isfile(self.path(name))
 
     def stamp(self, name: str) -> tuple[int, str]:
-        return int(self.system.size(self.path(name))), str(self.system.ukey(self.path(name)))
+        path = self.path(name)
+        with self._answering():
+            return int(self.system.size(path)), str(self.system.ukey(path))
 
     def open(self, name: str) -> BinaryIO:
-        return self.system.open(self.path(name), "rb")
+        with self._answering():
+            return self.system.open(self.path(name), "rb")
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
@@ -172,8 +183,9 @@ class RemotePlace(Place):
             if self.url.split("://")[0] in WHOLE_ON_CLOSE
             else f"{folder}/.{last}.{secrets.token_hex(4)}{PART}"
         )
-        self.system.makedirs(folder, exist_ok=True)
-        file = self.system.open(part, "wb")
+        with self._answering():
+            self.system.makedirs(folder, exist_ok=True)
+            file = self.system.open(part, "wb")
         try:
             yield file
         except BaseException:
@@ -182,9 +194,10 @@ class RemotePlace(Place):
                 file.close()
                 self.system.rm(part)
             raise
-        file.close()
-        if part != path:
-            self.system.mv(part, path)
+        with self._answering():
+            file.close()
+            if part != path:
+                self.system.mv(part, path)
 
     def remove(self, name: str) -> None:
         if self.is_file(name):
@@ -193,8 +206,25 @@ class RemotePlace(Place):
     def absolute(self) -> str:
         return f"{self.url.partition('://')[0]}://{self.root.strip('/')}"
 
-    def __str__(self) -> str:
+    def address(self) -> str:
         return self.url
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """What the file system says of its address, without the secrets in it."""
+        try:
+            yield
+        except OSError as error:
+            kind = FileNotFoundError if isinstance(error, FileNotFoundError) else OSError
+            raise kind(hide_secrets(str(error), self.url)) from None
+        except EquipoiseError:
+            raise
+        except Exception as error:  # each file system has errors of its own
+            said = hide_secrets(f"{type(error).__name__}: {error}", self.url)
+            raise ServiceError(f"{self} does not answer ({said}); mend the address") from None
+
+    def __str__(self) -> str:
+        return without_secrets(self.url)
 
 
 def place(where: str | os.PathLike) -> Place:
@@ -226,11 +256,6 @@ def is_broken_link(path: Path) -> bool:
     left out.
     """
     return path.is_symlink() and not path.exists()
-
-
-def is_utf8(name: str) -> bool:
-    """Whether a name can be written down: Python reads bytes that are not UTF-8 as surrogates."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _in_order(names: list[str]) -> list[str]:

@@ -5,16 +5,22 @@ of a key.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from equipoise.artefact import parse_json
 from equipoise.errors import InputError, MissingExtraError, ServiceError
+from equipoise.paths import hide_secrets, without_secrets
 
 STATE = "equipoise_apply"
+LONGEST = 63  # bytes of a name, of which PostgreSQL cuts off the rest
+_HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,@]*)(:\d{0,5})?"
+_HOSTS = re.compile(rf"{_HOST}(,{_HOST})*")
 DTYPES = {"vector": "float32", "halfvec": "float16"}
 
 
@@ -22,7 +28,7 @@ DTYPES = {"vector": "float32", "halfvec": "float16"}
 class Column:
     """Where embeddings are, and the unique column that orders them."""
 
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     schema: str
     table: str
     name: str
@@ -48,13 +54,15 @@ def find(url: str, key: str | None = None) -> Column:
     *schema, table, name = ["", *path.split(".")] if path.count(".") in (1, 2) else ["", "", ""]
     if not table:
         raise InputError(
-            f"{_without_password(url)} does not say which column; write"
+            f"{without_secrets(url)} does not say which column; write"
             " postgresql://user@host/database#table.column"
         )
+    for part in (*schema, table, name):
+        require_short(part)
     with connect(address) as connection:
         oid = connection.execute(
             "select to_regclass(%s)::oid",
-            (".".join(f'"{p}"' for p in (*filter(None, schema), table)),),
+            (".".join(map(_quoted, (*filter(None, schema), table))),),
         ).fetchone()[0]
         if oid is None:
             raise InputError(
@@ -133,16 +141,16 @@ def connect(url: str) -> Any:
         from pgvector.psycopg import register_vector
     except ImportError:
         raise MissingExtraError("PostgreSQL", "psycopg with pgvector", "postgres") from None
+    _require_address(url)
     try:
         connection = psycopg.connect(url)
     except psycopg.OperationalError as error:
+        said = hide_secrets(str(error).strip(), url)
         raise ServiceError(
-            f"the database does not answer ({str(error).strip()}); start it, or mend the address"
+            f"the database does not answer ({said}); start it, or mend the address"
         ) from None
-    except psycopg.ProgrammingError as error:
-        raise InputError(
-            f"{_without_password(url)} is no address of a database ({str(error).strip()})"
-        ) from None
+    except psycopg.ProgrammingError:  # what it says quotes the address, and may quote the password
+        raise _no_address(url) from None
     try:
         register_vector(connection)
     except psycopg.ProgrammingError:
@@ -152,6 +160,44 @@ def connect(url: str) -> Any:
         ) from None
     connection.commit()
     return connection
+
+
+def _require_address(url: str) -> None:
+    """Raise for an address that libpq would read otherwise than it was meant.
+
+    It takes what follows the first @ of a password for a host, and says so in its errors.
+    """
+    _, _, rest = url.partition("://")
+    authority = re.split("[/?]", rest, maxsplit=1)[0]
+    user, _, host = authority.rpartition("@")
+    broken = re.search("%(?![0-9A-Fa-f]{2})|%00", url)
+    if broken or "@" in user or not _HOSTS.fullmatch(host):
+        raise _no_address(url)
+    if "@" in rest[len(authority) :].partition("?")[0] or re.search(r"\s", url):
+        raise _no_address(url)
+
+
+def _no_address(url: str) -> InputError:
+    return InputError(
+        f"{without_secrets(url)} is no address of a database; write"
+        " postgresql://user:password@host:port/database, with each of the letters @ : / # ? %"
+        " and space in a name or a password percent-encoded (@ is %40)"
+    )
+
+
+def require_short(name: str) -> None:
+    """Raise for a name that PostgreSQL would cut without a word, so that it meant another."""
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size > LONGEST:
+        raise InputError(
+            f"{name!r} has {size} bytes, and a name in PostgreSQL has {LONGEST} at most; pass a"
+            " shorter one"
+        )
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 @contextmanager
@@ -239,7 +285,7 @@ class NewColumn:
         """What was noted for each batch, in order."""
         rows = self._state("select document from {} where run = %s and part > 0 order by part")
         self.connection.commit()
-        return [json.loads(row[0]) for row in rows]
+        return [parse_json(row[0], infinite=True) for row in rows]
 
     def last(self) -> tuple[int, str | None]:
         """Number and last key of the last batch that is in the table."""
@@ -350,9 +396,3 @@ def _sql() -> Any:
     except ImportError:
         raise MissingExtraError("PostgreSQL", "psycopg with pgvector", "postgres") from None
     return sql
-
-
-def _without_password(url: str) -> str:
-    import re
-
-    return re.sub(r"://([^:/@]+):[^@]*@", r"://\1@", url)

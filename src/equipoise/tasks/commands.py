@@ -4,12 +4,12 @@ first.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from equipoise.artefact import parse_json
 from equipoise.datasets import Dataset
 from equipoise.errors import InputError
 from equipoise.fitting import text_encoder
@@ -120,7 +120,7 @@ def _prompts(name: str, task: str) -> Any:
         is_book = name in PromptBook.curated_names() or path.suffix == ".json"
         return list(PromptBook.load(name).prompts) if is_book else read_prompts(path)
     try:
-        prompts = json.loads(path.read_text(encoding="utf-8"))
+        prompts = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(prompts, dict) or not all(
             isinstance(prompt, str) for prompt in prompts.values()
         ):

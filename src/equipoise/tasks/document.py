@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise._version import __version__
-from equipoise.artefact import require_format, write_atomically
+from equipoise.artefact import NOT_WHOLE, parse_json, require_format, write_atomically
 from equipoise.errors import ArtefactError
 
 KIND, FORMAT = "equipoise evaluation", 1
@@ -43,7 +43,7 @@ def write(path: Path, run: dict[str, Any]) -> None:
 def read(path: Path) -> dict[str, Any]:
     """A run's file, checked."""
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
+        run = parse_json(path.read_text(encoding="utf-8"))
         kind, form = run["kind"], int(run["format"])
         if kind != KIND or not isinstance(run["rows"], list):
             raise ValueError(f"its kind is {kind!r}")
@@ -51,7 +51,7 @@ def read(path: Path) -> dict[str, Any]:
         raise ArtefactError(
             f"there is no file {path}; equipoise evaluate --out writes one"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, *NOT_WHOLE) as error:
         raise ArtefactError(
             f"{path} is not the file of an evaluation ({error}); remove it, or pass another"
         ) from None
