@@ -166,7 +166,11 @@ def load_painter(
     try:
         with quiet_off_terminals(utils.logging, transformers.utils.logging):
             pipe = DiffusionPipeline.from_pretrained(
-                name, dtype=kinds[wanted], local_files_only=bool(offline), use_safetensors=True
+                name,
+                dtype=kinds[wanted],
+                local_files_only=bool(offline),
+                use_safetensors=True,
+                trust_remote_code=False,
             )
     except (OSError, ValueError) as error:
         first = str(error).splitlines()[0]

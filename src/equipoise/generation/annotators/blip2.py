@@ -43,9 +43,15 @@ class Blip2(Annotator):
         folder, local = os.path.expanduser(name), bool(offline)
         try:
             with quiet_off_terminals(transformers.utils.logging):
-                self.processor = AutoProcessor.from_pretrained(folder, local_files_only=local)
+                self.processor = AutoProcessor.from_pretrained(
+                    folder, local_files_only=local, trust_remote_code=False
+                )
                 model = Blip2ForConditionalGeneration.from_pretrained(
-                    folder, dtype=dtype, use_safetensors=True, local_files_only=local
+                    folder,
+                    dtype=dtype,
+                    use_safetensors=True,
+                    local_files_only=local,
+                    trust_remote_code=False,
                 )
         except (OSError, ValueError) as error:
             first = str(error).splitlines()[0]
