@@ -13,7 +13,7 @@ from equipoise.errors import MissingExtraError
 from tests import models
 from tests.conftest import ROOT, component
 
-NAMED = {"auto_map": {name: "trap.Trap" for name in ("AutoConfig", "AutoModel")}}
+NAMED = {"auto_map": dict.fromkeys(("AutoConfig", "AutoModel"), "trap.Trap")}
 
 
 @pytest.fixture

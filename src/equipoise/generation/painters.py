@@ -172,10 +172,10 @@ def load_painter(
                 use_safetensors=True,
                 trust_remote_code=False,
             )
-    except (OSError, ValueError) as error:
-        first = str(error).splitlines()[0]
+    except Exception as error:  # loaders of damaged folders raise whatever they like
+        reason = " ".join(str(error).split())[:300]
         raise InputError(
-            f"{name} cannot be loaded as a diffusers pipeline ({first}); pass its id on the hub, a"
+            f"{name} cannot be loaded as a diffusers pipeline ({reason}); pass its id on the hub, a"
             " folder, or mini"
         ) from None
     return DiffusersPainter(pipe.to(device), steps, guidance, size, name)

@@ -53,10 +53,10 @@ class Blip2(Annotator):
                     local_files_only=local,
                     trust_remote_code=False,
                 )
-        except (OSError, ValueError) as error:
-            first = str(error).splitlines()[0]
+        except Exception as error:  # loaders of damaged folders raise whatever they like
+            reason = " ".join(str(error).split())[:300]
             raise InputError(
-                f"{name} cannot be loaded as a BLIP-2 ({first}); pass its id on the hub, or a"
+                f"{name} cannot be loaded as a BLIP-2 ({reason}); pass its id on the hub, or a"
                 " folder"
             ) from None
         self.model = model.to(self.device).eval()  # pyright: ignore[reportArgumentType]
