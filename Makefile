@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
 # The lowest versions that pyproject.toml allows: of the core, and of extras that are small to install.
-LOWEST_EXTRAS := numba onnx openai fsspec lancedb annotate hub
-LOWEST_TESTS := $(addprefix tests/test_,$(addsuffix .py,cli space debias certificate fit embed mini apply evaluate audit llm annotate annotate_server hub))
+LOWEST_EXTRAS := numba onnx fsspec lancedb annotate hub
+LOWEST_TESTS := $(addprefix tests/test_,$(addsuffix .py,cli space debias certificate fit mini apply evaluate audit annotate annotate_server hub))
 
 .PHONY: demo test test-slow test-open-clip test-lowest lint format bench clean
 
