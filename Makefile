@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
+# The lowest versions that pyproject.toml allows: of the core, and of extras that are small to install.
+LOWEST_EXTRAS := numba onnx fsspec lancedb annotate hub
+LOWEST_TESTS := $(addprefix tests/test_,$(addsuffix .py,cli space debias certificate fit mini apply evaluate audit annotate annotate_server hub))
 
-.PHONY: demo test test-slow test-open-clip lint format bench clean
+.PHONY: demo test test-slow test-open-clip test-lowest lint format bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/first.py
@@ -19,6 +22,9 @@ test-slow: $(VENV)/.test
 
 test-open-clip: $(VENV)-open-clip/.test
 	$(VENV)-open-clip/bin/python -m pytest -m open_clip tests/test_encoders_open_clip.py
+
+test-lowest: $(VENV)-lowest/.test
+	PYTHONPATH=src:mini/src $(VENV)-lowest/bin/python -m pytest -m "not slow and not open_clip" $(LOWEST_TESTS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -50,5 +56,12 @@ $(VENV)-open-clip/.test: pyproject.toml constraints.txt
 	$(VENV)-open-clip/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group test-open-clip
 	touch $@
 
+$(VENV)-lowest/.test: pyproject.toml scripts/lowest.py
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
+	$(PYTHON) scripts/lowest.py $(LOWEST_EXTRAS) > $(VENV)-lowest/lowest.txt
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check -r $(VENV)-lowest/lowest.txt pytest hypothesis mpmath ml_dtypes
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-open-clip build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-open-clip $(VENV)-lowest build dist .pytest_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image
 
 import equipoise as eq
 from tests.conftest import unit
+from tests.test_hostile_models import Payload, set_trap
 
 pytestmark = pytest.mark.open_clip
 
@@ -128,6 +130,38 @@ def test_a_folder(open_clip, tmp_path, pictures):
     np.testing.assert_allclose(
         wrapped.module.encode_text(**tokens), wrapped.encode_text(TEXTS), atol=PRECISION
     )
+
+
+def written_folder(folder, text=SMALL["text_cfg"]):
+    """A folder of open_clip without weights."""
+    folder.mkdir()
+    settings = {"model_cfg": SMALL | {"text_cfg": text}, "preprocess_cfg": {}}
+    (folder / "open_clip_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+def test_a_pickle_does_not_run(open_clip, tmp_path):
+    marker = tmp_path / "ran"
+    folder = written_folder(tmp_path / "folder")
+    (folder / "open_clip_pytorch_model.bin").write_bytes(pickle.dumps(Payload(marker), protocol=2))
+    with pytest.raises(eq.EquipoiseError):
+        eq.load_encoder(f"open_clip:{folder}")
+    assert not marker.exists()
+
+
+def test_code_of_a_text_tower_does_not_run_whatever_is_typed(open_clip, tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    marker, tower = tmp_path / "ran", tmp_path / "tower"
+    tower.mkdir()
+    set_trap(tower, marker)
+    named = {"model_type": "trap", "auto_map": {"AutoConfig": "trap.Trap"}}
+    (tower / "config.json").write_text(json.dumps(named))
+    text = {"hf_model_name": str(tower), "hf_tokenizer_name": str(tower)}
+    folder = written_folder(tmp_path / "folder", text)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(eq.EquipoiseError):
+        eq.load_encoder(f"open_clip:{folder}", offline=True)
+    assert not marker.exists()
 
 
 def test_the_tag_decides_the_activation(open_clip, monkeypatch):

@@ -47,6 +47,7 @@ FLOORS = {
     "errors": 0,
     "_version": 0,
     "paths": 0.5,
+    "telemetry": 0,
     "geometry": 1,
     "artefact": 1,
     "progress": 1,

@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import ROOT, component, embedded_model
 
+# What a page fetches by itself; a link is followed by a reader.
+LOADED = re.compile(r"""<(?:link|script|img|iframe)\b[^>]*(?:href|src)=["']?https?://[^>]*>""")
 BLOCK = re.compile(r"```(bash|python)\n(.*?)```", re.S)
 
 
@@ -30,6 +32,8 @@ def test_the_site_builds_without_a_complaint(tmp_path):
     built = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert built.returncode == 0, built.stdout + built.stderr
     reference = (tmp_path / "build" / "site" / "reference" / "index.html").read_text()
+    for page in (tmp_path / "build" / "site").rglob("*.html"):
+        assert not LOADED.findall(page.read_text()), page
     assert "Debias embeddings" in reference and "equipoise.audit.running.run" in reference
 
 

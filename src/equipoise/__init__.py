@@ -2,6 +2,11 @@
 little changed.
 """
 
+# ruff: noqa: E402 - the switches come before all else
+from equipoise import telemetry
+
+telemetry.switch_off()
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -4,7 +4,12 @@ and a gallery that this one drew.
 ``equipoise.load_encoder("mini")`` runs the model on onnxruntime.
 """
 
+# ruff: noqa: E402 - the switch comes before all else
 from __future__ import annotations
+
+from equipoise_mini import telemetry
+
+telemetry.switch_off()
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple

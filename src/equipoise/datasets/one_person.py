@@ -69,8 +69,8 @@ def _counter(
             "finding pictures of one person", "transformers", "transformers"
         ) from None
     try:
-        processor: Any = AutoImageProcessor.from_pretrained(detector)
-        model: Any = AutoModelForObjectDetection.from_pretrained(detector)
+        processor: Any = AutoImageProcessor.from_pretrained(detector, trust_remote_code=False)
+        model: Any = AutoModelForObjectDetection.from_pretrained(detector, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InputError(f"detector {detector!r} cannot be loaded: {error}") from None
     model = model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()

@@ -70,7 +70,12 @@ def load(
         with quiet_off_terminals(transformers.utils.logging):
             config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **where)
             model, info = _model_class(config).from_pretrained(
-                name, config=config, dtype=torch.float32, output_loading_info=True, **where
+                name,
+                config=config,
+                dtype=torch.float32,
+                output_loading_info=True,
+                trust_remote_code=False,
+                **where,
             )
             _check_whole(name, info)
             if (problem := _missing_tower(model)) is not None:

@@ -4,7 +4,8 @@ or a folder that open_clip saved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,10 @@ def load(
             "require_pretrained": True,
         }
     try:
-        with _offline(offline):
+        with _offline(offline), _unasked():
             model = open_clip.create_model(model_name, weights_only=True, **options)
             tokenizer = open_clip.get_tokenizer(model_name)
-    except (OSError, RuntimeError, ValueError, KeyError) as error:
+    except Exception as error:  # loaders of damaged files raise whatever they like
         raise cannot_load("open_clip", name, known, error) from error
     return OpenCLIPTowers(name, model, tokenizer, device, dtype)
 
@@ -146,6 +147,24 @@ def _preprocess(config: dict[str, Any]) -> Preprocess:
         mean=tuple(config["mean"]),
         std=tuple(config["std"]),
     )
+
+
+@contextmanager
+def _unasked() -> Iterator[None]:
+    """Have transformers refuse the code of a folder, where it would ask at the terminal.
+
+    open_clip loads some text towers through transformers, and passes no trust_remote_code.
+    """
+    try:
+        from transformers import dynamic_module_utils as modules
+    except ImportError:
+        yield
+        return
+    before, modules.TIME_OUT_REMOTE_CODE = modules.TIME_OUT_REMOTE_CODE, 0
+    try:
+        yield
+    finally:
+        modules.TIME_OUT_REMOTE_CODE = before
 
 
 class _offline:

@@ -29,6 +29,7 @@ except ImportError as error:
         "an st: encoder", "sentence-transformers", "sentence-transformers"
     ) from error
 
+SAFE = 6  # older ones import Python files of a model folder, whatever trust_remote_code says
 KNOWN = (
     "sentence-transformers/clip-ViT-B-32",
     "sentence-transformers/clip-ViT-L-14",
@@ -46,6 +47,7 @@ def load(
     offline: bool = False,
 ) -> SentenceTowers:
     """Load by hub id or from a folder."""
+    _require_safe()
     place = pick_device(device)
     try:
         model = sentence_transformers.SentenceTransformer(
@@ -60,6 +62,14 @@ def load(
     return SentenceTowers(
         name, revision or "", model.float().eval(), place, pick_precision(dtype, place)
     )
+
+
+def _require_safe() -> None:
+    major = int(sentence_transformers.__version__.split(".")[0])
+    if major < SAFE:
+        raise MissingExtraError(
+            "an st: encoder", f"sentence-transformers {SAFE}.0 or newer", "sentence-transformers"
+        )
 
 
 class SentenceTowers(Towers):

@@ -166,12 +166,16 @@ def load_painter(
     try:
         with quiet_off_terminals(utils.logging, transformers.utils.logging):
             pipe = DiffusionPipeline.from_pretrained(
-                name, dtype=kinds[wanted], local_files_only=bool(offline), use_safetensors=True
+                name,
+                dtype=kinds[wanted],
+                local_files_only=bool(offline),
+                use_safetensors=True,
+                trust_remote_code=False,
             )
-    except (OSError, ValueError) as error:
-        first = str(error).splitlines()[0]
+    except Exception as error:  # loaders of damaged folders raise whatever they like
+        reason = " ".join(str(error).split())[:300]
         raise InputError(
-            f"{name} cannot be loaded as a diffusers pipeline ({first}); pass its id on the hub, a"
+            f"{name} cannot be loaded as a diffusers pipeline ({reason}); pass its id on the hub, a"
             " folder, or mini"
         ) from None
     return DiffusersPainter(pipe.to(device), steps, guidance, size, name)

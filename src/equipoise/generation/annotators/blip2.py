@@ -43,14 +43,20 @@ class Blip2(Annotator):
         folder, local = os.path.expanduser(name), bool(offline)
         try:
             with quiet_off_terminals(transformers.utils.logging):
-                self.processor = AutoProcessor.from_pretrained(folder, local_files_only=local)
-                model = Blip2ForConditionalGeneration.from_pretrained(
-                    folder, dtype=dtype, use_safetensors=True, local_files_only=local
+                self.processor = AutoProcessor.from_pretrained(
+                    folder, local_files_only=local, trust_remote_code=False
                 )
-        except (OSError, ValueError) as error:
-            first = str(error).splitlines()[0]
+                model = Blip2ForConditionalGeneration.from_pretrained(
+                    folder,
+                    dtype=dtype,
+                    use_safetensors=True,
+                    local_files_only=local,
+                    trust_remote_code=False,
+                )
+        except Exception as error:  # loaders of damaged folders raise whatever they like
+            reason = " ".join(str(error).split())[:300]
             raise InputError(
-                f"{name} cannot be loaded as a BLIP-2 ({first}); pass its id on the hub, or a"
+                f"{name} cannot be loaded as a BLIP-2 ({reason}); pass its id on the hub, or a"
                 " folder"
             ) from None
         self.model = model.to(self.device).eval()  # pyright: ignore[reportArgumentType]
