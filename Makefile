@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-slow test-open-clip lint format bench clean
+.PHONY: demo test test-slow test-open-clip lint format docs wheels bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/first.py
@@ -29,6 +29,12 @@ format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.docs
+	$(BIN)/python -m zensical build --strict -f mkdocs.yml
+
+wheels: | $(BIN)/python
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./mini
+
 bench: $(VENV)/.core
 	$(BIN)/equipoise bench kernel
 
@@ -42,6 +48,10 @@ $(VENV)/.core: pyproject.toml mini/pyproject.toml constraints.txt | $(BIN)/pytho
 
 $(VENV)/.test: $(VENV)/.core
 	$(PIP) --group test --group lint
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) --group docs
 	touch $@
 
 $(VENV)-open-clip/.test: pyproject.toml constraints.txt
