@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest
 LOWEST_EXTRAS := numba onnx fsspec lancedb annotate hub
 LOWEST_TESTS := $(addprefix tests/test_,$(addsuffix .py,cli space debias certificate fit mini apply evaluate audit annotate annotate_server hub))
 
-.PHONY: demo test test-slow test-open-clip test-lowest lint format bench clean
+.PHONY: demo test test-slow test-open-clip test-lowest lint format docs wheels bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/first.py
@@ -35,6 +35,12 @@ format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.docs
+	$(BIN)/python -m zensical build --strict -f mkdocs.yml
+
+wheels: | $(BIN)/python
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./mini
+
 bench: $(VENV)/.core
 	$(BIN)/equipoise bench kernel
 
@@ -48,6 +54,10 @@ $(VENV)/.core: pyproject.toml mini/pyproject.toml constraints.txt | $(BIN)/pytho
 
 $(VENV)/.test: $(VENV)/.core
 	$(PIP) --group test --group lint
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.core
+	$(PIP) --group docs
 	touch $@
 
 $(VENV)-open-clip/.test: pyproject.toml constraints.txt

@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise.datasets import files, words
+from equipoise.datasets import files
 from equipoise.errors import InputError
+from equipoise.prompts import nine_words
 from tests.conftest import component, shared_data
 
 
@@ -151,7 +152,7 @@ def test_utkface_reads_names_and_counts_bad_ones(tmp_path):
         [25, "male", "Black"],
         [61, "female", "Others"],
     ]
-    assert list(data.dropped.values()) == [1]
+    assert list(data.dropped.values()) == [1, 0]
     with pytest.raises(InputError, match="no jpg"):
         (tmp_path / "empty").mkdir()
         eq.datasets.utkface(tmp_path / "empty")
@@ -253,16 +254,23 @@ def test_facet_crops(tmp_path):
 
 
 def test_gender_words_are_whole_words():
-    assert words.gender_of("A woman walks") == "female", "woman holds man"
-    assert words.gender_of("A MAN, and a boy.") == "male"
-    assert words.gender_of("A man and a woman") == "both"
-    assert words.gender_of("Men and women at a table, her manual") == "none", (
+    assert nine_words.gender_of("A woman walks") == "female", "woman holds man"
+    assert nine_words.gender_of("A MAN, and a boy.") == "male"
+    assert nine_words.gender_of("A man and a woman") == "both"
+    assert nine_words.gender_of("Men and women at a table, her manual") == "none", (
         "the paper's nine words are singular"
     )
     assert (
-        words.neutralised("Woman with a female dog; a man-made guy.")
+        nine_words.without_gender("Woman with a female dog; a man-made guy.")
         == "Person with a person dog; a person-made person."
     )
+
+
+@pytest.mark.parametrize("caption", ["Woman with a dog", "A LADY and a guy.", "the boy"])
+def test_readers_and_neutralize_write_the_same_words(caption):
+    assert nine_words.without_gender(caption) == eq.neutralize(caption, protocol="paper")
+    capitals = [letter.isupper() for letter in (caption[0], nine_words.without_gender(caption)[0])]
+    assert capitals[0] == capitals[1]
 
 
 def flickr_tokens(folder: Path) -> Path:

@@ -54,8 +54,8 @@ FLOORS = {
     "published": 1,
     "kernels": 2,
     "hub": 2,
-    "datasets": 2,
     "prompts": 2,
+    "datasets": 3,
     "search": 3,
     "space": 3,
     "metrics": 3,
@@ -173,3 +173,11 @@ def test_imports_point_one_way():
 def test_every_file_says_what_it_is():
     for path in SOURCE.rglob("*.py"):
         assert ast.get_docstring(ast.parse(path.read_text())), path
+
+
+def test_the_architecture_page_is_one_screen_and_names_every_room():
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(page.splitlines()) <= 60
+    for room in FLOORS:
+        if not room.startswith("_"):
+            assert f" {room}/ " in page or f" {room}.py " in page, f"{room} is not in the picture"

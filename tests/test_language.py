@@ -130,7 +130,7 @@ def test_neutralize_by_the_paper_and_as_released():
     assert eq.neutralize(nine, protocol="paper") == " ".join(["person"] * 9)
     assert (
         eq.neutralize("Men, women, his LADY and a human snowman", protocol="paper")
-        == "Men, women, his person and a human snowman"
+        == "Men, women, his PERSON and a human snowman"
     )
     released = eq.neutralize(
         "a dark-skinned man , fair complexioned, medium complexion, medium complexioned girl",

@@ -122,17 +122,13 @@ def digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str
 
 
 def cache_folder() -> Path:
-    """Return the cache folder: EQUIPOISE_CACHE, or the user's own cache folder."""
-    if given := os.environ.get("EQUIPOISE_CACHE"):
+    """Return the cache folder: EQUIPOISE_CACHE, or the one that the system keeps for programs."""
+    given = os.environ.get("EQUIPOISE_CACHE")
+    if given:
         return Path(given)
-    return (
-        Path(
-            os.environ.get("LOCALAPPDATA")
-            or os.environ.get("XDG_CACHE_HOME")
-            or Path.home() / ".cache"
-        )
-        / "equipoise"
-    )
+    from platformdirs import user_cache_path
+
+    return user_cache_path("equipoise", appauthor=False)
 
 
 def sha256(path: str | os.PathLike) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
+import re
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,39 +13,9 @@ import numpy as np
 from equipoise._version import __version__
 from equipoise.encoders import load_encoder
 
-CORE = (
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "pandas",
-    "pyarrow",
-    "safetensors",
-    "pydantic",
-    "typer",
-    "rich",
-    "jinja2",
-    "plotly",
-    "pillow",
-)
-EXTRAS = {
-    "numba": ("numba",),
-    "torch": ("torch",),
-    "jax": ("jax",),
-    "transformers": ("torch", "transformers", "sentencepiece", "protobuf"),
-    "open-clip": ("torch", "open_clip_torch"),
-    "sentence-transformers": ("torch", "sentence-transformers"),
-    "onnx": ("onnxruntime", "tokenizers"),
-    "mini": ("equipoise-mini",),
-    "export": ("torch", "transformers", "onnxruntime", "onnx", "onnxscript"),
-    "generation": ("torch", "transformers", "diffusers", "accelerate"),
-    "openai": ("openai",),
-    "ray": ("ray",),
-    "fsspec": ("fsspec",),
-    "postgres": ("psycopg", "pgvector"),
-    "lancedb": ("lancedb", "pylance"),
-    "annotate": ("starlette", "uvicorn"),
-    "hub": ("huggingface_hub",),
-}
+PACKAGE = "equipoise"
+NAME = re.compile(r"[A-Za-z0-9._-]+")  # a requirement begins with the name of a package
+EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
 
 
 class Trial(NamedTuple):
@@ -63,23 +34,43 @@ class Trial(NamedTuple):
 
 
 def versions() -> dict[str, str | None]:
-    """Of Python, equipoise and all it may use; None where it is not installed."""
-    packages = dict.fromkeys(
-        [*CORE, *(package for needed in EXTRAS.values() for package in needed)]
-    )
-    return {
-        "python": platform.python_version(),
-        "equipoise": __version__,
-        **{name: _version(name) for name in packages},
-    }
+    """Return the versions of Python, equipoise and all it may use; None: not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version(), PACKAGE: __version__}
+    for packages in _needed().values():
+        for package in packages:
+            found[package] = _version(package)
+    return found
 
 
 def extras() -> dict[str, str | None]:
-    """Each extra: None where it is whole, else the pip line that completes it."""
-    return {
-        extra: None if all(map(_version, needed)) else f'pip install "equipoise[{extra}]"'
-        for extra, needed in EXTRAS.items()
-    }
+    """Return None for each extra that is whole, and the pip line that completes it for others.
+
+    Empty where equipoise runs from its source without being installed.
+    """
+    lines: dict[str, str | None] = {}
+    for extra, packages in sorted(_needed().items()):
+        if extra:
+            whole = all(_version(package) for package in packages)
+            lines[extra] = None if whole else f'pip install "{PACKAGE}[{extra}]"'
+    return lines
+
+
+def _needed() -> dict[str, list[str]]:
+    """Return the packages that each extra needs, those of the core under "".
+
+    The installed package says so itself, so that no list here can fall behind pyproject.toml.
+    """
+    needed: dict[str, list[str]] = {"": []}
+    try:
+        requirements = requires(PACKAGE) or []
+    except PackageNotFoundError:
+        return needed
+    for requirement in requirements:
+        name = NAME.match(requirement)
+        extra = EXTRA.search(requirement)
+        if name is not None:
+            needed.setdefault(extra[1] if extra else "", []).append(name[0])
+    return needed
 
 
 def about_mini() -> dict[str, str] | None:

@@ -46,14 +46,7 @@ def doctor(
         highlight=False,
     )
     console.print(f"devices: {', '.join(devices)}")
-    table = Table("extra", "", title="extras")
-    for extra, line in extras.items():
-        table.add_row(
-            extra,
-            "here" if line is None else line.replace("[", r"\["),
-            style="" if line is None else "dim",
-        )
-    console.print(table)
+    _print_extras(console, extras)
     if mini:
         console.print(f"mini: {mini['knows']} [dim]{mini['notice']}[/dim]")
     if model is None:
@@ -70,3 +63,16 @@ def doctor(
         f" dimensions, fingerprint {trial.fingerprint[:12]}, loaded in {trial.seconds_to_load:.1f}"
         f" s; a text in {trial.text_milliseconds:.0f} ms, {image}"
     )
+
+
+def _print_extras(console: Console, extras: dict[str, str | None]) -> None:
+    if not extras:
+        console.print("equipoise is not installed, so its extras are unknown; type: pip install .")
+        return
+    table = Table("extra", "", title="extras")
+    for extra, line in extras.items():
+        if line is None:
+            table.add_row(extra, "here")
+        else:
+            table.add_row(extra, escape(line), style="dim")
+    console.print(table)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from equipoise.datasets import files, words
+from equipoise.datasets import files
 from equipoise.datasets.dataset import Dataset, Frame, Sieve
 from equipoise.errors import InputError
+from equipoise.prompts import nine_words
 
 DOWNLOAD = (
     "Download COCO 2017 (cocodataset.org): train2017, val2017 and annotations/captions_*2017.json;"
@@ -47,7 +48,7 @@ def coco2017(
         captions = captions[captions.groupby("image").cumcount() < captions_per_image]
     sieve.table = sieve.table.merge(captions, on="image", validate="1:m")
     sieve.table = sieve.table.assign(
-        query=sieve.table["caption"].map(words.neutralised),
+        query=sieve.table["caption"].map(nine_words.without_gender),
         gender=sieve.table["bb_gender"].map(GENDERS),
         skin_tone=sieve.table["bb_skin"].map(TONES),
     )[["path", "image", "caption", "query", "gender", "skin_tone"]]

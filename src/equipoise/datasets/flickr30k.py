@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from equipoise.datasets import files, words
+from equipoise.datasets import files
 from equipoise.datasets.dataset import Dataset, Frame, Sieve
 from equipoise.errors import InputError
+from equipoise.prompts import nine_words
 
 DOWNLOAD = (
     "Ask for Flickr30K at shannon.cs.illinois.edu/DenotationGraph: flickr30k-images, and"
@@ -42,11 +43,11 @@ def flickr30k(
             ~sieve.table["image"].isin(_names(one_person)),
             "captions of images that do not show one person",
         )
-    said = sieve.table["caption"].map(words.gender_of)
-    sieve.drop(said == words.NONE, "captions without a gender word")
-    sieve.drop(said[sieve.table.index] == words.BOTH, "captions with words of both genders")
+    said = sieve.table["caption"].map(nine_words.gender_of)
+    sieve.drop(said == nine_words.NONE, "captions without a gender word")
+    sieve.drop(said[sieve.table.index] == nine_words.BOTH, "captions with words of both genders")
     sieve.table = sieve.table.assign(
-        gender=said, query=sieve.table["caption"].map(words.neutralised)
+        gender=said, query=sieve.table["caption"].map(nine_words.without_gender)
     )
     disagree = sieve.table.groupby("image")["gender"].transform("nunique") > 1
     sieve.drop(disagree, "captions of images whose captions disagree")

@@ -17,10 +17,11 @@ RACES = ("White", "Black", "Asian", "Indian", "Others")
 _NAME = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+\.jpg(\.chip\.jpg)?$")
 
 
-def utkface(root: files.Where) -> Dataset:
+def utkface(root: files.Where, *, on_missing: str = "raise") -> Dataset:
     """Columns path, years, gender (male, female), race.
 
-    A few names of the distribution lack a part; those are dropped and counted.
+    The files themselves say everything, so none can be missing: on_missing is here because every
+    reader takes it. A few names of the distribution lack a part; those are dropped and counted.
     """
     import pandas as pd
 
@@ -39,4 +40,4 @@ def utkface(root: files.Where) -> Dataset:
         "race": [RACES[int(race)] for _, _, race, _ in parts],
     }
     sieve.table = pd.DataFrame(columns)
-    return sieve.result("UTKFace", ("gender", "race"))
+    return sieve.without_missing_files(on_missing).result("UTKFace", ("gender", "race"))

@@ -9,14 +9,13 @@ import re
 from collections.abc import Iterable
 
 from equipoise.errors import InputError
-from equipoise.prompts import marks
+from equipoise.prompts import marks, nine_words
 from equipoise.prompts.attribute import Attribute, ready_made
 from equipoise.prompts.english import Token, agree, is_plural, plural, tokens
 from equipoise.prompts.lexicon import ADVERBS, AFTER_VERB, BEFORE, VERBS
 
 PROTOCOLS = ("full", "paper", "released")
 
-_NINE = re.compile(r"\b(?:man|woman|boy|girl|gentleman|guy|lady|female|male)\b", re.IGNORECASE)
 _TONE = "light|dark|fair|pale|tan|brown|black|white|olive|dusky|deep|medium"
 # As released, "medium complexion" is not among them: only "medium complexioned" is.
 _SKIN = re.compile(
@@ -45,7 +44,7 @@ def neutralize(text: str, attribute: Attribute | None = None, *, protocol: str =
         for part in (attribute or ready_made("gender")).parts:
             text = without_groups(text, part)
         return text
-    text = _NINE.sub("person", text)
+    text = nine_words.without_gender(text)
     return tidy(_SKIN.sub("", text)) if protocol == "released" else text
 
 

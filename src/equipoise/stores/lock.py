@@ -13,23 +13,22 @@ LOCK = ".lock"
 
 @contextmanager
 def alone_in(folder: Path, lock: str = LOCK) -> Iterator[None]:
-    """Held while a run writes to a folder; a second run is refused."""
+    """Hold a folder's lock while a run writes to it; refuse a second run."""
+    from filelock import FileLock, Timeout
+
+    held = FileLock(folder / lock, blocking=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / lock).open("a")  # what somebody else wrote into a file of this name stays
+        held.acquire()
+    except Timeout:  # before OSError, of which it is one
+        raise InputError(
+            f"another run is writing to {folder}; wait for it, or pass another folder"
+        ) from None
     except OSError as error:
         raise InputError(
             f"{folder} cannot be written to ({error.strerror}); pass another folder"
         ) from None
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # no such locks on this system
-            pass
-        except OSError:
-            raise InputError(
-                f"another run is writing to {folder}; wait for it, or pass another folder"
-            ) from None
+    try:
         yield
+    finally:
+        held.release()

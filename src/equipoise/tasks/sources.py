@@ -61,7 +61,7 @@ def read_dataset(
         if name.lower() == "flickr30k":
             options["one_person"] = one_person
         found = _chosen(KNOWN[name.lower()](root, **options), label_column, group_columns)
-        if name.lower() != "facet" or embeddings is not None:
+        if name.lower() != "facet" or on_missing == "keep":  # no picture is opened then
             return found
         return datasets.write_crops(found, crops or root / "crops")
     path = Path(name)
