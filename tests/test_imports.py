@@ -46,6 +46,7 @@ HEAVY = {
 FLOORS = {
     "errors": 0,
     "_version": 0,
+    "clock": 1,
     "geometry": 1,
     "artefact": 1,
     "progress": 1,
