@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import sqlite3
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pytest
@@ -313,21 +313,6 @@ def test_text_only():
         Encoder(TextOnly()).encode_images([])
 
 
-def test_batches_grow_while_that_pays():
-    """A device that takes as long for 64 items as for one, and then longer."""
-    batches, sizes = Batches(), []
-
-    def device(items):
-        sizes.append(len(items))
-        time.sleep(0.01 * max(1, len(items) / 64))
-        return np.zeros((len(items), 1))
-
-    for _ in range(40):
-        batches.run(device, [0] * batches.size)
-    assert sizes[0] == 8
-    assert 32 <= batches.size <= 256
-
-
 def test_batches_shrink_when_memory_ends():
     seen = []
 
@@ -338,7 +323,6 @@ def test_batches_shrink_when_memory_ends():
         return np.zeros((len(items), 1))
 
     batches = Batches()
-    batches.size = 64
     assert len(batches.run(small_device, list(range(64)))) == 64
     assert batches.size == 16
     assert seen == [16] * 4
@@ -388,7 +372,7 @@ def test_cache_keeps_encoders_apart(tmp_path):
     with pytest.raises(eq.EquipoiseError, match="the fingerprint is empty"):
         cache.clear("")
     assert cache.clear("other") == 1
-    assert [usage.encoder for usage in cache.usage()] == ["averages float32"]
+    assert [usage.encoder for usage in cache.usage()] == ["averages float32 cpu in batches "]
 
 
 def test_cache_stays_under_its_limit_and_drops_the_longest_unused(tmp_path, rng):
@@ -425,6 +409,83 @@ def test_cache_under_concurrent_runs(tmp_path):
     ]
     assert [run.wait() for run in runs] == [0] * 4
     assert EmbeddingCache(tmp_path / "c.sqlite").usage()[0].rows == 700
+
+
+TEXTS_KEPT = [f"text {i}" for i in range(60)]
+
+
+def kept_texts(path):
+    """A cache that holds the rows of some texts, closed."""
+    rows = Encoder(Averages(), cache=EmbeddingCache(path)).encode_text(TEXTS_KEPT)
+    with sqlite3.connect(path) as database:
+        database.execute("pragma wal_checkpoint(truncate)")
+    return rows
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "row = randomblob(length(row))",
+        "row = zeroblob(length(row))",
+        "row = substr(row, 1, 20)",
+        "row = cast(row || x'00' as blob)",
+        "row = null",
+        "row = 7",
+        "row = 'text'",
+        "row = (select row from embeddings order by key desc limit 1)",
+    ],
+)
+def test_a_damaged_row_is_dropped_counted_and_computed_again(tmp_path, damage):
+    path = tmp_path / "c.sqlite"
+    rows = kept_texts(path)
+    with sqlite3.connect(path) as database:
+        database.execute(
+            f"update embeddings set {damage} where key in (select key from embeddings limit 9)"
+        )
+    encoder = Encoder(Averages(), cache=EmbeddingCache(path))
+    with pytest.warns(UserWarning, match="9 rows in .*c.sqlite were damaged; they are computed"):
+        np.testing.assert_array_equal(encoder.encode_text(TEXTS_KEPT), rows)
+    assert (encoder.report.damaged, encoder.report.from_cache) == (9, 51)
+    np.testing.assert_array_equal(encoder.encode_text(TEXTS_KEPT), rows)
+    assert (encoder.report.damaged, encoder.report.from_cache) == (0, 60)
+
+
+def test_a_row_with_a_strange_time_of_use_is_a_row(tmp_path):
+    path = tmp_path / "c.sqlite"
+    rows = kept_texts(path)
+    with sqlite3.connect(path) as database:
+        database.execute("update embeddings set used = 'never'")
+    np.testing.assert_array_equal(
+        Encoder(Averages(), cache=EmbeddingCache(path)).encode_text(TEXTS_KEPT), rows
+    )
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_no_byte_that_flips_in_the_cache_changes_a_row(tmp_path, rng):
+    """Wherever the file is damaged, rows are right: out of it, computed again, or without it."""
+    rows = kept_texts(tmp_path / "whole.sqlite")
+    whole = (tmp_path / "whole.sqlite").read_bytes()
+    path = tmp_path / "c.sqlite"
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), 40):
+            damaged[place] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged)
+        encoder = Encoder(Averages(), cache=EmbeddingCache(path))
+        np.testing.assert_array_equal(encoder.encode_text(TEXTS_KEPT), rows)
+        for name in ("c.sqlite-wal", "c.sqlite-shm"):
+            (tmp_path / name).unlink(missing_ok=True)
+
+
+def test_a_cache_without_checksums_still_opens(tmp_path):
+    """Rows of an older equipoise are not trusted: they are computed again."""
+    path = tmp_path / "c.sqlite"
+    rows = kept_texts(path)
+    with sqlite3.connect(path) as database:
+        database.execute("update embeddings set row = substr(row, 1, length(row) - 8)")
+    encoder = Encoder(Averages(), cache=EmbeddingCache(path))
+    with pytest.warns(UserWarning, match="60 rows"):
+        np.testing.assert_array_equal(encoder.encode_text(TEXTS_KEPT), rows)
 
 
 def test_a_file_that_is_no_cache_is_done_without(tmp_path):

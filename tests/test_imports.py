@@ -48,6 +48,7 @@ FLOORS = {
     "_version": 0,
     "paths": 0.5,
     "telemetry": 0,
+    "clock": 1,
     "geometry": 1,
     "artefact": 1,
     "progress": 1,

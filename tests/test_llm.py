@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
@@ -396,6 +397,49 @@ def test_inside_a_running_loop():
 
     with ChatServer(GENDER) as server:
         assert not asyncio.run(main()).failures
+
+
+def answers_in(path):
+    with closing(AnswerCache(path)) as cache:
+        return [cache.get(f"key {i}") for i in range(20)], cache.damaged
+
+
+def kept_answers(path):
+    with closing(AnswerCache(path)) as cache:
+        for i in range(20):
+            cache.put(f"key {i}", "c", "p", "g", "anchor", 0, "m", Answer(f"answer {i} é", ""))
+    return [Answer(f"answer {i} é", "") for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "text = 'answer 999'",
+        "text = cast(x'ff00fe' as text)",
+        "text = 7",
+        "trouble = 'refused'",
+        "checksum = ''",
+        "text = (SELECT text FROM answers ORDER BY key DESC LIMIT 1)",
+    ],
+)
+def test_a_damaged_answer_is_dropped_and_counted(tmp_path, damage):
+    whole = kept_answers(tmp_path / "c")
+    with closing(sqlite3.connect(tmp_path / "c")) as db, db:
+        db.execute(f"UPDATE answers SET {damage} WHERE key IN ('key 3', 'key 5')")
+    lost = [None if i in (3, 5) else answer for i, answer in enumerate(whole)]
+    assert answers_in(tmp_path / "c") == (lost, 2)
+    assert answers_in(tmp_path / "c") == (lost, 0)
+
+
+def test_answers_of_an_older_file_are_kept_and_sealed(tmp_path):
+    whole = kept_answers(tmp_path / "c")
+    with closing(sqlite3.connect(tmp_path / "c")) as db, db:
+        db.execute("ALTER TABLE answers DROP COLUMN checksum")
+        db.execute("PRAGMA user_version=1")
+    assert answers_in(tmp_path / "c") == (whole, 0)
+    with closing(sqlite3.connect(tmp_path / "c")) as db, db:
+        db.execute("UPDATE answers SET text = 'other' WHERE key = 'key 0'")
+    assert answers_in(tmp_path / "c") == ([None, *whole[1:]], 1)
 
 
 def test_newer_cache(tmp_path):

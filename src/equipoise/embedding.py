@@ -255,6 +255,8 @@ def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
         )
     if (damaged := store.damaged()) is not None:
         del found.shards[damaged:]
+    if manifest.encoder.note:
+        found.encoder = found.encoder._replace(note=manifest.encoder.note)
     return found
 
 

@@ -41,6 +41,7 @@ class EncoderRef(NamedTuple):
     id: str = ""
     revision: str = ""
     fingerprint: str = ""
+    note: str = ""  # where its rows may differ from run to run, why
 
     @classmethod
     def of(cls, encoder: Any) -> EncoderRef:

@@ -19,9 +19,7 @@ Device = Annotated[
 Dtype = Annotated[
     str | None, typer.Option(help="float32 or bfloat16; what the device is good at by default.")
 ]
-Batch = Annotated[
-    int | None, typer.Option(help="Items the model takes at once; found by trying by default.")
-]
+Batch = Annotated[int | None, typer.Option(help="Items encoded at once; 64 by default.")]
 Workers = Annotated[int | None, typer.Option(help="Processes that decode pictures; 0 for none.")]
 Offline = Annotated[
     bool | None,

@@ -48,9 +48,10 @@ def load_encoder(
 
     device: "cuda", "mps" or "cpu"; None for the first that is here. dtype: "float32" or "bfloat16"
     (autocast); None for bfloat16 on CUDA that computes it natively, float32 elsewhere. offline:
-    read local files only (None: as HF_HUB_OFFLINE says). batch_size: None to have it found by
-    trying. workers: processes that decode images (0: this one). cache: True keeps embeddings in the
-    user's cache, a path in that file. show_progress: None for a terminal only.
+    read local files only (None: as HF_HUB_OFFLINE says). batch_size: items encoded at once (None:
+    64); on a CPU rows do not depend on it. workers: processes that decode images (0: this one).
+    cache: True keeps embeddings in the user's cache, a path in that file. show_progress: None for a
+    terminal only.
     """
     load, name = registry.find(spec)
     offline = (

@@ -26,6 +26,7 @@ LIMIT_MIB = 4096
 PRUNE_TO = 0.9  # of the limit, so that pruning is rare
 FRESH = 3600.0  # seconds for which a use need not be written down again
 VARIABLES = 500  # of one sqlite statement
+CHECKSUM = 8  # bytes behind each row
 _SETTINGS = (
     "busy_timeout = 60000",
     "auto_vacuum = incremental",
@@ -60,17 +61,21 @@ def default_limit() -> int:
 
 
 class EmbeddingCache:
-    """Rows by encoder and key. Over ``limit`` bytes, those that were used longest ago make room."""
+    """Rows by encoder and key. Over ``limit`` bytes, those that were used longest ago make room.
+
+    ``damaged`` counts the rows that were found not to be what had been kept.
+    """
 
     def __init__(self, path: str | os.PathLike | None = None, *, limit: int | None = None):
         self.path = Path(path) if path else cache_folder() / "embeddings.sqlite"
         self.limit = default_limit() if limit is None else limit
         self._connection: sqlite3.Connection | None = None
         self._process = 0
+        self.damaged = 0
 
     def get(self, encoder: str, keys: Sequence[bytes], dim: int) -> dict[bytes, np.ndarray]:
-        """The rows that are there."""
-        found, stale, now = {}, [], time.time()
+        """Return the rows that are there and whole; a damaged one is dropped and counted."""
+        found, stale, damaged, now = {}, [], [], time.time()
         with self._database() as database:
             for start in range(0, len(keys), VARIABLES):
                 some = keys[start : start + VARIABLES]
@@ -79,19 +84,27 @@ class EmbeddingCache:
                     f"select key, row, used from embeddings where encoder = ? and key in ({marks})",
                     (encoder, *some),
                 )
-                for key, row, used in rows:
-                    if len(row) == 4 * dim:
-                        found[key] = np.frombuffer(row, "<f4")
-                        stale += [(now, encoder, key)] * (now - used > FRESH)
+                for key, sealed, used in rows:
+                    row = _opened(encoder, key, sealed)
+                    if row is None or len(row) != 4 * dim:
+                        damaged.append((encoder, key))
+                        continue
+                    found[key] = np.frombuffer(row, "<f4")
+                    if not isinstance(used, float) or now - used > FRESH:
+                        stale.append((now, encoder, key))
             database.executemany(
                 "update embeddings set used = ? where encoder = ? and key = ?", stale
             )
+            database.executemany("delete from embeddings where encoder = ? and key = ?", damaged)
+        self.damaged += len(damaged)
         return found
 
     def put(self, encoder: str, rows: Mapping[bytes, np.ndarray]) -> None:
         """Keep rows; what another process has put meanwhile is the same row."""
         now = time.time()
-        values = [(encoder, key, row.astype("<f4").tobytes(), now) for key, row in rows.items()]
+        values = []
+        for key, row in rows.items():
+            values.append((encoder, key, _sealed(encoder, key, row.astype("<f4").tobytes()), now))
         with self._database() as database:
             database.executemany("insert or replace into embeddings values (?, ?, ?, ?)", values)
         if self.size() > self.limit:
@@ -182,6 +195,26 @@ class EmbeddingCache:
                 f"the embedding cache {self.path} cannot be used ({error}); remove it, set"
                 " EQUIPOISE_CACHE to another folder, or do without"
             ) from None
+
+
+def _sealed(encoder: str, key: bytes, row: bytes) -> bytes:
+    """Return a row with its checksum behind it, which knows the key too."""
+    return row + _checksum(encoder, key, row)
+
+
+def _opened(encoder: str, key: bytes, sealed: Any) -> bytes | None:
+    """Return the row that was sealed; None where it, its key or its checksum has changed."""
+    if not isinstance(sealed, bytes):
+        return None
+    row, checksum = sealed[:-CHECKSUM], sealed[-CHECKSUM:]
+    return row if checksum == _checksum(encoder, key, row) else None
+
+
+def _checksum(encoder: str, key: bytes, row: bytes) -> bytes:
+    parts = hashlib.blake2b(encoder.encode(), digest_size=CHECKSUM)
+    parts.update(key)
+    parts.update(row)
+    return parts.digest()
 
 
 def text_keys(texts: Sequence[str]) -> list[bytes]:

@@ -17,10 +17,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from equipoise.encoders import images as pictures
-from equipoise.encoders.batching import LARGEST, Batches
+from equipoise.encoders.batching import SIZE, Batches
 from equipoise.encoders.cache import EmbeddingCache, image_keys, text_keys
 from equipoise.encoders.decoding import decode
 from equipoise.encoders.images import UnreadableImageError
+from equipoise.encoders.passes import cores
 from equipoise.encoders.towers import Modality, TextTower, Towers
 from equipoise.errors import ArtefactError, EquipoiseError, InputError
 from equipoise.progress import progress
@@ -46,6 +47,7 @@ class Report:
 
     items: int = 0
     from_cache: int = 0
+    damaged: int = 0  # rows of the cache that were not what was put there
     truncated: int = 0
     unreadable: list[Unreadable] = field(default_factory=list)
 
@@ -53,8 +55,9 @@ class Report:
 class Encoder:
     """An encoder: ``encode_text`` and ``encode_images``. Made by ``load_encoder``.
 
-    ``report`` tells of the last call: how many items, how many out of the cache, how many texts
-    were longer than the model reads, and which pictures could not be decoded.
+    ``report`` tells of the last call: how many items, how many out of the cache and how many
+    damaged there, how many texts were longer than the model reads, and which pictures could not be
+    decoded.
     """
 
     def __init__(
@@ -76,9 +79,12 @@ class Encoder:
         self.cache = cache
         self.show_progress = show_progress
         self.report = Report()
-        # of any size, so their number is what bounds memory
-        whole_pictures = MOST_WHOLE if towers.preprocess is None else LARGEST
-        self._batches = {"text": Batches(batch_size), "image": Batches(batch_size, whole_pictures)}
+        # whole pictures are of any size, so their number is what bounds memory
+        pictures_at_once = MOST_WHOLE if towers.preprocess is None else SIZE
+        self._batches = {
+            "text": Batches(batch_size),
+            "image": Batches(batch_size, pictures_at_once),
+        }
 
     @property
     def id(self) -> str:
@@ -105,6 +111,16 @@ class Encoder:
     def modalities(self) -> tuple[Modality, ...]:
         return self.towers.modalities
 
+    @property
+    def note(self) -> str:
+        """What an artefact says of this encoder's rows; "" where they are the same in every run."""
+        if self.towers.repeatable:
+            return ""
+        return (
+            "rows may differ in their last digits with what is encoded beside them: computed in"
+            f" batches on {self.device} in {self.precision}"
+        )
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of weights, vocabulary and preprocessing: what every artefact made with this encoder
@@ -130,7 +146,7 @@ class Encoder:
         return self.towers.text_tower()
 
     def batch_size(self, modality: Modality) -> int:
-        """How many items the model takes at once, as far as that has been found out."""
+        """Return how many items are encoded at once."""
         return self._batches[modality].size
 
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
@@ -256,7 +272,8 @@ class Encoder:
                 f" of {self.dim} dimensions"
             )
         with np.errstate(all="ignore"):
-            norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))[:, None]
+            # numpy sums each line by itself; einsum's buffers would cut a line where others end
+            norms = np.sqrt(np.square(rows, dtype=np.float64).sum(1, keepdims=True))
             lost = ~(np.isfinite(norms[:, 0]) & (norms[:, 0] > 0))
             return (rows / norms).astype(np.float32), lost
 
@@ -298,8 +315,15 @@ class Encoder:
                 yield item.row
 
     def _cached(self, keys: list[bytes]) -> dict[bytes, np.ndarray]:
+        if not self.cache or not keys:
+            return {}
         with self._or_without_cache():
-            return self.cache.get(self._cache_space, keys, self.dim) if self.cache and keys else {}
+            before = self.cache.damaged
+            found = self.cache.get(self._cache_space, keys, self.dim)
+            if damaged := self.cache.damaged - before:
+                self.report.damaged += damaged
+                _warn(f"{damaged} rows in {self.cache.path} were damaged; they are computed again")
+            return found
         return {}
 
     def _keep(self, rows: dict[bytes, np.ndarray]) -> None:
@@ -318,7 +342,12 @@ class Encoder:
 
     @cached_property
     def _cache_space(self) -> str:
-        space = f"{self.towers.cache_digest()} {self.precision}"
+        """Whose rows these are, and all that shows in their last digits."""
+        device = self.device.split(":")[0]
+        manner = "one by one" if self.towers.repeatable else "in batches"
+        space = " ".join(
+            [self.towers.cache_digest(), self.precision, device, manner, self.towers.runtime]
+        )
         if self.cache:
             self.cache.name(space, self.id)
         return space
@@ -384,10 +413,8 @@ def _checked_images(images: Any) -> Iterable[Any]:
 
 
 def _default_workers(device: str) -> int:
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return min(16, max(1, cores // 2 if device == "cpu" else cores - 1))
+    wanted = cores() // 2 if device == "cpu" else cores() - 1
+    return min(16, max(1, wanted))
 
 
 def _warn(message: str) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from equipoise.artefact import require_format, sha256
+from equipoise.encoders.passes import one_by_one
 from equipoise.encoders.preprocess import Preprocess
 from equipoise.encoders.towers import Modality, Towers
 from equipoise.errors import ArtefactError, InputError, MissingExtraError
@@ -126,6 +127,8 @@ class ONNXTowers(Towers):
         self.id = settings.id or f"onnx:{folder}"
         self.revision, self.dim = settings.revision, settings.dim
         self.device = next(device for device, known in PROVIDERS.items() if known == provider)
+        self.runtime = f"onnxruntime {onnxruntime.__version__}"
+        self.repeatable = self.device == "cpu"
         self.settings = settings
         self._folder = folder
         text, image = settings.text, settings.image
@@ -160,6 +163,11 @@ class ONNXTowers(Towers):
         return [len(encoding) for encoding in self._whole.encode_batch(list(texts))]
 
     def text_features(self, texts: Sequence[str]) -> np.ndarray:
+        if not self.repeatable:
+            return self._text_batch(texts)
+        return one_by_one(lambda text: self._text_batch([text]), texts)
+
+    def _text_batch(self, texts: Sequence[str]) -> np.ndarray:
         tokens = self._cut.encode_batch(list(texts))
         graph = self.settings.text
         inputs = {
@@ -178,9 +186,16 @@ class ONNXTowers(Towers):
         graph, preprocess = self.settings.image, self.preprocess
         if graph is None or preprocess is None or self._image is None:
             raise InputError(f"{self.id} has no image tower; its {SETTINGS} names no image graph")
+        session = self._image
+
+        def batch(some: np.ndarray) -> np.ndarray:
+            feed = some if graph.layout == "bytes" else preprocess.normalise(some)
+            return session.run([graph.output], {graph.input: feed})[0]
+
         pixels = np.asarray(pixels)
-        feed = pixels if graph.layout == "bytes" else preprocess.normalise(pixels)
-        return self._image.run([graph.output], {graph.input: feed})[0]
+        if not self.repeatable:
+            return batch(pixels)
+        return one_by_one(batch, [pixels[i : i + 1] for i in range(len(pixels))])
 
     def digest(self) -> str:
         """The fingerprint of the encoder it was exported from, as long as nothing of the export was
@@ -255,6 +270,8 @@ def _provider(device: str | None) -> str:
 def _session(path: Path, provider: str, inputs: list[str], output: str) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    if provider == PROVIDERS["cpu"]:
+        options.intra_op_num_threads = 1  # threads take items, as ``one_by_one`` says
     try:
         session = onnxruntime.InferenceSession(str(path), options, providers=[provider])
     except Exception as error:  # onnxruntime has no common class for what it raises

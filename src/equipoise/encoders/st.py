@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ try:
     import torch
 
     from equipoise.encoders.torch_towers import (
+        RUNTIME,
         float_arrays,
+        in_torch_one_by_one,
         pick_device,
         pick_precision,
         structure,
@@ -78,6 +81,8 @@ class SentenceTowers(Towers):
     def __init__(self, name: str, revision: str, model: Any, device: str, precision: str):
         self.id, self.revision, self.model = f"st:{name}", revision, model
         self.device, self.precision = device, precision
+        self.runtime, self.repeatable = RUNTIME, device == "cpu"
+        self.model.preprocess = _one_at_a_time(self.model.preprocess)
         self.modalities: tuple[Modality, ...] = (
             ("text", "image") if "image" in model.modalities else ("text",)
         )
@@ -105,6 +110,11 @@ class SentenceTowers(Towers):
         return self._encode([Image.fromarray(picture) for picture in pixels])
 
     def _encode(self, items: list[Any]) -> np.ndarray:
+        if not self.repeatable:
+            return self._encode_batch(items)
+        return in_torch_one_by_one(lambda item: self._encode_batch([item]), items)
+
+    def _encode_batch(self, items: list[Any]) -> np.ndarray:
         with torch.autocast(
             self.device.split(":")[0], torch.bfloat16, enabled=self.precision == "bfloat16"
         ):
@@ -124,6 +134,17 @@ class SentenceTowers(Towers):
             "max_tokens": self.max_tokens,
         }
         return digest_of(float_arrays(self.model), settings)
+
+
+def _one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function behind a lock: a tokenizer serves one thread at a time."""
+    lock = threading.Lock()
+
+    def locked(*args: Any, **options: Any) -> Any:
+        with lock:
+            return function(*args, **options)
+
+    return locked
 
 
 def _config(module: Any) -> dict[str, Any]:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
+from equipoise.encoders.passes import one_by_one
 from equipoise.encoders.preprocess import Preprocess
 from equipoise.encoders.towers import Towers, digest_of, digest_of_vocabulary
 from equipoise.errors import InputError
 
+RUNTIME = f"torch {torch.__version__}"
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -75,6 +77,7 @@ class TorchTowers(Towers):
     def __init__(self, module: TorchModule, device: str | None, dtype: str | None):
         self.device = pick_device(device)
         self.precision = pick_precision(dtype, self.device)
+        self.runtime, self.repeatable = RUNTIME, self.device == "cpu"
         self.module = module.float().eval().requires_grad_(False).to(self.device)
         self.preprocess = module.preprocess
 
@@ -91,10 +94,18 @@ class TorchTowers(Towers):
         """What else the embeddings depend on, as JSON."""
 
     def text_features(self, texts: Sequence[str]) -> np.ndarray:
-        return self._run(self.module.encode_text, self.tokenize(texts))
+        encode = self.module.encode_text
+        if not self.repeatable:
+            return self._run(encode, self.tokenize(texts))
+        tokens = [self.tokenize([text]) for text in texts]  # tokenizers are not for many threads
+        return in_torch_one_by_one(lambda inputs: self._run(encode, inputs), tokens)
 
     def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
-        return self._run(self.module.encode_image, self.image_inputs(pixels))
+        encode = self.module.encode_image
+        if not self.repeatable:
+            return self._run(encode, self.image_inputs(pixels))
+        alone = [pixels[i : i + 1] for i in range(len(pixels))]
+        return in_torch_one_by_one(lambda one: self._run(encode, self.image_inputs(one)), alone)
 
     def _run(self, function: Any, inputs: dict[str, torch.Tensor]) -> np.ndarray:
         half = self.precision == "bfloat16"
@@ -107,6 +118,15 @@ class TorchTowers(Towers):
 
     def digest(self) -> str:
         return digest_of(float_arrays(self.module), self.settings())
+
+
+def in_torch_one_by_one(function: Callable[[Any], np.ndarray], items: Sequence[Any]) -> np.ndarray:
+    """Return the rows of items, each from a pass of its own on one of torch's threads."""
+    before = torch.get_num_threads()
+    try:
+        return one_by_one(function, items, begin=lambda: torch.set_num_threads(1))
+    finally:
+        torch.set_num_threads(before)  # for threads to come; those that are there keep their own
 
 
 def devices() -> list[str]:

@@ -70,6 +70,8 @@ class Towers(ABC):
     max_tokens: int = 0  # of a text, special tokens included; 0 where there is no limit
     precision: str = "float32"
     device: str = "cpu"
+    runtime: str = ""  # the library that computes, with its version
+    repeatable: bool = False  # whether a row depends on its item alone, and on no neighbour
 
     @abstractmethod
     def token_counts(self, texts: Sequence[str]) -> list[int]:

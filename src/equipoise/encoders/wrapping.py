@@ -73,6 +73,10 @@ class WrappedEncoder:
         return self.encoder.modalities
 
     @property
+    def note(self) -> str:
+        return getattr(self.encoder, "note", "")
+
+    @property
     def report(self) -> Report:
         return self.encoder.report
 

@@ -9,10 +9,10 @@ import csv
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from equipoise import clock
 from equipoise.annotate.labels import Label
 from equipoise.annotate.question import UNSURE
 from equipoise.errors import ArtefactError, InputError
@@ -104,7 +104,7 @@ class LabelFile:
 
     def add(self, answers: Mapping[str, str]) -> None:
         """On the disk when this returns."""
-        at = datetime.now(UTC).isoformat(timespec="seconds")
+        at = clock.now().isoformat(timespec="seconds")
         self._write([(image, self.annotator, answer, at) for image, answer in answers.items()])
         self.answers |= answers
 

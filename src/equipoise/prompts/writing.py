@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from equipoise import clock
 from equipoise.errors import InputError
 from equipoise.prompts import grammar
 from equipoise.prompts.attribute import Attribute
@@ -185,7 +185,7 @@ def read_prompts(path: Path) -> list[str]:
 
 def today() -> str:
     """The date, as a book's provenance has it."""
-    return datetime.now(UTC).date().isoformat()
+    return clock.now().date().isoformat()
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
