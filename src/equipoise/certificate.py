@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise import geometry, kernels
 from equipoise._version import __version__
@@ -83,13 +84,25 @@ class Tally:
 
 @dataclass
 class Totals:
-    """What a certificate says in a few numbers; ``a + b`` is the certificate of both runs' rows."""
+    """What a certificate says in a few numbers; ``a + b`` is the certificate of both runs' rows.
 
-    ADDED: ClassVar = ("n", "invalid", "leakage_before", "leakage", "self_loss")
+    invalid: rows without a direction, in no other figure. pure_attribute: rows of which the space
+    leaves nothing but rounding, so that they stay as they are (Proposition 2); in every figure.
+    """
+
+    ADDED: ClassVar = (
+        "n",
+        "invalid",
+        "pure_attribute",
+        "leakage_before",
+        "leakage",
+        "self_loss",
+    )
     WORST: ClassVar = ("group_gap_bound", "leakage_error", "self_loss_error", "length_error")
 
     n: int = 0
     invalid: int = 0
+    pure_attribute: int = 0
     leakage_before: Tally = field(default_factory=Tally)
     leakage: Tally = field(default_factory=Tally)
     self_loss: Tally = field(default_factory=Tally)
@@ -132,6 +145,7 @@ class Totals:
         return {
             "n": self.n,
             "invalid": self.invalid,
+            "pure_attribute": self.pure_attribute,
             "leakage_before": self.leakage_before.summary(),
             "leakage": self.leakage.summary(),
             "self_loss": self.self_loss.summary(),
@@ -277,7 +291,9 @@ def certificate_of(
     ):  # of rows so short that no number says how much longer a unit row is
         unit_error, keep_error = np.abs(after - 1), np.abs(after / before - 1)
     length_error = np.where(unit_error <= ALMOST_UNIT, unit_error, keep_error)
-    expected_leakage, expected_loss = _expected(p, o, wanted, shape, geometry.limits(dtype).pure)
+    pure = geometry.limits(dtype).pure
+    stays = _stays(p, o, leakage, wanted, shape, pure)
+    expected_leakage, expected_loss = _expected(p, o, wanted, shape, stays)
     loss = chord * chord / 2
     good = np.isfinite(p) & np.isfinite(leakage)  # a row that u lost counts as invalid too
     n = int(good.sum())
@@ -288,6 +304,7 @@ def certificate_of(
     totals = Totals(
         n=n,
         invalid=p.size - n,
+        pure_attribute=int(stays[good].sum()),
         leakage_before=Tally.of(p[good]),
         leakage=Tally.of(leakage[good]),
         self_loss=Tally.of(loss[good]),
@@ -342,20 +359,44 @@ def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = Non
         raise InputError(f"kappas must be a list of numbers >= 0, and this is {kappas!r}")
     p, o, *_ = kernels.measure(e, e, space.low_rank)
     p, o = p[np.isfinite(p)], o[np.isfinite(p)]
-    pure = geometry.limits(kernels.dtype_name(e)).pure
-    points = [_expected(p, o, Preference("kappa", float(kappa)), p.shape, pure) for kappa in grid]
+    stays = o <= geometry.limits(kernels.dtype_name(e)).pure
+    points = [_expected(p, o, Preference("kappa", float(kappa)), p.shape, stays) for kappa in grid]
     leakage, loss = (np.array([v[i].mean() if len(p) else 0.0 for v in points]) for i in (0, 1))
     return Frontier(grid, leakage, loss, len(p))
 
 
+def _stays(
+    p: Float64,
+    o: Float64,
+    leakage: Float64,
+    wanted: Preference,
+    shape: tuple[int, ...],
+    pure: float,
+) -> NDArray[np.bool_]:
+    """Mask of rows that are pure attribute (Proposition 2).
+
+    Rounding decides for rows close to the limit: those are on the side on which they were put.
+    """
+    stays = o <= pure
+    close = np.abs(o - pure) <= pure / 2
+    if close.any():
+        moved, _ = _expected(p, o, wanted, shape, np.zeros_like(stays))
+        stays[close] = (np.abs(leakage - p) <= np.abs(leakage - moved))[close]
+    return stays
+
+
 def _expected(
-    p: Float64, o: Float64, wanted: Preference, shape: tuple[int, ...], pure: float
+    p: Float64,
+    o: Float64,
+    wanted: Preference,
+    shape: tuple[int, ...],
+    stays: NDArray[np.bool_],
 ) -> tuple[Float64, Float64]:
     kappa = wanted.kappa(p * p, o, np.sqrt)
     if wanted.kind == "kappa" and wanted.constant is None:
         kappa = np.broadcast_to(to_numpy(kappa), shape).reshape(-1).astype(np.float64)
     leakage, loss = geometry.leakage_and_loss(p, o, kappa)
-    return np.where(o <= pure, p, leakage), np.where(o <= pure, 0.0, loss)
+    return np.where(stays, p, leakage), np.where(stays, 0.0, loss)
 
 
 def _describe(wanted: Preference) -> str:
