@@ -36,7 +36,9 @@ def with_triton(e, space, **options):
 
     x = torch.tensor(e)
     out = torch.full_like(x, float("nan"))
-    with warnings.catch_warnings():  # the interpreter divides by zero where the GPU would in silence
+    with (
+        warnings.catch_warnings()
+    ):  # the interpreter divides by zero where the GPU would in silence
         warnings.simplefilter("ignore")
         _triton.debias(x, out, space.low_rank, Preference("kappa", options["kappa"]), "unit")
     return out.numpy()

@@ -177,6 +177,16 @@ def _check_out(e: Any, out: Any) -> None:
         raise InputError(
             "out is read-only; open the memory map with mode='r+' or 'w+', or pass a writable array"
         )
+    if kind == "torch" and out.is_inference() and not _inference_mode():
+        raise InputError(
+            "out was made under torch.inference_mode and cannot be written to outside it; pass"
+            " out.clone(), or call debias under inference_mode too"
+        )
+    if _overlaps_itself(out):
+        raise InputError(
+            "out holds the same memory more than once (it is expanded, or a strided view), so rows"
+            " would overwrite each other; pass an array with memory of its own"
+        )
     if _overlap(e, out) and not _same_memory(e, out):
         raise InputError(
             "out overlaps the embeddings without being the same rows; pass another array, or e"
@@ -192,6 +202,30 @@ def _overlap(e: Any, out: Any) -> bool:
             return True
     first, second = sorted(_span(x) for x in (e, out))
     return e.numel() > 0 and second[0] < first[1]
+
+
+def _overlaps_itself(out: Any) -> bool:
+    """Whether two entries of an array may share memory."""
+    if 0 in out.shape:
+        return False
+    if kernels.framework(out) == "numpy":
+        strides = [abs(stride) for stride in out.strides]
+    else:
+        strides = [stride * out.element_size() for stride in out.stride()]
+    reach = out.itemsize  # bytes that the axes so far can reach
+    for stride, length in sorted(zip(strides, out.shape, strict=True)):
+        if length == 1:
+            continue
+        if stride < reach:
+            return True
+        reach += (length - 1) * stride
+    return False
+
+
+def _inference_mode() -> bool:
+    import torch
+
+    return torch.is_inference_mode_enabled()
 
 
 def _span(x: Any) -> tuple[int, int]:

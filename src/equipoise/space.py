@@ -171,6 +171,11 @@ class AttributeSpace:
         for array in (self.basis, *(part.prototypes for part in self.parts)):
             array.flags.writeable = False  # kernels keep copies of it
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy (``copy``, pickle) is as read-only as what it was made of."""
+        self.__dict__.update(state)
+        self.__post_init__()
+
     @property
     def dim(self) -> int:
         return self.basis.shape[0]

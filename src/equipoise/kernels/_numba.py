@@ -534,7 +534,9 @@ def measure_rows(e, u, start, stop, basis, left, *options):
 
 
 @_jit
-def _measure(e, u, start, stop, room, basis, _left, _bias, _orthogonal, axes, small, large, up, out):
+def _measure(
+    e, u, start, stop, room, basis, _left, _bias, _orthogonal, axes, small, large, up, out
+):
     """In float64 into out (6, n): p, o, leakage, |u - e|, |e|, |u|.
 
     basis (r, d); axes, which is the same.

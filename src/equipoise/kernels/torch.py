@@ -94,7 +94,8 @@ def debias(
             return flat.view(x.shape), bad.view(x.shape[:-1])
         if not result.is_contiguous():
             result.copy_(flat.view(x.shape))
-        torch.autograd.graph.increment_version(out)  # autograd must know that it was written to
+        if not out.is_inference():
+            torch.autograd.graph.increment_version(out)  # autograd must know that it was written to
         return out, bad.view(x.shape[:-1])
 
 
