@@ -46,6 +46,8 @@ HEAVY = {
 FLOORS = {
     "errors": 0,
     "_version": 0,
+    "display": 0,
+    "array_types": 0,
     "geometry": 1,
     "artefact": 1,
     "progress": 1,

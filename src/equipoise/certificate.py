@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from equipoise import geometry, kernels
 from equipoise._version import __version__
+from equipoise.array_types import Rows
 from equipoise.debiasing import check_arguments, debias
+from equipoise.display import html_table
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
 from equipoise.kernels.measure import Columns, to_numpy
@@ -28,6 +30,7 @@ EDGES = np.concatenate([[0.0], np.logspace(-9, 0.5, round(9.5 * BINS_PER_DECADE)
 # a row this close to unit length was meant to be of unit length, in any dtype; others kept their
 # own
 ALMOST_UNIT = 2.0**-5
+_PARTS = ("mean", "median", "p95", "max")
 BARE = "unknown: a bare array does not say which encoder made it"
 
 
@@ -196,11 +199,34 @@ class Certificate:
         return summary
 
     def __repr__(self) -> str:
+        totals = self.totals
         means = ", ".join(
-            f"{name} {getattr(self.totals, name).summary()['mean']:.4f}"
+            f"{name} {getattr(totals, name).summary()['mean']:.4f}"
             for name in ("leakage_before", "leakage", "self_loss")
         )
-        return f"Certificate(n={self.totals.n}, invalid={self.totals.invalid}, means: {means})"
+        pure = f", pure_attribute={totals.pure_attribute}" if totals.pure_attribute else ""
+        return (
+            f"Certificate(n={totals.n}, invalid={totals.invalid}{pure},"
+            f" kappa={totals.facts.get('kappa', 'unknown')}, means: {means})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show counts, means and bounds as a table in notebooks."""
+        summary = self.summary()
+        rows = [
+            (name.replace("_", " "), *(summary[name][part] for part in _PARTS))
+            for name in ("leakage_before", "leakage", "self_loss")
+        ]
+        counts = [
+            ("rows", summary["n"]),
+            ("invalid", summary["invalid"]),
+            ("pure attribute", summary["pure_attribute"]),
+            ("kappa", summary.get("kappa", "unknown")),
+            ("group gap at most", summary["group_gap_bound"]),
+            ("leakage differs from theory by", summary["differs_from_theory_by"]["leakage"]),
+        ]
+        first = html_table("Certificate", rows, ("", *_PARTS))
+        return first + html_table("", counts)
 
     def __add__(self, other: Certificate) -> Certificate:
         """The certificate of both runs' rows, one after the other."""
@@ -219,12 +245,28 @@ class Frontier(NamedTuple):
     self_loss: Float64
     n: int
 
+    def __repr__(self) -> str:
+        points = [f"{name} {_range(getattr(self, name))}" for name in self._fields[:-1]]
+        return f"Frontier(n={self.n}, {len(self.kappa)} points, {', '.join(points)})"
+
+    def _repr_html_(self) -> str:
+        """Show up to sixteen of the points as a table in notebooks."""
+        points = np.stack([self.kappa, self.leakage, self.self_loss], axis=1)
+        step = max(1, (len(points) - 1) // 8)
+        rows = points[::step].tolist()
+        heads = ("kappa", "mean leakage", "mean self-utility loss")
+        return html_table(f"Frontier of {self.n:,} rows", rows, heads)
+
+
+def _range(values: Float64) -> str:
+    return f"{values[0]:.4g} to {values[-1]:.4g}" if len(values) else "of none"
+
 
 def certify(
-    e: Any,
+    e: Rows,
     space: AttributeSpace,
     *,
-    u: Any = None,
+    u: Rows | None = None,
     kappa: Any = None,
     weights: tuple[float, float] | None = None,
     encoder: Any = None,
@@ -343,7 +385,7 @@ def cross_bound(c_image: Certificate, c_text: Certificate, *, paired: bool = Fal
     return geometry.cross_utility_bound(image, text) + lengths
 
 
-def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = None) -> Frontier:
+def frontier(e: Rows, space: AttributeSpace, kappas: Sequence[float] | None = None) -> Frontier:
     """The Pareto front of these embeddings: mean leakage against mean loss over kappa, from 0 to
     infinity.
     """

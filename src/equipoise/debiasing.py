@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from equipoise import kernels
+from equipoise.array_types import SameRows
 from equipoise.errors import InputError, InvalidRowsError
 from equipoise.kernels.measure import to_numpy
 from equipoise.kernels.recipe import NORMS, Preference, preference
@@ -18,15 +19,15 @@ _NAMED_ROWS = 5
 
 
 def debias(
-    e: Any,
+    e: SameRows,
     space: AttributeSpace,
     *,
     kappa: Any = None,
     weights: tuple[float, float] | None = None,
-    out: Any = None,
+    out: SameRows | None = None,
     norm: Literal["unit", "keep"] = "unit",
     on_invalid: OnInvalid = "raise",
-) -> Any:
+) -> SameRows:
     """Debias embeddings ``e`` (..., d) in closed form: the same type, dtype, device and shape out.
 
     kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the

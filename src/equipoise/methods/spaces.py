@@ -87,6 +87,12 @@ class SpaceOperator(Operator):
             raise InputError(f"this operator has a space a prompt: {otherwise}")
         return self.space
 
+    def _facts(self) -> dict[str, Any]:
+        if isinstance(self.space, SpaceSet):
+            first = next(iter(self.space.values()))
+            return super()._facts() | {"prompts": len(self.space), "kappa": f"{first.kappa:g}"}
+        return super()._facts() | {"rank": self.space.rank, "kappa": f"{self.space.kappa:g}"}
+
     def arrays(self) -> dict[str, np.ndarray]:
         return self.space.arrays()
 
