@@ -109,6 +109,9 @@ class Operator(ABC):
 
         prompts: the texts themselves, for a gate and for methods that depend on them.
         """
+        return self._gated_text(rows, prompts, gate)
+
+    def _gated_text(self, rows: Any, prompts: Sequence[str] | None, gate: Gate) -> Any:
         self._check_width(rows, "texts")
         if "text" not in self.changes:
             return rows
@@ -155,7 +158,9 @@ class Operator(ABC):
         gate: Gate = None,
     ) -> SameRows:
         """Similarities (images, texts) of debiased rows."""
-        return self.image(images) @ self.text(texts, prompts, gate).T
+        rows: Any = self.image(images)
+        columns: Any = self.text(texts, prompts, gate)
+        return rows @ columns.T
 
     def bind(self, encoder: Any) -> Operator:
         """The same operator with an encoder, which must be the one it was fitted with."""
