@@ -98,7 +98,7 @@ def test_cross_bound_wants_certificates(rng):
     with pytest.raises(InputError, match="one shape"):
         eq.cross_bound(eq.certify(e, space), eq.certify(e[:3], space), paired=True)
     assert repr(eq.certify(e, space)).startswith(
-        "Certificate(n=5, invalid=0, means: leakage_before 0."
+        "Certificate(n=5, invalid=0, kappa=1.0, means: leakage_before 0."
     )
 
 

@@ -372,6 +372,45 @@ def test_read_only_and_overlapping_out(rng):
         eq.debias(e[:-1], space, out=e[1:])
 
 
+@pytest.mark.parametrize(
+    "shared",
+    [
+        lambda memory: np.lib.stride_tricks.as_strided(
+            memory, (6, 64), (8, 8)
+        ),  # row i + 1 begins in row i
+        lambda memory: np.lib.stride_tricks.as_strided(
+            memory, (6, 64), (0, 8)
+        ),  # one row, six times
+        lambda memory: np.lib.stride_tricks.as_strided(
+            memory, (6, 64), (8 * 63, 8)
+        ),  # one entry shared
+    ],
+    ids=["sliding", "repeated", "one entry"],
+)
+def test_out_that_overlaps_itself_is_refused(rng, shared):
+    memory = np.zeros(6 * 64)
+    with pytest.raises(InputError, match="more than once"):
+        eq.debias(rng.standard_normal((6, 64)), make_space(rng), out=shared(memory))
+    assert not memory.any()
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        lambda: np.zeros((6, 64)),
+        lambda: np.zeros((64, 6)).T,
+        lambda: np.zeros((12, 128))[::2, ::2],
+        lambda: np.zeros((6, 64))[::-1, ::-1],
+        lambda: np.zeros(6, [("id", "i1"), ("row", "f8", 64)])["row"],
+    ],
+    ids=["plain", "transposed", "every other", "backwards", "field of a record"],
+)
+def test_out_with_memory_of_its_own_is_taken(rng, own):
+    e, space, out = rng.standard_normal((6, 64)), make_space(rng), own()
+    assert eq.debias(e, space, out=out) is out
+    assert np.array_equal(out, eq.debias(e, space))
+
+
 def test_weights_of_any_size(rng):
     space = make_space(rng)
     e = rng.standard_normal((20, 64))

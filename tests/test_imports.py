@@ -49,6 +49,8 @@ FLOORS = {
     "paths": 0.5,
     "telemetry": 0,
     "clock": 1,
+    "display": 0,
+    "array_types": 0,
     "geometry": 1,
     "artefact": 1,
     "progress": 1,

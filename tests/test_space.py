@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
+import pickle
 import re
 from types import SimpleNamespace
 
@@ -275,3 +277,25 @@ def test_frozen_and_light_to_pickle(rng):
         space.basis[0, 0] = 1
     twin = copy.deepcopy(space)  # goes the way of pickling, as multiprocessing does
     assert np.array_equal(twin.basis, space.basis) and not twin.low_rank._cache
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [
+        copy.copy,
+        copy.deepcopy,
+        dataclasses.replace,
+        lambda space: space.with_kappa(2),
+        lambda space: space + space,
+        lambda space: pickle.loads(pickle.dumps(space)),  # noqa: S301, made by this very line
+    ],
+    ids=["copy", "deepcopy", "replace", "with_kappa", "union", "pickle"],
+)
+def test_no_copy_can_be_written_to(rng, twin):
+    space = make_space(rng)
+    eq.debias(rng.standard_normal((2, 64)), space)
+    made = twin(space)
+    for array in (made.basis, made.low_rank.right, *(part.prototypes for part in made.parts)):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = 1
+    assert made.fingerprint == type(made)(made.basis, made.parts).fingerprint

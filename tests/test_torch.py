@@ -240,6 +240,18 @@ def test_out_is_protected(rng, space):
         z.backward()
 
 
+def test_out_that_cannot_be_written_to_is_refused(rng, space):
+    x = torch.tensor(rng.standard_normal((6, 24)))
+    for out in (torch.zeros(24, dtype=x.dtype).expand(6, 24), torch.zeros_like(x[:1]).expand_as(x)):
+        with pytest.raises(InputError, match="more than once"):
+            eq.debias(x, space, out=out)
+    with torch.inference_mode():
+        out = torch.empty_like(x)
+        assert torch.equal(eq.debias(x, space, out=out), eq.debias(x, space))
+    with pytest.raises(InputError, match="inference_mode"):
+        eq.debias(x, space, out=out)
+
+
 def test_default_check_inside_a_transform_says_what_to_pass(rng, space):
     e = torch.tensor(rng.standard_normal((3, 24)))
     with pytest.raises(InputError, match="unchecked"):

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise import geometry, kernels
 from equipoise._version import __version__
+from equipoise.array_types import Rows
 from equipoise.debiasing import check_arguments, debias
+from equipoise.display import html_table
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
 from equipoise.kernels.measure import Columns, to_numpy
@@ -27,6 +30,7 @@ EDGES = np.concatenate([[0.0], np.logspace(-9, 0.5, round(9.5 * BINS_PER_DECADE)
 # a row this close to unit length was meant to be of unit length, in any dtype; others kept their
 # own
 ALMOST_UNIT = 2.0**-5
+_PARTS = ("mean", "median", "p95", "max")
 BARE = "unknown: a bare array does not say which encoder made it"
 
 
@@ -83,13 +87,25 @@ class Tally:
 
 @dataclass
 class Totals:
-    """What a certificate says in a few numbers; ``a + b`` is the certificate of both runs' rows."""
+    """What a certificate says in a few numbers; ``a + b`` is the certificate of both runs' rows.
 
-    ADDED: ClassVar = ("n", "invalid", "leakage_before", "leakage", "self_loss")
+    invalid: rows without a direction, in no other figure. pure_attribute: rows of which the space
+    leaves nothing but rounding, so that they stay as they are (Proposition 2); in every figure.
+    """
+
+    ADDED: ClassVar = (
+        "n",
+        "invalid",
+        "pure_attribute",
+        "leakage_before",
+        "leakage",
+        "self_loss",
+    )
     WORST: ClassVar = ("group_gap_bound", "leakage_error", "self_loss_error", "length_error")
 
     n: int = 0
     invalid: int = 0
+    pure_attribute: int = 0
     leakage_before: Tally = field(default_factory=Tally)
     leakage: Tally = field(default_factory=Tally)
     self_loss: Tally = field(default_factory=Tally)
@@ -132,6 +148,7 @@ class Totals:
         return {
             "n": self.n,
             "invalid": self.invalid,
+            "pure_attribute": self.pure_attribute,
             "leakage_before": self.leakage_before.summary(),
             "leakage": self.leakage.summary(),
             "self_loss": self.self_loss.summary(),
@@ -182,11 +199,34 @@ class Certificate:
         return summary
 
     def __repr__(self) -> str:
+        totals = self.totals
         means = ", ".join(
-            f"{name} {getattr(self.totals, name).summary()['mean']:.4f}"
+            f"{name} {getattr(totals, name).summary()['mean']:.4f}"
             for name in ("leakage_before", "leakage", "self_loss")
         )
-        return f"Certificate(n={self.totals.n}, invalid={self.totals.invalid}, means: {means})"
+        pure = f", pure_attribute={totals.pure_attribute}" if totals.pure_attribute else ""
+        return (
+            f"Certificate(n={totals.n}, invalid={totals.invalid}{pure},"
+            f" kappa={totals.facts.get('kappa', 'unknown')}, means: {means})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Show counts, means and bounds as a table in notebooks."""
+        summary = self.summary()
+        rows = [
+            (name.replace("_", " "), *(summary[name][part] for part in _PARTS))
+            for name in ("leakage_before", "leakage", "self_loss")
+        ]
+        counts = [
+            ("rows", summary["n"]),
+            ("invalid", summary["invalid"]),
+            ("pure attribute", summary["pure_attribute"]),
+            ("kappa", summary.get("kappa", "unknown")),
+            ("group gap at most", summary["group_gap_bound"]),
+            ("leakage differs from theory by", summary["differs_from_theory_by"]["leakage"]),
+        ]
+        first = html_table("Certificate", rows, ("", *_PARTS))
+        return first + html_table("", counts)
 
     def __add__(self, other: Certificate) -> Certificate:
         """The certificate of both runs' rows, one after the other."""
@@ -205,12 +245,28 @@ class Frontier(NamedTuple):
     self_loss: Float64
     n: int
 
+    def __repr__(self) -> str:
+        points = [f"{name} {_range(getattr(self, name))}" for name in self._fields[:-1]]
+        return f"Frontier(n={self.n}, {len(self.kappa)} points, {', '.join(points)})"
+
+    def _repr_html_(self) -> str:
+        """Show up to sixteen of the points as a table in notebooks."""
+        points = np.stack([self.kappa, self.leakage, self.self_loss], axis=1)
+        step = max(1, (len(points) - 1) // 8)
+        rows = points[::step].tolist()
+        heads = ("kappa", "mean leakage", "mean self-utility loss")
+        return html_table(f"Frontier of {self.n:,} rows", rows, heads)
+
+
+def _range(values: Float64) -> str:
+    return f"{values[0]:.4g} to {values[-1]:.4g}" if len(values) else "of none"
+
 
 def certify(
-    e: Any,
+    e: Rows,
     space: AttributeSpace,
     *,
-    u: Any = None,
+    u: Rows | None = None,
     kappa: Any = None,
     weights: tuple[float, float] | None = None,
     encoder: Any = None,
@@ -277,7 +333,9 @@ def certificate_of(
     ):  # of rows so short that no number says how much longer a unit row is
         unit_error, keep_error = np.abs(after - 1), np.abs(after / before - 1)
     length_error = np.where(unit_error <= ALMOST_UNIT, unit_error, keep_error)
-    expected_leakage, expected_loss = _expected(p, o, wanted, shape, geometry.limits(dtype).pure)
+    pure = geometry.limits(dtype).pure
+    stays = _stays(p, o, leakage, wanted, shape, pure)
+    expected_leakage, expected_loss = _expected(p, o, wanted, shape, stays)
     loss = chord * chord / 2
     good = np.isfinite(p) & np.isfinite(leakage)  # a row that u lost counts as invalid too
     n = int(good.sum())
@@ -288,6 +346,7 @@ def certificate_of(
     totals = Totals(
         n=n,
         invalid=p.size - n,
+        pure_attribute=int(stays[good].sum()),
         leakage_before=Tally.of(p[good]),
         leakage=Tally.of(leakage[good]),
         self_loss=Tally.of(loss[good]),
@@ -326,7 +385,7 @@ def cross_bound(c_image: Certificate, c_text: Certificate, *, paired: bool = Fal
     return geometry.cross_utility_bound(image, text) + lengths
 
 
-def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = None) -> Frontier:
+def frontier(e: Rows, space: AttributeSpace, kappas: Sequence[float] | None = None) -> Frontier:
     """The Pareto front of these embeddings: mean leakage against mean loss over kappa, from 0 to
     infinity.
     """
@@ -342,20 +401,44 @@ def frontier(e: Any, space: AttributeSpace, kappas: Sequence[float] | None = Non
         raise InputError(f"kappas must be a list of numbers >= 0, and this is {kappas!r}")
     p, o, *_ = kernels.measure(e, e, space.low_rank)
     p, o = p[np.isfinite(p)], o[np.isfinite(p)]
-    pure = geometry.limits(kernels.dtype_name(e)).pure
-    points = [_expected(p, o, Preference("kappa", float(kappa)), p.shape, pure) for kappa in grid]
+    stays = o <= geometry.limits(kernels.dtype_name(e)).pure
+    points = [_expected(p, o, Preference("kappa", float(kappa)), p.shape, stays) for kappa in grid]
     leakage, loss = (np.array([v[i].mean() if len(p) else 0.0 for v in points]) for i in (0, 1))
     return Frontier(grid, leakage, loss, len(p))
 
 
+def _stays(
+    p: Float64,
+    o: Float64,
+    leakage: Float64,
+    wanted: Preference,
+    shape: tuple[int, ...],
+    pure: float,
+) -> NDArray[np.bool_]:
+    """Mask of rows that are pure attribute (Proposition 2).
+
+    Rounding decides for rows close to the limit: those are on the side on which they were put.
+    """
+    stays = o <= pure
+    close = np.abs(o - pure) <= pure / 2
+    if close.any():
+        moved, _ = _expected(p, o, wanted, shape, np.zeros_like(stays))
+        stays[close] = (np.abs(leakage - p) <= np.abs(leakage - moved))[close]
+    return stays
+
+
 def _expected(
-    p: Float64, o: Float64, wanted: Preference, shape: tuple[int, ...], pure: float
+    p: Float64,
+    o: Float64,
+    wanted: Preference,
+    shape: tuple[int, ...],
+    stays: NDArray[np.bool_],
 ) -> tuple[Float64, Float64]:
     kappa = wanted.kappa(p * p, o, np.sqrt)
     if wanted.kind == "kappa" and wanted.constant is None:
         kappa = np.broadcast_to(to_numpy(kappa), shape).reshape(-1).astype(np.float64)
     leakage, loss = geometry.leakage_and_loss(p, o, kappa)
-    return np.where(o <= pure, p, leakage), np.where(o <= pure, 0.0, loss)
+    return np.where(stays, p, leakage), np.where(stays, 0.0, loss)
 
 
 def _describe(wanted: Preference) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from equipoise import kernels
+from equipoise.array_types import SameRows
 from equipoise.errors import InputError, InvalidRowsError
 from equipoise.kernels.measure import to_numpy
 from equipoise.kernels.recipe import NORMS, Preference, preference
@@ -18,15 +19,15 @@ _NAMED_ROWS = 5
 
 
 def debias(
-    e: Any,
+    e: SameRows,
     space: AttributeSpace,
     *,
     kappa: Any = None,
     weights: tuple[float, float] | None = None,
-    out: Any = None,
+    out: SameRows | None = None,
     norm: Literal["unit", "keep"] = "unit",
     on_invalid: OnInvalid = "raise",
-) -> Any:
+) -> SameRows:
     """Debias embeddings ``e`` (..., d) in closed form: the same type, dtype, device and shape out.
 
     kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the
@@ -177,6 +178,16 @@ def _check_out(e: Any, out: Any) -> None:
         raise InputError(
             "out is read-only; open the memory map with mode='r+' or 'w+', or pass a writable array"
         )
+    if kind == "torch" and out.is_inference() and not _inference_mode():
+        raise InputError(
+            "out was made under torch.inference_mode and cannot be written to outside it; pass"
+            " out.clone(), or call debias under inference_mode too"
+        )
+    if _overlaps_itself(out):
+        raise InputError(
+            "out holds the same memory more than once (it is expanded, or a strided view), so rows"
+            " would overwrite each other; pass an array with memory of its own"
+        )
     if _overlap(e, out) and not _same_memory(e, out):
         raise InputError(
             "out overlaps the embeddings without being the same rows; pass another array, or e"
@@ -192,6 +203,30 @@ def _overlap(e: Any, out: Any) -> bool:
             return True
     first, second = sorted(_span(x) for x in (e, out))
     return e.numel() > 0 and second[0] < first[1]
+
+
+def _overlaps_itself(out: Any) -> bool:
+    """Whether two entries of an array may share memory."""
+    if 0 in out.shape:
+        return False
+    if kernels.framework(out) == "numpy":
+        strides = [abs(stride) for stride in out.strides]
+    else:
+        strides = [stride * out.element_size() for stride in out.stride()]
+    reach = out.itemsize  # bytes that the axes so far can reach
+    for stride, length in sorted(zip(strides, out.shape, strict=True)):
+        if length == 1:
+            continue
+        if stride < reach:
+            return True
+        reach += (length - 1) * stride
+    return False
+
+
+def _inference_mode() -> bool:
+    import torch
+
+    return torch.is_inference_mode_enabled()
 
 
 def _span(x: Any) -> tuple[int, int]:

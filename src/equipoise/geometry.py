@@ -22,6 +22,11 @@ from equipoise.errors import InputError
 Array = Any  # numpy array, torch tensor, jax array or a number: only operators are used on it
 Float64 = NDArray[np.float64]
 
+NEAR = 0.25
+"""A rest shorter than this fraction of its row is taken twice (see ``outside``): after once, its
+part inside the space is up to eps / o of it, which would show in lengths and leakages.
+"""
+
 RANK_TOLERANCE = 1e-5
 """Singular values under this fraction of the largest one are dropped: above float32's noise, below
 any real direction.
@@ -106,6 +111,8 @@ class Limits(NamedTuple):
     # a squared length this close to 1 is unit length, as far as the type, or the float16 it may
     # come from, can hold it
     unit: float
+    # the spacing of numbers just above 1
+    eps: float
 
 
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -115,7 +122,8 @@ def limits(dtype: str) -> Limits:
     """The limits for rows stored as ``dtype``; float16 and bfloat16 are computed in float32."""
     eps, wide = _EPS[dtype], _EPS["float64" if dtype == "float64" else "float32"]
     small, large, up = (1e-200, 1e200, 2.0**600) if dtype == "float64" else (1e-28, 1e28, 2.0**100)
-    return Limits(small, large, up, pure=eps + 8 * wide, unit=8 * max(eps, _EPS["float16"]))
+    unit = 8 * max(eps, _EPS["float16"])
+    return Limits(small, large, up, pure=eps + 8 * wide, unit=unit, eps=eps)
 
 
 def row_scale(n2: Array, one: Array, where: Callable, limits: Limits) -> Array:
@@ -198,7 +206,17 @@ def split(e: Float64, basis: Float64) -> tuple[Float64, Float64]:
     """
     e = unit(e)
     c = e @ basis
-    return np.linalg.norm(c, axis=-1), np.linalg.norm(e - c @ basis.T, axis=-1)
+    return np.linalg.norm(c, axis=-1), np.linalg.norm(outside(e, c, basis), axis=-1)
+
+
+def outside(e: Array, c: Array, basis: Array) -> Array:
+    """Return the part of rows ``e`` outside the space, given their coordinates c in it.
+
+    The part inside is taken away twice. After once, rounding leaves eps of it, which is no less
+    than a short rest itself; after twice, eps of the rest.
+    """
+    rest = e - c @ basis.T
+    return rest - (rest @ basis) @ basis.T
 
 
 def leakage_and_loss(p: Float64, o: Float64, kappa: Array) -> tuple[Float64, Float64]:

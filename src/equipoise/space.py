@@ -15,6 +15,7 @@ import numpy as np
 
 from equipoise import artefact, geometry
 from equipoise._version import __version__
+from equipoise.display import cut, html_table, listed
 from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
 from equipoise.geometry import RANK_TOLERANCE, Float64
 from equipoise.kernels.recipe import LowRank, preference
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 KIND = "attribute space"
 SCOPES = ("shared", "per prompt")
+MOST_PARTS = 3  # attributes that are named where a space is printed
+SPELT_OUT = 4  # groups that are named there; of more, their number
 
 
 class Part(NamedTuple):
@@ -171,6 +174,11 @@ class AttributeSpace:
     def __post_init__(self) -> None:
         for array in (self.basis, *(part.prototypes for part in self.parts)):
             array.flags.writeable = False  # kernels keep copies of it
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy (``copy``, pickle) is as read-only as what it was made of."""
+        self.__dict__.update(state)
+        self.__post_init__()
 
     @property
     def dim(self) -> int:
@@ -355,12 +363,32 @@ class AttributeSpace:
         return cls.load(hub.fetch(repo_id_or_folder, **options), encoder=encoder)
 
     def __repr__(self) -> str:
-        attributes = " + ".join(
-            f"{part.attribute or 'attribute'}({', '.join(part.groups)})" for part in self.parts
-        )
+        attributes = [_shown(part) for part in self.parts[:MOST_PARTS]]
+        if len(self.parts) > MOST_PARTS:
+            attributes.append(f"{len(self.parts) - MOST_PARTS} more")
         return (
-            f"AttributeSpace({attributes}, dim={self.dim}, rank={self.rank}, kappa={self.kappa:g})"
+            f"AttributeSpace({' + '.join(attributes)}, dim={self.dim}, rank={self.rank},"
+            f" kappa={self.kappa:g})"
         )
+
+    def _repr_html_(self) -> str:
+        """Show groups, dim, rank, kappa and encoder as a table in notebooks."""
+        rows = [(part.attribute or "attribute", listed(part.groups)) for part in self.parts]
+        rows += [
+            ("dim", self.dim),
+            ("rank", self.rank),
+            ("kappa", self.kappa),
+            ("scope", self.scope),
+            ("encoder", cut(self.encoder if any(self.encoder) else "unknown", 80)),
+        ]
+        return html_table("AttributeSpace", rows)
+
+
+def _shown(part: Part) -> str:
+    name = cut(part.attribute or "attribute")
+    if len(part.groups) > SPELT_OUT:
+        return f"{name}({len(part.groups)} groups)"
+    return f"{name}({listed(part.groups)})"
 
 
 def check_options(kappa: Any = 1.0, tolerance: Any = RANK_TOLERANCE) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from equipoise import artefact
+from equipoise.display import html_table, listed
 from equipoise.errors import ArtefactError, InputError
 from equipoise.geometry import RANK_TOLERANCE
 from equipoise.space import AttributeSpace, check_options
@@ -215,3 +216,15 @@ class SpaceSet(Mapping[str, AttributeSpace]):
 
     def __repr__(self) -> str:
         return f"SpaceSet({len(self)} prompts, {self._first!r})"
+
+    def _repr_html_(self) -> str:
+        """Show prompts, groups, dim, ranks and kappa as a table in notebooks."""
+        ranks = sorted({space.rank for space in self.spaces.values()})
+        rows = [
+            ("prompts", listed(self.spaces)),
+            (self._first.parts[0].attribute or "attribute", listed(self.groups)),
+            ("dim", self.dim),
+            ("rank", listed(ranks)),
+            ("kappa", self._first.kappa),
+        ]
+        return html_table(f"SpaceSet of {len(self):,} prompts", rows)

@@ -23,6 +23,9 @@ from equipoise import geometry
 # rows that are debiased before they are measured; with what is written of them they stay in the
 # second-level cache
 TOGETHER = 128
+# share of the space in a row's squared length above which its rest is taken from the row itself,
+# twice and in float64
+HALF = 0.5
 FAST = {
     "reassoc",
     "contract",
@@ -156,7 +159,7 @@ def _buffer(count, d, like):
 @_jit
 def _room(right, left, out):
     """What a kernel works in: four rows, what is taken of them, their products with the axes, four
-    numbers a row, and a row of out.
+    numbers a row, a row of out, and a short rest.
     """
     rows, taken = _buffer(4, right.shape[1], right), _buffer(4, right.shape[1], right)
     return (
@@ -165,6 +168,7 @@ def _room(right, left, out):
         np.zeros((4, left.shape[0]), right.dtype),
         np.ones((4, 4)),
         _buffer(1, right.shape[1], out)[0],
+        np.zeros(right.shape[1]),
     )
 
 
@@ -270,6 +274,35 @@ def _rest2(rows, taken, b):
 
 
 @_jit
+def _outside(rows, b, axes, rest):
+    """``geometry.outside`` of row b into rest, in float64 and along the axes (r, d) as they were
+    given: returns the squared lengths of the row and of the rest.
+    """
+    n2 = o2 = 0.0
+    for k in range(rest.size):
+        rest[k] = rows[b, k]
+        n2 += rest[k] * rest[k]
+    for _ in range(2):
+        for j in range(axes.shape[0]):
+            c = 0.0
+            for k in range(rest.size):
+                c += rest[k] * axes[j, k]
+            for k in range(rest.size):
+                rest[k] -= c * axes[j, k]
+    for k in range(rest.size):
+        o2 += rest[k] * rest[k]
+    return n2, o2
+
+
+@_jit
+def _weigh_short(rows, b, rest, k1, k2, line):
+    """``_weigh`` with a rest that ``_outside`` took."""
+    number = rows.dtype.type
+    for k in range(line.size):
+        line[k] = _narrow(number(k1 * rest[k] + k2 * (rows[b, k] - rest[k])), line[k])
+
+
+@_jit
 def _weigh(rows, taken, b, k1, k2, line):
     for k in range(line.size):
         line[k] = _narrow(k1 * (rows[b, k] - taken[b, k]) + k2 * taken[b, k], line[k])
@@ -326,6 +359,7 @@ def _debias(
     left,
     bias,
     orthogonal,
+    axes,
     kind,
     value,
     norm,
@@ -340,11 +374,12 @@ def _debias(
     """right (r, d), left (r + r % 2, d); ``value`` (1,) or one a row; sets ``bad`` for rows left as
     they were.
 
-    orthogonal: right is left, of orthonormal rows, and there is no bias.
+    orthogonal: right is left, of orthonormal rows, and there is no bias; ``axes`` is right in
+    float64.
     far: past the caches, which is quicker for an array that is larger than they are, and slower for
     one that is read next.
     """
-    rows, taken, c, numbers, line = room
+    rows, taken, c, numbers, line, rest = room
     n2, p2, scale = numbers[0], numbers[1], numbers[2]
     rank, number = right.shape[0], right.dtype.type
     size = line.size * line.itemsize
@@ -361,13 +396,11 @@ def _debias(
         for offset in range(0, min(4, x.shape[0] - first - 4) * size, 64):
             _prefetch(x_address + (first + 4) * size + offset)
         _dots(rows, right, c)
-        split = rank > 2
         for b in range(count):
             p2[b] = 0.0
             for j in range(rank):
                 p2[b] += np.float64(c[b, j]) * np.float64(c[b, j])
-            split = split or not (orthogonal and p2[b] <= n2[b] / 2)
-        if split:
+        if rank > 2 or not orthogonal:
             taken[:] = 0
             if bias.size:
                 for b in range(count):
@@ -388,15 +421,23 @@ def _debias(
                 out[i] = x[i]
                 continue
             share = p2[b] / n2[b]
-            pythagoras = orthogonal and p2[b] <= n2[b] / 2  # which loses nothing here
-            o = math.sqrt(1 - share) if pythagoras else math.sqrt(_rest2(rows, taken, b) / n2[b])
+            short = orthogonal and share > HALF
+            if short:
+                whole, o2 = _outside(rows, b, axes, rest)
+                share, o = 1 - o2 / whole, math.sqrt(o2 / whole)
+            elif orthogonal:
+                o = math.sqrt(1 - share)  # Pythagoras, which loses nothing here
+            else:
+                o = math.sqrt(_rest2(rows, taken, b) / n2[b])
             target = line if stream else out[i]
             if identity or o <= pure:  # Proposition 2, case B
                 _scale(rows, b, number(factor), target)
             else:
                 k1, k2 = _weights(share, o, kind, parameter, norm)
                 k1, k2 = k1 * factor, k2 * factor
-                if pythagoras and rank <= 2:
+                if short:
+                    _weigh_short(rows, b, rest, k1, k2, target)
+                elif orthogonal and rank <= 2:
                     _weigh_two(
                         rows,
                         b,
@@ -493,12 +534,14 @@ def measure_rows(e, u, start, stop, basis, left, *options):
 
 
 @_jit
-def _measure(e, u, start, stop, room, basis, left, _bias, _orthogonal, small, large, up, out):
+def _measure(
+    e, u, start, stop, room, basis, _left, _bias, _orthogonal, axes, small, large, up, out
+):
     """In float64 into out (6, n): p, o, leakage, |u - e|, |e|, |u|.
 
-    basis (r, d), left (r + r % 2, d), which is the same.
+    basis (r, d); axes, which is the same.
     """
-    rows, taken, c, numbers, _ = room
+    rows, _, c, numbers, _, rest = room
     n, n2, scale, gap2 = numbers[0], numbers[1], numbers[2], numbers[3]
     rank = basis.shape[0]
     for first in range(start, stop, 2):
@@ -512,7 +555,6 @@ def _measure(e, u, start, stop, room, basis, left, _bias, _orthogonal, small, la
                 n2[b] = _rescale(rows, b, scale[b])
             n[b] = math.sqrt(n2[b]) if 0 < n2[b] < math.inf else math.nan
         _dots(rows, basis, c)
-        split = False
         for b in range(0, count, 2):
             i = first + b // 2
             inside, leaked = 0.0, 0.0
@@ -525,17 +567,10 @@ def _measure(e, u, start, stop, room, basis, left, _bias, _orthogonal, small, la
             out[4, i] = n[b] / scale[b]
             out[5, i] = n[b + 1] / scale[b + 1]
             share = inside / (n[b] * n[b])
-            if share <= 0.75:  # Pythagoras, which loses nothing here
+            if share <= HALF:  # Pythagoras, which loses nothing here
                 out[1, i] = math.sqrt(1 - share)
             else:
-                split = True
-        if split:
-            taken[:] = 0
-            for j in range(0, left.shape[0], 4):
-                _combine(c, left, taken, j)
-            for b in range(0, count, 2):
-                if not (c[b] * c[b]).sum() <= 0.75 * n[b] * n[b]:
-                    out[1, first + b // 2] = math.sqrt(_rest2(rows, taken, b)) / n[b]
+                out[1, i] = math.sqrt(_outside(rows, b, axes, rest)[1]) / n[b]
 
 
 @_jit

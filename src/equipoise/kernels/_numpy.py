@@ -39,6 +39,11 @@ def _block(x, low_rank, preference, value, norm, dtype):
         rest = e - taken
         p2 = (c * c).sum(axis=1, keepdims=True) / n2
         o = np.sqrt((rest * rest).sum(axis=1, keepdims=True) / n2)
+        near = o[:, 0] < geometry.NEAR
+        if low_rank.is_projection and near.any():
+            again = geometry.outside(e[near], c[near], low_rank.right)
+            rest[near] = again
+            o[near] = np.sqrt((again * again).sum(axis=1, keepdims=True) / n2[near])
         kappa = value if preference.kind == "kappa" else preference.kappa(p2, o, np.sqrt)
         shrink, beta = geometry.half_angle(p2, o, kappa, np.sqrt)
         if norm == "raw":

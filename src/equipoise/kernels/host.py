@@ -193,9 +193,11 @@ def _measuring(low_rank, columns) -> tuple:
     return *factors, wide.small, wide.large, wide.up, columns
 
 
-def _factors(low_rank: LowRank, compute: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+def _factors(
+    low_rank: LowRank, compute: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, np.ndarray]:
     """right (r, d), left with an even number of rows (the last may be zero), the bias (empty where
-    there is none), and if it projects.
+    there is none), if it projects, and right in float64.
     """
     left = np.pad(low_rank.left.T, ((0, low_rank.rank % 2), (0, 0)))
     bias = np.zeros(0, compute) if low_rank.bias is None else low_rank.bias.astype(compute)
@@ -204,6 +206,7 @@ def _factors(low_rank: LowRank, compute: str) -> tuple[np.ndarray, np.ndarray, n
         _aligned(left, compute),
         bias,
         low_rank.is_projection,
+        _aligned(low_rank.right.T, "float64"),
     )
 
 

@@ -18,8 +18,8 @@ from equipoise.kernels.recipe import LowRank, Norm, Preference
 _matmul = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)  # never TF32 or bfloat16 passes
 
 
-@partial(jax.jit, static_argnames=("kind", "norm"))
-def _debias(x, right, left, bias, value, kind, norm):
+@partial(jax.jit, static_argnames=("kind", "norm", "projection"))
+def _debias(x, right, left, bias, value, kind, norm, projection):
     dtype = x.dtype.name
     wide = jnp.float64 if dtype == "float64" else jnp.float32
     u, bad = plain.debias(
@@ -33,6 +33,7 @@ def _debias(x, right, left, bias, value, kind, norm):
         norm,
         geometry.limits(wide.__name__),
         geometry.limits(dtype),
+        jax.lax.cond if projection else None,
     )
     return jnp.where(bad[..., None], x, u.astype(x.dtype)), bad
 
@@ -45,7 +46,7 @@ def debias(x: Any, low_rank: LowRank, preference: Preference, norm: Norm) -> tup
     value = jnp.asarray(preference.value, wide)
     if preference.kind == "kappa":
         value = jnp.broadcast_to(value, x.shape[:-1])
-    return _debias(x, right, left, bias, value, preference.kind, norm)
+    return _debias(x, right, left, bias, value, preference.kind, norm, low_rank.is_projection)
 
 
 def traced(x: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from equipoise import geometry
 from equipoise.geometry import Float64
 from equipoise.kernels import host
 from equipoise.kernels.recipe import LowRank
@@ -69,7 +70,11 @@ def _block(e: Any, u: Any, basis: Any) -> Columns:
         e, before = _unit(e)
         u, after = _unit(u)
         c = e @ basis
-        columns = (_norm(c), _norm(e - c @ basis.T), _norm(u @ basis), _norm(u - e), before, after)
+        o = _norm(e - c @ basis.T)
+        near = o[:, 0] < geometry.NEAR
+        if near.any():
+            o[near] = _norm(geometry.outside(e[near], c[near], basis))
+        columns = (_norm(c), o, _norm(u @ basis), _norm(u - e), before, after)
     return tuple(to_numpy(column)[:, 0] for column in columns)  # pyright: ignore[reportReturnType]
 
 

@@ -5,6 +5,7 @@ where gradients flow.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -93,7 +94,8 @@ def debias(
             return flat.view(x.shape), bad.view(x.shape[:-1])
         if not result.is_contiguous():
             result.copy_(flat.view(x.shape))
-        torch.autograd.graph.increment_version(out)  # autograd must know that it was written to
+        if not out.is_inference():
+            torch.autograd.graph.increment_version(out)  # autograd must know that it was written to
         return out, bad.view(x.shape[:-1])
 
 
@@ -151,11 +153,20 @@ def _plain(x, low_rank, preference, norm):
         value = torch.as_tensor(preference.value, device=x.device).to(wide).expand(x.shape[:-1])
         preference = Preference("kappa", value)
     limits = geometry.limits(str(wide).removeprefix("torch.")), geometry.limits(dtype_name(x))
+    options = (right, left, bias, preference, norm, *limits)
+    branch = _branch if low_rank.is_projection else None
     with torch.autocast(x.device.type, enabled=False):
-        u, bad = plain.debias(
-            torch, x.to(wide), torch.matmul, right, left, bias, preference, norm, *limits
-        )
+        u, bad = plain.debias(torch, x.to(wide), torch.matmul, *options, branch)
     return torch.where(bad[..., None], x, u.to(x.dtype)), bad
+
+
+def _branch(wanted: torch.Tensor, twice: Callable, once: Callable) -> torch.Tensor:
+    """``twice()`` where it is wanted; also where to look would need a value that is not there yet,
+    or make the device wait.
+    """
+    if wanted.device.type != "cpu" or traced(wanted):
+        return twice()
+    return twice() if bool(wanted) else once()
 
 
 def _factors(low_rank: LowRank, dtype: torch.dtype, x: torch.Tensor):

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from equipoise import kernels
+from equipoise.array_types import SameRows
 from equipoise.kernels import LowRank
 from equipoise.kernels.recipe import PROJECT
 
 
-def normalised(rows: Any) -> Any:
+def normalised(rows: SameRows) -> SameRows:
     """Rows (..., d) of unit length, in their own type; zero, NaN and infinite rows stay as they
     are.
     """

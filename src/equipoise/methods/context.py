@@ -5,13 +5,14 @@ Each takes what it needs, and says what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from equipoise.display import cut
 from equipoise.errors import InputError
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.book import PromptBook
@@ -57,6 +58,14 @@ class FitContext:
                 " each group"
             )
 
+    def __repr__(self) -> str:
+        facts = [repr(self.attribute)]
+        for part in fields(self)[1:]:
+            value = getattr(self, part.name)
+            if value is not None:
+                facts.append(f"{part.name}={_described(value)}")
+        return f"FitContext({', '.join(facts)})"
+
     @property
     def text_encoder(self) -> Any:
         """What encodes texts: the encoder, or the text table; None where there is neither."""
@@ -101,6 +110,17 @@ class FitContext:
                 )
             for start in range(0, len(rows), BLOCK):
                 yield rows[start : start + BLOCK]
+
+
+def _described(value: Any) -> str:
+    """A word or two for a value of any kind: never what it holds."""
+    if hasattr(value, "shape"):
+        return f"{type(value).__name__} {tuple(value.shape)}"
+    if isinstance(value, str | int | Path):
+        return repr(cut(value)) if not isinstance(value, int) else str(value)
+    if isinstance(value, Sized):
+        return f"{type(value).__name__} of {len(value):,}"
+    return type(value).__name__
 
 
 class _Table:

@@ -40,6 +40,9 @@ class LowRankOperator(Operator):
         """Of the map with the most directions."""
         return max(low_rank.rank for low_rank in self.maps.values())
 
+    def _facts(self) -> dict[str, Any]:
+        return super()._facts() | {"rank": self.rank}
+
     def _image(self, rows: Any) -> Any:
         return self._map(rows, "image")
 

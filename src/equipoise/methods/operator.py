@@ -14,6 +14,8 @@ import numpy as np
 
 from equipoise import artefact
 from equipoise._version import __version__
+from equipoise.array_types import SameRows
+from equipoise.display import cut, html_table, listed
 from equipoise.errors import EncoderMismatchError, InputError
 from equipoise.prompts.attribute import Attribute
 from equipoise.prompts.marks import explicit_groups
@@ -92,7 +94,7 @@ class Operator(ABC):
     ) -> Operator:
         """The operator of a file."""
 
-    def image(self, rows: Any) -> Any:
+    def image(self, rows: SameRows) -> SameRows:
         """Debiased images (..., d), or the same rows where the method leaves images alone.
 
         NaN rows stay NaN.
@@ -100,11 +102,16 @@ class Operator(ABC):
         self._check_width(rows, "images")
         return self._image(rows) if "image" in self.changes else rows
 
-    def text(self, rows: Any, prompts: Sequence[str] | None = None, gate: Gate = None) -> Any:
+    def text(
+        self, rows: SameRows, prompts: Sequence[str] | None = None, gate: Gate = None
+    ) -> SameRows:
         """Debiased texts (n, d).
 
         prompts: the texts themselves, for a gate and for methods that depend on them.
         """
+        return self._gated_text(rows, prompts, gate)
+
+    def _gated_text(self, rows: Any, prompts: Sequence[str] | None, gate: Gate) -> Any:
         self._check_width(rows, "texts")
         if "text" not in self.changes:
             return rows
@@ -144,10 +151,16 @@ class Operator(ABC):
         return self.text(self._encoder.encode_text(list(prompts)), prompts, gate)
 
     def scores(
-        self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None
-    ) -> Any:
+        self,
+        images: SameRows,
+        texts: SameRows,
+        prompts: Sequence[str] | None = None,
+        gate: Gate = None,
+    ) -> SameRows:
         """Similarities (images, texts) of debiased rows."""
-        return self.image(images) @ self.text(texts, prompts, gate).T
+        rows: Any = self.image(images)
+        columns: Any = self.text(texts, prompts, gate)
+        return rows @ columns.T
 
     def bind(self, encoder: Any) -> Operator:
         """The same operator with an encoder, which must be the one it was fitted with."""
@@ -206,9 +219,22 @@ class Operator(ABC):
                 f" {self.in_dim} wide"
             )
 
+    def _facts(self) -> dict[str, Any]:
+        """What is shown of the operator, by name."""
+        return {
+            "method": self.method,
+            "attribute": cut(self.attribute.name),
+            "groups": listed(self.attribute.groups),
+            "changes": " and ".join(self.changes) or "nothing",
+            "dim": self.in_dim or "any",
+        }
+
     def __repr__(self) -> str:
-        changed = " and ".join(self.changes) or "nothing"
-        return (
-            f"{type(self).__name__}({self.method}, {self.attribute.name}, changes {changed},"
-            f" dim={self.in_dim})"
-        )
+        facts = self._facts()
+        method, attribute, groups = (facts.pop(name) for name in ("method", "attribute", "groups"))
+        rest = ", ".join(f"{name}={value}" for name, value in facts.items())
+        return f"{type(self).__name__}({method}, {attribute}({groups}), {rest})"
+
+    def _repr_html_(self) -> str:
+        """Show method, groups, dim and what else the method has as a table in notebooks."""
+        return html_table(type(self).__name__, list(self._facts().items()))

@@ -11,7 +11,7 @@ import numpy as np
 
 from equipoise.debiasing import debias
 from equipoise.errors import InputError
-from equipoise.geometry import TINY, half_angle, limits, unit
+from equipoise.geometry import TINY, half_angle, limits, outside, unit
 from equipoise.methods.operator import Gate, Modality, Operator
 from equipoise.prompts.attribute import Attribute
 from equipoise.space import AttributeSpace, EncoderRef
@@ -87,6 +87,12 @@ class SpaceOperator(Operator):
             raise InputError(f"this operator has a space a prompt: {otherwise}")
         return self.space
 
+    def _facts(self) -> dict[str, Any]:
+        if isinstance(self.space, SpaceSet):
+            first = next(iter(self.space.values()))
+            return super()._facts() | {"prompts": len(self.space), "kappa": f"{first.kappa:g}"}
+        return super()._facts() | {"rank": self.space.rank, "kappa": f"{self.space.kappa:g}"}
+
     def arrays(self) -> dict[str, np.ndarray]:
         return self.space.arrays()
 
@@ -123,14 +129,14 @@ def _score_in(
     c = images @ space.basis
     p2 = (c * c).sum(1)
     inside = c @ (space.basis.T @ text)
-    o, outside = np.sqrt(np.maximum(1 - p2, 0)), plain - inside
+    o, beside = np.sqrt(np.maximum(1 - p2, 0)), plain - inside
     # of which little is left outside: that, rather than the difference of two numbers close to 1
     near = o < CANCELS
-    rest = images[near] - c[near] @ space.basis.T
-    o[near], outside[near] = np.linalg.norm(rest, axis=1), rest @ text
+    rest = outside(images[near], c[near], space.basis)
+    o[near], beside[near] = np.linalg.norm(rest, axis=1), rest @ text
     if np.isinf(space.kappa):
         shrink, beta = np.zeros_like(o), np.ones_like(o)
     else:
         shrink, beta = half_angle(p2, o, space.kappa, np.sqrt)
-    debiased = beta / np.maximum(o, TINY) * outside + shrink * inside
+    debiased = beta / np.maximum(o, TINY) * beside + shrink * inside
     return np.where(o <= pure, plain, debiased)  # what is nothing but attribute stays as it is

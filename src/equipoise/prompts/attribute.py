@@ -15,6 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from equipoise.display import cut, listed
 from equipoise.errors import InputError
 
 READY_MADE = ("gender", "age", "skin tone", "race")
@@ -72,6 +73,9 @@ class Attribute:
     wordings: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     position: int | None = field(default=None, compare=False, repr=False)
     parts: tuple[Attribute, ...] = field(default=(), compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Attribute({cut(self.name)}: {listed(self.groups)})"
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():

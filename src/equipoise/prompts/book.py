@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from equipoise.artefact import parse_json, require_format, write_atomically
+from equipoise.display import listed
 from equipoise.errors import ArtefactError, InputError
 from equipoise.prompts.attribute import Attribute
 
@@ -111,7 +112,7 @@ class PromptBook(BaseModel):
         return len(self.prompts)
 
     def __repr__(self) -> str:
-        return f"PromptBook({len(self)} prompts, groups {', '.join(self.groups) or 'none'})"
+        return f"PromptBook({len(self)} prompts, groups {listed(self.groups) or 'none'})"
 
     def entries(self) -> Iterator[tuple[str, str, Entry]]:
         """Every prompt, group and entry."""
