@@ -70,6 +70,11 @@ def tokens(text: str) -> list[Token]:
     return words
 
 
+def lower_at(words: list[Token], i: int) -> str:
+    """Return the i-th word in lower case, "" where there is none."""
+    return words[i].lower if 0 <= i < len(words) else ""
+
+
 def _token(match: re.Match[str]) -> Token:
     text = match.group()
     return Token(text, match.start(), match.end(), text.lower().replace("’", "'"))

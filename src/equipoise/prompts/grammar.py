@@ -367,10 +367,7 @@ def _render(frame: Frame, pieces: list[Piece]) -> str:
         phrase = [*adjectives, number(texts[link][0]), *linked, *whole]
     else:
         phrase = [*kept, *adjectives, *map(number, texts["compound"]), *mid, *head]
-    phrase += [
-        (marks.forms_of_phrase(text)[1:2] or [text])[0] if frame.plural else text
-        for text in texts["phrase"]
-    ]
+    phrase += [marks.plural_phrase(text) if frame.plural else text for text in texts["phrase"]]
     phrase += [("who is", "who are")[frame.plural]] if texts["clause"] else []
     start, end = words[slot.first].start, words[slot.head].end
     return _assemble(frame, start, " ".join(phrase), end)
