@@ -37,7 +37,7 @@ from equipoise.prompts.lexicon import (
     PLAIN,
     STOPS,
 )
-from equipoise.prompts.neutral import apply, edits_of
+from equipoise.prompts.neutral import apply_edits, edits_of
 
 RULES = "grammar 2"
 """Version of the rules, for a book's provenance."""
@@ -225,7 +225,7 @@ def _rewrite(text: str, part: Attribute, group: str, more: frozenset[str]) -> tu
         else:
             new = _counterpart(words, mark, part, group)
         edits |= edits_of(words, mark, new)
-    return (apply(text, words, edits), noun) if edits else (text, False)
+    return (apply_edits(text, words, edits), noun) if edits else (text, False)
 
 
 def _person_of(words: list[Token], mark: marks.Mark, more: frozenset[str]) -> int:
