@@ -23,7 +23,8 @@ READY_MADE = ("gender", "age", "skin tone", "race")
 _FOLDER = resources.files("equipoise.prompts") / "attributes"
 _FIELDS = ("adjectives", "person_adjectives", "compounds", "phrases")
 
-Words = tuple[str, ...]
+Groups = tuple[str, ...]
+Texts = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -39,14 +40,14 @@ class Wordings:
     ("man", "gentleman")}).
     """
 
-    adjectives: Words = ()
-    person_adjectives: Words = ()
-    compounds: Words = ()
-    phrases: Words = ()
-    nouns: Mapping[str, Words] = field(default_factory=dict)
-    also_adjectives: Words = ()
-    also_phrases: Words = ()
-    also_nouns: Mapping[str, Words] = field(default_factory=dict)
+    adjectives: Texts = ()
+    person_adjectives: Texts = ()
+    compounds: Texts = ()
+    phrases: Texts = ()
+    nouns: Mapping[str, Texts] = field(default_factory=dict)
+    also_adjectives: Texts = ()
+    also_phrases: Texts = ()
+    also_nouns: Mapping[str, Texts] = field(default_factory=dict)
 
     def words(self) -> Iterator[str]:
         """Yield everything that states the group."""
@@ -71,7 +72,7 @@ class Attribute:
     """
 
     name: str
-    groups: tuple[str, ...]
+    groups: Groups
     labels: Mapping[Hashable, str] = field(default_factory=dict, compare=False)
     wordings: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     position: int | None = field(default=None, compare=False, repr=False)
@@ -117,7 +118,7 @@ class Attribute:
         return Attribute(" & ".join(part_names), tuple(groups), position=0, parts=parts)
 
     @classmethod
-    def named(cls, name: str, groups: tuple[str, ...]) -> Attribute:
+    def named(cls, name: str, groups: Groups) -> Attribute:
         """Return the attribute that a space remembers by its name and groups.
 
         It is the ready-made one, or an intersection of such, where the groups are the same.
@@ -129,7 +130,7 @@ class Attribute:
                     return known
         return cls(name or "attribute", groups)
 
-    def split(self, group: str) -> tuple[str, ...]:
+    def split(self, group: str) -> Groups:
         """Return one group of each part for a group; of a plain attribute, the group alone."""
         if len(self.parts) == 1 and group in self.groups:
             return (group,)
@@ -205,7 +206,7 @@ def _require_name(name: Any) -> None:
         raise InputError(f"an attribute needs a name, and {name!r} was given")
 
 
-def _checked_groups(name: str, given: Any) -> tuple[str, ...]:
+def _checked_groups(name: str, given: Any) -> Groups:
     """Return the groups as a tuple, once they are two different words or more."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise InputError(
@@ -228,17 +229,17 @@ def _checked_groups(name: str, given: Any) -> tuple[str, ...]:
     return groups
 
 
-def _no_group(group: Any, name: str, groups: tuple[str, ...]) -> InputError:
+def _no_group(group: Any, name: str, groups: Groups) -> InputError:
     """Return the error for what is no group."""
     return InputError(f"{group!r} is no group of {name!r}; its groups are {', '.join(groups)}")
 
 
-def _combinations(parts: tuple[Attribute, ...]) -> Iterator[tuple[str, ...]]:
+def _combinations(parts: tuple[Attribute, ...]) -> Iterator[Groups]:
     """Yield every choice of one group per part."""
     return itertools.product(*(part.groups for part in parts))
 
 
-def _joined_name(parts: tuple[Attribute, ...], groups: tuple[str, ...]) -> str:
+def _joined_name(parts: tuple[Attribute, ...], groups: Groups) -> str:
     """Return the groups' names in the order in which English puts adjectives."""
     in_order = sorted(range(len(parts)), key=lambda i: parts[i].position or 0)
     return " ".join(groups[i] for i in in_order)
@@ -290,13 +291,13 @@ def _wordings(given: Any) -> Wordings:
     )
 
 
-def _nouns(given: Any) -> dict[str, Words]:
+def _nouns(given: Any) -> dict[str, Texts]:
     """Return nouns by the neutral noun whose place they take, which is "person" for a list."""
     table = given if isinstance(given, Mapping) else {"person": given}
     return {str(neutral): _strings("nouns", nouns) for neutral, nouns in table.items() if nouns}
 
 
-def _strings(name: str, given: Any) -> Words:
+def _strings(name: str, given: Any) -> Texts:
     """Return words as a tuple, once they are words."""
     if isinstance(given, str):
         given = (given,)

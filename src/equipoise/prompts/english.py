@@ -58,7 +58,16 @@ class Token(NamedTuple):
         return self.text[0].isalnum()
 
 
-def tokens(text: str) -> list[Token]:
+Words = list[Token]
+"""A text, cut into words and punctuation marks."""
+
+Nouns = frozenset[str]
+"""Nouns that name a person beyond those of the lexicon, in lower case."""
+
+NO_NOUNS: Nouns = frozenset()
+
+
+def tokens(text: str) -> Words:
     """Return the words (hyphens inside), possessive endings and punctuation marks of a text."""
     words = [_token(match) for match in _TOKEN.finditer(text)]
     lower = [word.lower for word in words]
@@ -66,24 +75,29 @@ def tokens(text: str) -> list[Token]:
         for phrase in FIXED.get(word, ()):
             last = first + len(phrase)
             if _is_phrase(lower[first:last], phrase):
-                words[first:last] = [token._replace(fixed=True) for token in words[first:last]]
+                held = words[first:last]
+                words[first:last] = [token._replace(fixed=True) for token in held]
     return words
 
 
-def lower_at(words: list[Token], i: int) -> str:
+def lower_at(words: Words, i: int) -> str:
     """Return the i-th word in lower case, "" where there is none."""
-    return words[i].lower if 0 <= i < len(words) else ""
+    if 0 <= i < len(words):
+        return words[i].lower
+    return ""
 
 
 def _token(match: re.Match[str]) -> Token:
     text = match.group()
-    return Token(text, match.start(), match.end(), text.lower().replace("’", "'"))
+    lower = text.lower().replace("’", "'")
+    return Token(text, match.start(), match.end(), lower)
 
 
 def _is_phrase(said: list[str], phrase: tuple[str, ...]) -> bool:
     """Return whether words are a phrase; its last word may be in the plural."""
     *start, last = said
-    return (*start, last) == phrase or (*start, singular(last)) == phrase
+    in_singular = (*start, singular(last))
+    return tuple(said) == phrase or in_singular == phrase
 
 
 # --- a or an ----------------------------------------------------------------------------
@@ -117,7 +131,10 @@ def _is_spelt_out(word: str) -> bool:
     """Return whether a word is said letter by letter: X, FBI, but not NASA."""
     if len(word) == 1:
         return word.isalpha()
-    return word.isupper() and (len(word) < 4 or not re.search("[AEIOUY]", word))
+    if not word.isupper():
+        return False
+    has_vowel = re.search("[AEIOUY]", word)
+    return len(word) < 4 or not has_vowel
 
 
 def agree(article_and_word: re.Match[str]) -> str:
@@ -198,7 +215,8 @@ def singular(noun: str) -> str:
     """Return the singular of one word, as far as ``plural`` can have made it."""
     lower = noun.lower()
     if lower.endswith("-in-law"):
-        return singular(noun[:-7]) + noun[-7:]
+        kin, tail = noun[:-7], noun[-7:]
+        return singular(kin) + tail
     if lower in FOLK or lower in _SINGULAR:
         return _SINGULAR.get(lower, lower)
     return _change_ending(noun, _TO_SINGULAR)
@@ -209,7 +227,8 @@ def _change_ending(word: str, endings: tuple[_Ending, ...]) -> str:
     lower = word.lower()
     for ending in endings:
         if ending.pattern.search(lower):
-            return word[: len(word) - ending.cut] + ending.add
+            stem_length = len(word) - ending.cut
+            return word[:stem_length] + ending.add
     return word
 
 
@@ -227,14 +246,16 @@ def is_plural(noun: str) -> bool:
 
 
 @lru_cache(1 << 14)
-def is_person(word: str, more: frozenset[str] = frozenset()) -> bool:
+def is_person(word: str, more: Nouns = NO_NOUNS) -> bool:
     """Return whether a word, in either number, names a person.
 
     It is a known noun, one of ``more``, or has an ending that only words for people have.
     """
     lower = word.lower()
     one = singular(lower)
-    if lower in PERSON_NOUNS or one in PERSON_NOUNS or lower in more or one in more:
+    if lower in PERSON_NOUNS or one in PERSON_NOUNS:
+        return True
+    if lower in more or one in more:
         return True
     if one.endswith(_PERSON_ENDINGS) and one not in NO_MAN:
         return True
@@ -249,7 +270,7 @@ class Slot(NamedTuple):
     head: int  # the noun
 
 
-def find_slot(words: list[Token], more: frozenset[str] = frozenset()) -> Slot | None:
+def find_slot(words: Words, more: Nouns = NO_NOUNS) -> Slot | None:
     """Return the first noun phrase whose head names a person, or None."""
     head = _first_person(words, more)
     if head is None:
@@ -264,14 +285,14 @@ def find_slot(words: list[Token], more: frozenset[str] = frozenset()) -> Slot | 
     return Slot(first, insert, head)
 
 
-def _first_person(words: list[Token], more: frozenset[str]) -> int | None:
+def _first_person(words: Words, more: Nouns) -> int | None:
     for i in range(len(words)):
         if is_person_at(words, i, more):
             return i
     return None
 
 
-def last_of_row(words: list[Token], person: int, more: frozenset[str]) -> int:
+def last_of_row(words: Words, person: int, more: Nouns) -> int:
     """Return the last of person nouns in a row, which is their head: "a child actor"."""
     further = qualified(words, person, more)
     while further is not None:
@@ -280,7 +301,7 @@ def last_of_row(words: list[Token], person: int, more: frozenset[str]) -> int:
     return person
 
 
-def is_person_at(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> bool:
+def is_person_at(words: Words, i: int, more: Nouns = NO_NOUNS) -> bool:
     """Return whether the i-th word names a person here.
 
     It does not where it is a verb ("cooks them") or only qualifies what follows ("a human face").
@@ -297,37 +318,43 @@ def is_person_at(words: list[Token], i: int, more: frozenset[str] = frozenset())
     return one not in ADJUNCTS or not _qualifies_thing(word, following, more)
 
 
-def _qualifies_thing(word: Token, following: Token, more: frozenset[str]) -> bool:
+def _qualifies_thing(word: Token, following: Token, more: Nouns) -> bool:
     """Return whether a person noun stands before the noun of a thing or an animal."""
     lower = following.lower
     if singular(lower) in ANIMALS:
         return True
     if is_plural(word.text) or is_person(following.text, more):
         return False
-    return following.is_word and lower not in STOPS and not _NOT_A_NOUN.search(lower)
+    if not following.is_word or lower in STOPS:
+        return False
+    return not _NOT_A_NOUN.search(lower)
 
 
-def qualified(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> int | None:
+def qualified(words: Words, i: int, more: Nouns = NO_NOUNS) -> int | None:
     """Return the person noun that the i-th word, a person noun too, qualifies, or None.
 
     "woman tennis player" has one, and "woman cooks" and "men cook" have none.
     """
+    after = i + 1
     is_adjective = words[i].lower in ("male", "female")
-    if is_adjective and i + 1 < len(words) and words[i + 1].is_word:
-        return leads_to_person(words, i + 1, more)
-    person = _skip_modifiers(words, i + 1, more)
+    if is_adjective and after < len(words) and words[after].is_word:
+        return leads_to_person(words, after, more)
+    person = _skip_modifiers(words, after, more)
     if person == len(words):
         return None
     following = words[person]
-    if not following.is_word or not is_person(following.text, more) or following.lower in FOLK:
+    if not following.is_word or following.lower in FOLK:
+        return None
+    if not is_person(following.text, more):
         return None
     may_be_verb = singular(following.lower) in VERB_NOUNS
-    if may_be_verb and is_plural(words[i].text) != is_plural(following.text):
+    same_number = is_plural(words[i].text) == is_plural(following.text)
+    if may_be_verb and not same_number:
         return None
     return person
 
 
-def _skip_modifiers(words: list[Token], i: int, more: frozenset[str]) -> int:
+def _skip_modifiers(words: Words, i: int, more: Nouns) -> int:
     """Return the index of the first word from the i-th on that is not a modifier."""
     while i < len(words):
         word = words[i]
@@ -338,14 +365,15 @@ def _skip_modifiers(words: list[Token], i: int, more: frozenset[str]) -> int:
 
 
 def leads_to_person(
-    words: list[Token], i: int, more: frozenset[str] = frozenset(), *, strict: bool = False
+    words: Words, i: int, more: Nouns = NO_NOUNS, *, strict: bool = False
 ) -> int | None:
     """Return the person noun in whose phrase the i-th word stands as an adjective, or None.
 
     strict: only known modifiers may stand between, as "old" in "an old car driver" is not about the
     driver.
     """
-    for place in range(i, min(i + _LONGEST_PHRASE, len(words))):
+    last = min(i + _LONGEST_PHRASE, len(words))
+    for place in range(i, last):
         if is_person_at(words, place, more):
             return place
         if not _phrase_goes_on(words, place, strict):
@@ -353,11 +381,11 @@ def leads_to_person(
     return None
 
 
-def _phrase_goes_on(words: list[Token], i: int, strict: bool) -> bool:
+def _phrase_goes_on(words: Words, i: int, strict: bool) -> bool:
     """Return whether a noun phrase may reach across the i-th word."""
     token = words[i]
     if token.text == "," or token.lower == "and":  # "young and beautiful woman"
-        return i + 1 < len(words) and words[i + 1].lower in BEFORE
+        return lower_at(words, i + 1) in BEFORE
     if token.fixed or _ends_phrase(token):
         return False
     return _modifies(token) or not strict
@@ -366,7 +394,9 @@ def _phrase_goes_on(words: list[Token], i: int, strict: bool) -> bool:
 def _modifies(token: Token) -> bool:
     """Return whether a word is known, or looks, to qualify a person."""
     lower = token.lower
-    if lower in BEFORE or lower in MODIFIERS or lower in CROSSED or "-" in lower:
+    if lower in BEFORE or lower in MODIFIERS or lower in CROSSED:
+        return True
+    if "-" in lower:
         return True
     return _ADJECTIVE_ENDING.search(lower) is not None
 

@@ -16,8 +16,10 @@ from equipoise.prompts import marks
 from equipoise.prompts.attribute import Attribute, Wordings
 from equipoise.prompts.book import Entry
 from equipoise.prompts.english import (
+    NO_NOUNS,
+    Nouns,
     Slot,
-    Token,
+    Words,
     article,
     find_slot,
     fix_articles,
@@ -79,7 +81,7 @@ class Frame(NamedTuple):
     """A prompt in which the first person is stated for no group."""
 
     text: str
-    words: list[Token]
+    words: Words
     slot: Slot
     key: str  # the neutral noun whose place a group's noun takes
     key_first: int  # where that noun begins
@@ -131,7 +133,7 @@ def write_entry(
     group: str,
     *,
     most: int = MOST,
-    person_nouns: frozenset[str] = frozenset(),
+    person_nouns: Nouns = NO_NOUNS,
 ) -> Entry:
     """Return the anchor and the variants of a prompt for a group.
 
@@ -164,9 +166,7 @@ def _place(part_and_group: tuple[Attribute, str]) -> int:
     return part_and_group[0].position or 0
 
 
-def _states(
-    prompt: str, attribute: Attribute, groups: tuple[str, ...], more: frozenset[str]
-) -> bool:
+def _states(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: Nouns) -> bool:
     """Return whether a prompt states just this group of each part already."""
     for part, group in zip(attribute.parts, groups, strict=True):
         if marks.stated(marks.find(prompt, part, more), part) != (group,):
@@ -203,9 +203,7 @@ def _go_together(pieces: list[Piece]) -> bool:
 # --- The prompt without a group ---------------------------------------------------------
 
 
-def _frame(
-    prompt: str, attribute: Attribute, groups: tuple[str, ...], more: frozenset[str]
-) -> Frame:
+def _frame(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: Nouns) -> Frame:
     """Return the frame of a prompt, in which everybody but the first person is of the groups."""
     text = _with_person(prompt, more)
     explicit: set[str] = set()
@@ -230,7 +228,7 @@ def _frame(
     return Frame(text, words, slot, key, key_first, frozenset(explicit))
 
 
-def _with_person(prompt: str, more: frozenset[str]) -> str:
+def _with_person(prompt: str, more: Nouns) -> str:
     """Return a prompt with "a person" for "someone", if it names nobody else."""
     if find_slot(tokens(prompt), more) is not None:
         return prompt
@@ -248,7 +246,7 @@ def _is_adjective_of(attribute: Attribute, word: str) -> bool:
     return False
 
 
-def _key(words: list[Token], slot: Slot, attribute: Attribute) -> tuple[str, int]:
+def _key(words: Words, slot: Slot, attribute: Attribute) -> tuple[str, int]:
     """Return the neutral noun of the person, and where it begins.
 
     It is the longest that some group has nouns for, or else the head.
@@ -268,7 +266,7 @@ def _key(words: list[Token], slot: Slot, attribute: Attribute) -> tuple[str, int
     return head, slot.head
 
 
-def _rewrite(text: str, part: Attribute, group: str, more: frozenset[str]) -> tuple[str, bool]:
+def _rewrite(text: str, part: Attribute, group: str, more: Nouns) -> tuple[str, bool]:
     """Return the text with its first person neutral and every other statement of this group.
 
     Return too whether a noun stated the first person's group.
@@ -296,9 +294,7 @@ def _rewrite(text: str, part: Attribute, group: str, more: frozenset[str]) -> tu
     return apply_edits(text, words, edits), was_noun
 
 
-def _marks_of_first_person(
-    text: str, words: list[Token], found: list[marks.Mark], more: frozenset[str]
-) -> list[marks.Mark]:
+def _marks_of_first_person(text: str, words: Words, found: marks.Marks, more: Nouns) -> marks.Marks:
     """Return the marks about the first person; raise if there are only marks about others."""
     slot = find_slot(words, more)
     people = {
@@ -320,7 +316,7 @@ def _marks_of_first_person(
     return about_first
 
 
-def _person_of(words: list[Token], mark: marks.Mark, more: frozenset[str]) -> int:
+def _person_of(words: Words, mark: marks.Mark, more: Nouns) -> int:
     """Return the index of the noun for the person that a mark is about."""
     if mark.kind == "noun":
         return mark.last - 1
@@ -333,7 +329,7 @@ def _person_of(words: list[Token], mark: marks.Mark, more: frozenset[str]) -> in
     return before.head if before else mark.first
 
 
-def _require_any_age(text: str, words: list[Token], mark: marks.Mark, part: Attribute) -> None:
+def _require_any_age(text: str, words: Words, mark: marks.Mark, part: Attribute) -> None:
     """Raise for a baby, which cannot be made old."""
     stage = singular(words[mark.last - 1].lower)
     if mark.neutral == "person" and stage in LIFE_STAGES:
@@ -343,7 +339,7 @@ def _require_any_age(text: str, words: list[Token], mark: marks.Mark, part: Attr
         )
 
 
-def _counterpart(words: list[Token], mark: marks.Mark, part: Attribute, group: str) -> str:
+def _counterpart(words: Words, mark: marks.Mark, part: Attribute, group: str) -> str:
     """Return this group's word for the mark: "mother" -> "father", "her" -> "his"."""
     wordings: Wordings = part.wordings[group]
     if mark.kind == "pronoun":
@@ -360,7 +356,7 @@ def _counterpart(words: list[Token], mark: marks.Mark, part: Attribute, group: s
     return next(iter(wordings.phrases), "")
 
 
-def _counterpart_noun(words: list[Token], mark: marks.Mark, part: Attribute, group: str) -> str:
+def _counterpart_noun(words: Words, mark: marks.Mark, part: Attribute, group: str) -> str:
     """Return the noun that has the place among this group's that the mark's has among its own."""
     wordings: Wordings = part.wordings[group]
     nouns = _nouns_for(wordings, mark.neutral)

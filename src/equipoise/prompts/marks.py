@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from equipoise.errors import InputError
-from equipoise.prompts.attribute import Attribute, Wordings
+from equipoise.prompts.attribute import Attribute, Groups, Wordings
 from equipoise.prompts.english import (
+    NO_NOUNS,
+    Nouns,
     Token,
+    Words,
     find_slot,
     is_person,
     is_plural,
@@ -59,6 +62,9 @@ class Mark(NamedTuple):
     case: str = ""
 
 
+Marks = list[Mark]
+
+
 class Pronoun(NamedTuple):
     """The three forms of a pronoun in one case."""
 
@@ -101,7 +107,7 @@ _STRONG = re.compile(
 # --- What is asked of a text ------------------------------------------------------------
 
 
-def explicit_groups(text: str, attribute: Attribute) -> tuple[str, ...]:
+def explicit_groups(text: str, attribute: Attribute) -> Groups:
     """Return the groups that a text asks for by name, () where it asks for none.
 
     Of an intersection, return those that fit every part that is named.
@@ -112,13 +118,17 @@ def explicit_groups(text: str, attribute: Attribute) -> tuple[str, ...]:
             f" {type(attribute).__name__} were given; eq.Attribute.load('gender') reads one by name"
             " or from a file"
         )
-    named = [stated(find(text, part), part) for part in attribute.parts]
+    named = [_named(text, part) for part in attribute.parts]
     if not any(named):
         return ()
     return tuple(group for group in attribute.groups if _fits(attribute.split(group), named))
 
 
-def _fits(groups: tuple[str, ...], named: list[tuple[str, ...]]) -> bool:
+def _named(text: str, part: Attribute) -> Groups:
+    return stated(find(text, part), part)
+
+
+def _fits(groups: Groups, named: list[Groups]) -> bool:
     """Return whether each part's group is named, or no group of that part is."""
     for group, groups_named in zip(groups, named, strict=True):
         if groups_named and group not in groups_named:
@@ -126,7 +136,7 @@ def _fits(groups: tuple[str, ...], named: list[tuple[str, ...]]) -> bool:
     return True
 
 
-def names_person(text: str, attribute: Attribute, more: frozenset[str] = frozenset()) -> bool:
+def names_person(text: str, attribute: Attribute, more: Nouns = NO_NOUNS) -> bool:
     """Return whether a text is about a person, as far as the word lists reach."""
     words = tokens(text)
     if any(word.lower in _SOMEBODY for word in words):
@@ -136,13 +146,13 @@ def names_person(text: str, attribute: Attribute, more: frozenset[str] = frozens
     return any(find_in(words, part, more) for part in attribute.parts)
 
 
-def stated(marks: Iterable[Mark], attribute: Attribute) -> tuple[str, ...]:
+def stated(marks: Iterable[Mark], attribute: Attribute) -> Groups:
     """Return the groups that marks name, in the attribute's order."""
     named = {mark.group for mark in marks}
     return tuple(group for group in attribute.groups if group in named)
 
 
-def find(text: str, attribute: Attribute, more: frozenset[str] = frozenset()) -> list[Mark]:
+def find(text: str, attribute: Attribute, more: Nouns = NO_NOUNS) -> Marks:
     """Return every statement of a group of a plain attribute, from left to right.
 
     Where several begin at a word, the longest counts. more: further nouns that name a person.
@@ -150,9 +160,7 @@ def find(text: str, attribute: Attribute, more: frozenset[str] = frozenset()) ->
     return find_in(tokens(text), attribute, more)
 
 
-def find_in(
-    words: list[Token], attribute: Attribute, more: frozenset[str] = frozenset()
-) -> list[Mark]:
+def find_in(words: Words, attribute: Attribute, more: Nouns = NO_NOUNS) -> list[Mark]:
     """Return what ``find`` does, for a text that is already cut into words."""
     vocabulary = _vocabulary(attribute)
     # Degrees do not count: "with very dark skin" is "with dark skin".
@@ -162,22 +170,32 @@ def find_in(
     for k, i in enumerate(places):
         if i < end or words[i].fixed or _is_negated(words, i):
             continue
-        mark = (
-            _pronoun_or_title(words, i, vocabulary)
-            or _age_in_years(words, i, vocabulary)
-            or _listed_wording(words, places, k, vocabulary, more)
-            or _gender_by_form(words, i, vocabulary)
-        )
+        mark = _mark_at(words, places[k:], vocabulary, more)
         if mark and mark.first >= end:
             marks.append(mark)
             end = mark.last
     return marks
 
 
-def _is_negated(words: list[Token], i: int) -> bool:
+def _mark_at(words: Words, places: list[int], vocabulary: _Vocabulary, more: Nouns) -> Mark | None:
+    """Return the mark that begins at the first of the places, or None."""
+    i = places[0]
+    return (
+        _pronoun_or_title(words, i, vocabulary)
+        or _age_in_years(words, i, vocabulary)
+        or _listed_wording(words, places, vocabulary, more)
+        or _gender_by_form(words, i, vocabulary)
+    )
+
+
+def _is_negated(words: Words, i: int) -> bool:
     """Return whether a word is denied: "who is not male", "isn't a man"."""
-    before = [word.lower for word in words[max(i - 3, 0) : i] if word.lower not in ("a", "an")]
-    return before[-1:] in (["not"], ["non"]) or before[-2:] == ["'", "t"]
+    start = max(i - 3, 0)
+    before = [word.lower for word in words[start:i]]
+    before = [word for word in before if word not in ("a", "an")]
+    if before[-2:] == ["'", "t"]:
+        return True
+    return before[-1:] in (["not"], ["non"])
 
 
 # --- The words of an attribute ----------------------------------------------------------
@@ -199,10 +217,14 @@ class _Genders(NamedTuple):
     female: str
 
 
+_Entries = dict[tuple[str, ...], list[_Wording]]
+"""Wordings by their words; of those with the same words, adjectives come before nouns."""
+
+
 class _Vocabulary(NamedTuple):
     """Everything that states a group of an attribute."""
 
-    entries: dict[tuple[str, ...], list[_Wording]]  # by their words, adjectives before nouns
+    entries: _Entries
     lengths: dict[str, list[int]]  # by the first word, the longest first
     genders: _Genders | None
 
@@ -219,12 +241,13 @@ def _vocabulary(attribute: Attribute) -> _Vocabulary:
 
 
 def _make_vocabulary(attribute: Attribute) -> _Vocabulary:
-    entries: dict[tuple[str, ...], list[_Wording]] = {}
+    entries: _Entries = {}
     lengths: dict[str, set[int]] = {}
     for group in attribute.groups:
         for entry in _wordings_of(group, attribute.wordings[group]):
-            entries.setdefault(entry.words, []).append(entry)
-            lengths.setdefault(entry.words[0], set()).add(len(entry.words))
+            words = entry.words
+            entries.setdefault(words, []).append(entry)
+            lengths.setdefault(words[0], set()).add(len(words))
     for alike in entries.values():
         alike.sort(key=lambda entry: entry.kind == "noun")
     longest_first = {word: sorted(found, reverse=True) for word, found in lengths.items()}
@@ -240,7 +263,9 @@ def _genders_of(attribute: Attribute) -> _Genders | None:
             men.append(group)
         if said & _WOMEN:
             women.append(group)
-    if len(men) != 1 or len(women) != 1 or men == women:
+    if len(men) != 1 or len(women) != 1:
+        return None
+    if men == women:
         return None
     return _Genders(men[0], women[0])
 
@@ -249,10 +274,12 @@ def _wordings_of(group: str, wordings: Wordings) -> Iterator[_Wording]:
     """Yield everything that states a group, in the forms in which it may be met."""
     adjectives = (*wordings.adjectives, *wordings.also_adjectives)
     predicates = [f"who is {adjective}" for adjective in adjectives]
-    for phrase in dict.fromkeys((*wordings.phrases, *wordings.also_phrases, *predicates)):
+    phrases = (*wordings.phrases, *wordings.also_phrases, *predicates)
+    for phrase in dict.fromkeys(phrases):
         for form in forms_of_phrase(phrase):
             yield _Wording(_cut(form), group, "phrase")
-    for neutral, nouns in (*wordings.nouns.items(), *wordings.also_nouns.items()):
+    nouns_by_neutral = (*wordings.nouns.items(), *wordings.also_nouns.items())
+    for neutral, nouns in nouns_by_neutral:
         for noun in nouns:
             yield _Wording(_cut(noun), group, "noun", neutral)
             yield _Wording(_cut(plural(noun)), group, "noun", neutral)
@@ -298,26 +325,22 @@ def plural_phrase(phrase: str) -> str:
 
 
 def _listed_wording(
-    words: list[Token],
-    places: list[int],
-    k: int,
-    vocabulary: _Vocabulary,
-    more: frozenset[str],
+    words: Words, places: list[int], vocabulary: _Vocabulary, more: Nouns
 ) -> Mark | None:
-    """Return the mark of the longest listed wording that begins at the k-th of the places."""
-    for length in vocabulary.lengths.get(words[places[k]].lower, ()):
-        run = places[k : k + length]
+    """Return the mark of the longest listed wording that begins at the first of the places."""
+    first_word = words[places[0]].lower
+    for length in vocabulary.lengths.get(first_word, ()):
+        run = places[:length]
+        first, last = run[0], run[-1] + 1
         said = tuple(words[i].lower for i in run)
         for entry in vocabulary.entries.get(said, ()):
-            mark = _mark(words, run[0], run[-1] + 1, entry, more)
+            mark = _mark(words, first, last, entry, more)
             if mark:
                 return mark
     return None
 
 
-def _mark(
-    words: list[Token], first: int, last: int, entry: _Wording, more: frozenset[str]
-) -> Mark | None:
+def _mark(words: Words, first: int, last: int, entry: _Wording, more: Nouns) -> Mark | None:
     """Return the mark, where what stands around it allows: "black" needs a person to qualify."""
     if any(word.fixed for word in words[first:last]):
         return None
@@ -336,19 +359,21 @@ def _mark(
 
 def _may_be_noun(word: str) -> bool:
     """Return whether a word, which need not be known, looks like a noun in the singular."""
-    return word.isalpha() and word not in STOPS and not _NOT_A_NOUN.search(word)
+    if not word.isalpha() or word in STOPS:
+        return False
+    return not _NOT_A_NOUN.search(word)
 
 
-def _noun_mark(
-    words: list[Token], first: int, last: int, entry: _Wording, more: frozenset[str]
-) -> Mark | None:
+def _noun_mark(words: Words, first: int, last: int, entry: _Wording, more: Nouns) -> Mark | None:
     """Return the mark of a noun, or of a noun that qualifies another as an adjective does."""
-    person = qualified(words, last - 1, more)
+    noun = last - 1
+    person = qualified(words, noun, more)
     if person is not None:
-        if entry.neutral == "person" and _may_qualify(words[last - 1], words[person]):
+        if entry.neutral == "person" and _may_qualify(words[noun], words[person]):
             return Mark(first, last, entry.group, "adjective")
         return None
-    if entry.words[-1] in LIFE_STAGES and lower_at(words, first - 1) in _OWNERS:
+    before = lower_at(words, first - 1)
+    if entry.words[-1] in LIFE_STAGES and before in _OWNERS:
         return None  # "her baby" says whose it is
     return Mark(first, last, entry.group, "noun", entry.neutral)
 
@@ -361,62 +386,73 @@ def _may_qualify(noun: Token, person: Token) -> bool:
 
 
 def _adjective_mark(
-    words: list[Token], first: int, last: int, entry: _Wording, more: frozenset[str]
+    words: Words, first: int, last: int, entry: _Wording, more: Nouns
 ) -> Mark | None:
     """Return the mark of an adjective that is said of a person or stands before one."""
     if _is_predicate(words, first, last):
         return Mark(first - 1, last, entry.group, "phrase")
-    strict = entry.words[-1] in AMBIGUOUS and not _is_race(words, first, last)
+    is_ambiguous = entry.words[-1] in AMBIGUOUS
+    strict = is_ambiguous and not _is_race(words, first, last)
     person = leads_to_person(words, last, more, strict=strict)
     if person is None:
         return None
-    if entry.kind == "person adjective" and singular(words[person].lower) not in PLAIN:
+    noun = singular(words[person].lower)
+    if entry.kind == "person adjective" and noun not in PLAIN:
         return None
     if lower_at(words, first - 1) in DEGREES:
         first -= 1
     return Mark(first, last, entry.group, "adjective")
 
 
-def _is_predicate(words: list[Token], first: int, last: int) -> bool:
+def _is_predicate(words: Words, first: int, last: int) -> bool:
     """Return whether an adjective is said of a person: "the doctor is old"."""
-    if first < 2 or words[first - 1].lower not in _BE_OR_LOOK or not _ends_clause(words, last):
+    verb = lower_at(words, first - 1)
+    if first < 2 or verb not in _BE_OR_LOOK or not _ends_clause(words, last):
         return False
     subject = words[first - 2]
-    return is_person(subject.text) or subject.lower in ("he", "she", "they", "who")
+    if subject.lower in ("he", "she", "they", "who"):
+        return True
+    return is_person(subject.text)
 
 
-def _is_race(words: list[Token], first: int, last: int) -> bool:
+def _is_race(words: Words, first: int, last: int) -> bool:
     """Return whether "Black" or "White" has a capital that its place in a sentence does not ask."""
-    if words[first].text not in ("Black", "White") or first == 0 or last == len(words):
+    if words[first].text not in ("Black", "White"):
         return False
-    return words[last].text == words[last].lower
+    if first == 0 or last == len(words):
+        return False
+    following = words[last]
+    return following.text == following.lower
 
 
 # --- Years, pronouns, titles, and words that say a gender by their form -----------------
 
 
-def _age_in_years(words: list[Token], i: int, vocabulary: _Vocabulary) -> Mark | None:
+def _age_in_years(words: Words, i: int, vocabulary: _Vocabulary) -> Mark | None:
     """Return the mark of "5 year old", which is neither young nor old.
 
     Before a person it is an adjective.
     """
     if not vocabulary.knows_age or not words[i].text.isdigit():
         return None
-    if lower_at(words, i + 1) not in MEASURES or lower_at(words, i + 2) != "old":
+    if lower_at(words, i + 1) not in MEASURES:
         return None
-    if leads_to_person(words, i + 3) is None:
-        return Mark(i, i + 3, "", "noun", "person")
-    return Mark(i, i + 3, "", "adjective")
+    if lower_at(words, i + 2) != "old":
+        return None
+    last = i + 3
+    if leads_to_person(words, last) is None:
+        return Mark(i, last, "", "noun", "person")
+    return Mark(i, last, "", "adjective")
 
 
-def _pronoun_or_title(words: list[Token], i: int, vocabulary: _Vocabulary) -> Mark | None:
+def _pronoun_or_title(words: Words, i: int, vocabulary: _Vocabulary) -> Mark | None:
     """Return the mark of a pronoun or a title that states a gender."""
     genders = vocabulary.genders
     if genders is None:
         return None
     lower = words[i].lower
-    if lower == "s" and [word.lower for word in words[i + 1 : i + 3]] == ["/", "he"]:
-        return Mark(i, i + 3, "", "pronoun", "they", "subject")
+    if lower == "s":
+        return _s_he(words, i)
     if lower in TITLES:
         return _title(words, i, genders)
     if lower in _CASES:
@@ -424,30 +460,48 @@ def _pronoun_or_title(words: list[Token], i: int, vocabulary: _Vocabulary) -> Ma
     return None
 
 
-def _title(words: list[Token], i: int, genders: _Genders) -> Mark | None:
+def _s_he(words: Words, i: int) -> Mark | None:
+    """Return the mark of "s/he"."""
+    slash = lower_at(words, i + 1)
+    he = lower_at(words, i + 2)
+    if slash == "/" and he == "he":
+        return Mark(i, i + 3, "", "pronoun", "they", "subject")
+    return None
+
+
+def _title(words: Words, i: int, genders: _Genders) -> Mark | None:
     """Return the mark of a title before a name: "Mr. Smith", "Mr. and Mrs. Smith"."""
-    if i + 1 == len(words) or not words[i].text[0].isupper():
+    title = words[i]
+    name = i + 1
+    if name == len(words) or not _has_capital(title):
         return None
     if lower_at(words, i - 1) in ("a", "an"):
         return None
-    name = i + 1
     if words[name].text == "." and name + 1 < len(words):
         name += 1
-    if words[name].lower in ("and", "&") and lower_at(words, name + 1) in TITLES:
+    after = lower_at(words, name + 1)
+    if words[name].lower in ("and", "&") and after in TITLES:
         name += 1
-    if not words[name].text[0].isupper():
+    if not _has_capital(words[name]):
         return None
-    if TITLES[words[i].lower] == "female":
-        return Mark(i, name, genders.female, "title")
-    return Mark(i, name, genders.male, "title")
+    gender = TITLES[title.lower]
+    group = genders.female if gender == "female" else genders.male
+    return Mark(i, name, group, "title")
 
 
-def _pronoun(words: list[Token], i: int, genders: _Genders) -> Mark:
+def _has_capital(word: Token) -> bool:
+    return word.text[0].isupper()
+
+
+def _pronoun(words: Words, i: int, genders: _Genders) -> Mark:
     """Return the mark of a pronoun; "he or she" states no group."""
+    link = lower_at(words, i + 1)
+    other = i + 2
+    if link in ("or", "/") and lower_at(words, other) in _CASES:
+        case = _case(words, other)
+        neutral = PRONOUNS[case].neutral
+        return Mark(i, other + 1, "", "pronoun", neutral, case)
     case = _case(words, i)
-    if lower_at(words, i + 1) in ("or", "/") and lower_at(words, i + 2) in _CASES:
-        case = _case(words, i + 2)
-        return Mark(i, i + 3, "", "pronoun", PRONOUNS[case].neutral, case)
     pronoun = PRONOUNS[case]
     group = genders.female
     if words[i].lower == pronoun.male:
@@ -455,7 +509,7 @@ def _pronoun(words: list[Token], i: int, genders: _Genders) -> Mark:
     return Mark(i, i + 1, group, "pronoun", pronoun.neutral, case)
 
 
-def _case(words: list[Token], i: int) -> str:
+def _case(words: Words, i: int) -> str:
     """Return the case of a gendered pronoun; that of "her" and "his" depends on what follows."""
     lower = words[i].lower
     if lower in ("his", "her") and _owns_next(words, i):
@@ -463,23 +517,26 @@ def _case(words: list[Token], i: int) -> str:
     return _CASES[lower]
 
 
-def _owns_next(words: list[Token], i: int) -> bool:
+def _owns_next(words: Words, i: int) -> bool:
     """Return whether "her" or "his" owns what follows.
 
     It does not before a preposition, a determiner, an adverb of place, the end, or a participle
     that stands alone.
     """
-    if i + 1 == len(words) or not words[i + 1].is_word:
+    after = i + 1
+    if after == len(words) or not words[after].is_word:
         return False
-    following = words[i + 1].lower
+    following = words[after].lower
     if following in NOUN_LESS:
         return False
     if following not in OWNABLE and following in STOPS:
         return False
-    return words[i].lower == "his" or not _is_object(words, i)
+    if words[i].lower == "his":
+        return True
+    return not _is_object(words, i)
 
 
-def _is_object(words: list[Token], i: int) -> bool:
+def _is_object(words: Words, i: int) -> bool:
     """Return whether "her" is whom something happens to: "gave her flowers", "saw her running"."""
     before = lower_at(words, i - 1)
     following = words[i + 1].lower
@@ -492,12 +549,15 @@ def _is_object(words: list[Token], i: int) -> bool:
     return following.endswith("ing") and following not in OWNABLE and alone
 
 
-def _ends_clause(words: list[Token], i: int) -> bool:
+def _ends_clause(words: Words, i: int) -> bool:
     """Return whether a clause ends before the i-th word."""
-    return i >= len(words) or not words[i].is_word or words[i].lower in STOPS
+    if i >= len(words):
+        return True
+    word = words[i]
+    return not word.is_word or word.lower in STOPS
 
 
-def _gender_by_form(words: list[Token], i: int, vocabulary: _Vocabulary) -> Mark | None:
+def _gender_by_form(words: Words, i: int, vocabulary: _Vocabulary) -> Mark | None:
     """Return the mark of a word that says a gender by how it is made.
 
     Such are fisherwoman, paperboy, priestess, stepmother and mother-in-law.
@@ -531,7 +591,8 @@ def _kin_by_marriage(word: str, i: int, vocabulary: _Vocabulary) -> Mark | None:
         kin = one.removeprefix(prefix)
     for entry in vocabulary.entries.get((singular(kin),), ()):
         if entry.kind == "noun":
-            return Mark(i, i + 1, entry.group, "noun", f"{prefix}{entry.neutral}{suffix}")
+            neutral = f"{prefix}{entry.neutral}{suffix}"
+            return Mark(i, i + 1, entry.group, "noun", neutral)
     return None
 
 
@@ -553,7 +614,9 @@ def _feminine(noun: str, i: int, genders: _Genders) -> Mark | None:
     """Return the mark of a noun in -ess whose stem is a known person: priestess, actress."""
     if not noun.endswith("ess"):
         return None
-    for stem in (noun[:-3], noun[:-3] + "er", noun[:-4] + "or", noun[:-4] + "er"):
-        if stem in PERSON_NOUNS:
-            return Mark(i, i + 1, genders.female, "noun", stem)
+    stem = noun.removesuffix("ess")
+    shorter = stem[:-1]
+    for person in (stem, f"{stem}er", f"{shorter}or", f"{shorter}er"):
+        if person in PERSON_NOUNS:
+            return Mark(i, i + 1, genders.female, "noun", person)
     return None

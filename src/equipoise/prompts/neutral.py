@@ -12,7 +12,16 @@ from typing import NamedTuple
 from equipoise.errors import InputError
 from equipoise.prompts import marks
 from equipoise.prompts.attribute import Attribute, ready_made
-from equipoise.prompts.english import Token, agree, is_plural, lower_at, plural, tokens
+from equipoise.prompts.english import (
+    NO_NOUNS,
+    Nouns,
+    Words,
+    agree,
+    is_plural,
+    lower_at,
+    plural,
+    tokens,
+)
 from equipoise.prompts.lexicon import ADVERBS, AFTER_VERB, BEFORE, VERBS
 
 PROTOCOLS = ("full", "paper", "released")
@@ -62,7 +71,7 @@ def tidy(text: str) -> str:
     return re.sub(r"\s{2,}", " ", text).strip()
 
 
-def without_groups(text: str, attribute: Attribute, more: frozenset[str] = frozenset()) -> str:
+def without_groups(text: str, attribute: Attribute, more: Nouns = NO_NOUNS) -> str:
     """Return a text without what states a group of a plain attribute, and otherwise unchanged."""
     words = tokens(text)
     edits: Edits = {}
@@ -75,7 +84,7 @@ def without_groups(text: str, attribute: Attribute, more: frozenset[str] = froze
     return apply_edits(text, words, edits)
 
 
-def _neutral(words: list[Token], mark: marks.Mark) -> str:
+def _neutral(words: Words, mark: marks.Mark) -> str:
     """Return what takes the place of a mark's words, "" for nothing."""
     if mark.case == "reflexive" and lower_at(words, mark.last) == "and":
         return "themselves"
@@ -96,7 +105,7 @@ Edits = dict[int, Edit]
 """Edits by the index of the first word that they replace."""
 
 
-def apply_edits(text: str, words: list[Token], edits: Edits) -> str:
+def apply_edits(text: str, words: Words, edits: Edits) -> str:
     """Return the text with the edits made.
 
     Articles before new words agree with them, and a sentence keeps its capital.
@@ -137,7 +146,7 @@ def _skip_spaces(text: str, at: int) -> int:
     return at
 
 
-def edits_of(words: list[Token], mark: marks.Mark, new: str) -> Edits:
+def edits_of(words: Words, mark: marks.Mark, new: str) -> Edits:
     """Return the edits that put new words in the place of a mark.
 
     An adjective that goes takes its "and" or comma with it, and a plural its apostrophe.
@@ -159,14 +168,14 @@ def edits_of(words: list[Token], mark: marks.Mark, new: str) -> Edits:
     return edits
 
 
-def _needs_s(words: list[Token], last: int, new: str) -> bool:
+def _needs_s(words: Words, last: int, new: str) -> bool:
     """Return whether an apostrophe needs an s after a new noun: "ladies'" -> "people's"."""
     if lower_at(words, last) != "'" or new.lower().endswith("s"):
         return False
     return words[last].start == words[last - 1].end
 
 
-def _in_style_of(words: list[Token], mark: marks.Mark, new: str) -> str:
+def _in_style_of(words: Words, mark: marks.Mark, new: str) -> str:
     """Return new words in the number and with the capitals of the mark's."""
     old = words[mark.last - 1].text
     if mark.kind == "noun" and new and is_plural(old):
@@ -178,14 +187,14 @@ def _in_style_of(words: list[Token], mark: marks.Mark, new: str) -> str:
     return new
 
 
-def _keeps_capital(words: list[Token], mark: marks.Mark) -> bool:
+def _keeps_capital(words: Words, mark: marks.Mark) -> bool:
     """Return whether a capital is due to the place in a sentence, or to no noun."""
     if mark.first == 0 or mark.kind != "noun":
         return True
     return words[mark.first - 1].text in ".!?"
 
 
-def _say_once(words: list[Token], edits: Edits) -> None:
+def _say_once(words: Words, edits: Edits) -> None:
     """Join edits that say the same: "men and women" is "people", "man or woman" is "person"."""
     for first in sorted(edits):
         edit = edits.get(first)
@@ -194,7 +203,7 @@ def _say_once(words: list[Token], edits: Edits) -> None:
             edits[first] = Edit(second.last, edit.new)
 
 
-def _is_repeated(words: list[Token], edits: Edits, edit: Edit) -> bool:
+def _is_repeated(words: Words, edits: Edits, edit: Edit) -> bool:
     """Return whether the edit after the next "and" or "or" says the same."""
     new = edit.new.lower()
     second = edits.get(edit.last + 1)
@@ -209,7 +218,7 @@ def _is_repeated(words: list[Token], edits: Edits, edit: Edit) -> bool:
 # --- Verbs ------------------------------------------------------------------------------
 
 
-def _verbs_of_they(words: list[Token], i: int) -> Iterator[tuple[int, str]]:
+def _verbs_of_they(words: Words, i: int) -> Iterator[tuple[int, str]]:
     """Yield the verbs of a subject that was "he" or "she" and becomes "they".
 
     "is" -> "are", "runs" -> "run", and those joined by "and"; each with its index.
@@ -235,13 +244,13 @@ def _verbs_of_they(words: list[Token], i: int) -> Iterator[tuple[int, str]]:
             yield k + 1, second
 
 
-def _skip_adverbs(words: list[Token], i: int) -> int:
+def _skip_adverbs(words: Words, i: int) -> int:
     while i < len(words) and (words[i].lower in ADVERBS or words[i].lower.endswith("ly")):
         i += 1
     return i
 
 
-def _contraction(words: list[Token], i: int) -> str:
+def _contraction(words: Words, i: int) -> str:
     """Return what "'s" is after "they": "'ve" where it means has, else "'re"."""
     apostrophe = words[i].text[0]
     following = lower_at(words, i + 1)

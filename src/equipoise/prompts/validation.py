@@ -15,7 +15,10 @@ from equipoise.prompts import marks
 from equipoise.prompts.attribute import READY_MADE, Attribute, Wordings
 from equipoise.prompts.book import PromptBook
 from equipoise.prompts.english import (
+    NO_NOUNS,
+    Nouns,
     Token,
+    Words,
     is_person,
     is_person_at,
     is_plural,
@@ -87,7 +90,7 @@ def check(
     text: str,
     attribute: Attribute,
     group: str,
-    person_nouns: frozenset[str] = frozenset(),
+    person_nouns: Nouns = NO_NOUNS,
 ) -> str:
     """Return why a text is no wording of the prompt for the group, "" where it is one."""
     return _Wanted.of(prompt, attribute, group, person_nouns).reason_against(text)
@@ -99,7 +102,7 @@ def check_answer(
     variants: Sequence[str],
     attribute: Attribute,
     group: str,
-    person_nouns: frozenset[str] = frozenset(),
+    person_nouns: Nouns = NO_NOUNS,
 ) -> Checked:
     """Return the anchor and the variants that may be kept, and the rest with their reasons.
 
@@ -130,7 +133,7 @@ def check_book(
     attribute: Attribute,
     *,
     min_variants: int = 0,
-    person_nouns: frozenset[str] = frozenset(),
+    person_nouns: Nouns = NO_NOUNS,
 ) -> list[Problem]:
     """Return every problem of the book's entries for the attribute's groups."""
     problems = []
@@ -153,10 +156,10 @@ class _Wanted(NamedTuple):
     bare: _Bare
     attribute: Attribute
     group: str
-    more: frozenset[str]
+    more: Nouns
 
     @classmethod
-    def of(cls, prompt: str, attribute: Attribute, group: str, more: frozenset[str]) -> _Wanted:
+    def of(cls, prompt: str, attribute: Attribute, group: str, more: Nouns) -> _Wanted:
         """Return what is wanted of the wordings of a prompt."""
         return cls(prompt, _bare(prompt, attribute, more), attribute, group, more)
 
@@ -250,7 +253,7 @@ class _Bare(NamedTuple):
     split: str  # the first word of a name that an adjective stands inside of ("tennis male player")
 
 
-def _bare(text: str, attribute: Attribute, more: frozenset[str]) -> _Bare:
+def _bare(text: str, attribute: Attribute, more: Nouns) -> _Bare:
     words = tokens(text)
     found = [marks.find_in(words, part, more) for part in attribute.parts]
     in_order = sorted(chain.from_iterable(found))
@@ -266,11 +269,11 @@ def _bare(text: str, attribute: Attribute, more: frozenset[str]) -> _Bare:
     )
 
 
-def _count_statements(found: list[marks.Mark]) -> int:
+def _count_statements(found: marks.Marks) -> int:
     return sum(mark.kind not in ("pronoun", "title") for mark in found)
 
 
-def _split_name(words: list[Token], found: list[marks.Mark]) -> str:
+def _split_name(words: Words, found: marks.Marks) -> str:
     """Return the word before an adjective that belongs to the noun after it, "" for none."""
     for mark in found:
         before = lower_at(words, mark.first - 1)
@@ -279,7 +282,7 @@ def _split_name(words: list[Token], found: list[marks.Mark]) -> str:
     return ""
 
 
-def _words_left(words: list[Token], found: list[marks.Mark]) -> tuple[list[str], list[bool]]:
+def _words_left(words: Words, found: marks.Marks) -> tuple[list[str], list[bool]]:
     """Return the words without those of the marks, and whether each stands beside such."""
     taken = [False] * len(words)
     for mark in found:
@@ -309,7 +312,7 @@ def _is_person_again(said: list[str], new: list[str]) -> bool:
     return new in ([_ONE], [_MANY]) and said[-1:] == new
 
 
-def _neutral_words(words: list[Token], found: list[marks.Mark]) -> dict[int, list[str]]:
+def _neutral_words(words: Words, found: marks.Marks) -> dict[int, list[str]]:
     """Return what is left of nouns and pronouns that state a group, by where they begin."""
     neutral: dict[int, list[str]] = {}
     for mark in found:
