@@ -169,7 +169,8 @@ def _place(part_and_group: tuple[Attribute, str]) -> int:
 def _states(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: Nouns) -> bool:
     """Return whether a prompt states just this group of each part already."""
     for part, group in zip(attribute.parts, groups, strict=True):
-        if marks.stated(marks.find(prompt, part, more), part) != (group,):
+        found = marks.find(prompt, part, more)
+        if marks.stated(found, part) != (group,):
             return False
     return True
 
@@ -191,13 +192,13 @@ def _go_together(pieces: list[Piece]) -> bool:
 
     "a man who is a nurse who is old" has one clause too many.
     """
-    kinds = [piece.kind for piece in pieces]
-    heads = [kind for kind in kinds if kind in _HEADS]
-    if len(heads) > 1 or kinds.count("phrase") > 1:
+    heads = [piece.kind for piece in pieces if piece.kind in _HEADS]
+    phrases = [piece.text for piece in pieces if piece.kind == "phrase"]
+    if len(heads) > 1 or len(phrases) > 1:
         return False
-    has_link = any(kind in _LINKS for kind in kinds)
-    clauses = [piece for piece in pieces if piece.kind == "phrase" and piece.text.startswith("who")]
-    return not (has_link and clauses)
+    if not heads or not phrases:
+        return True
+    return heads[0] not in _LINKS or not phrases[0].startswith("who")
 
 
 # --- The prompt without a group ---------------------------------------------------------
@@ -348,7 +349,8 @@ def _counterpart(words: Words, mark: marks.Mark, part: Attribute, group: str) ->
         return forms.get(group, pronoun.neutral)
     if mark.kind == "title":
         title = _TITLES.get(group, "Mx")
-        return f"{title}." if words[mark.last - 1].text == "." else title
+        last = words[mark.last - 1].text
+        return f"{title}." if last == "." else title
     if mark.kind == "noun":
         return _counterpart_noun(words, mark, part, group)
     if mark.kind == "adjective":
@@ -370,7 +372,9 @@ def _counterpart_noun(words: Words, mark: marks.Mark, part: Attribute, group: st
 
 
 def _nouns_for(wordings: Wordings, neutral: str) -> tuple[str, ...]:
-    return (*wordings.nouns.get(neutral, ()), *wordings.also_nouns.get(neutral, ()))
+    written = wordings.nouns.get(neutral, ())
+    understood = wordings.also_nouns.get(neutral, ())
+    return (*written, *understood)
 
 
 # --- Ways to say a group ----------------------------------------------------------------
@@ -529,5 +533,6 @@ def _put_in_place(frame: Frame, phrase: str) -> str:
         phrase = capitalized(phrase)
     if frame.determiner in ("a", "an"):
         at = frame.words[frame.slot.first - 1].start
-        return text[:at] + fix_articles(text[at:start] + phrase) + text[end:]
+        phrase = fix_articles(text[at:start] + phrase)
+        return text[:at] + phrase + text[end:]
     return text[:start] + phrase + text[end:]

@@ -114,7 +114,8 @@ def apply_edits(text: str, words: Words, edits: Edits) -> str:
     at = 0
     for first in sorted(edits):
         last, new = edits[first]
-        start, end = words[first].start, words[last - 1].end
+        start = words[first].start
+        end = words[last - 1].end
         if start < at:
             continue
         gap = text[at:start]
@@ -245,7 +246,10 @@ def _verbs_of_they(words: Words, i: int) -> Iterator[tuple[int, str]]:
 
 
 def _skip_adverbs(words: Words, i: int) -> int:
-    while i < len(words) and (words[i].lower in ADVERBS or words[i].lower.endswith("ly")):
+    while i < len(words):
+        lower = words[i].lower
+        if lower not in ADVERBS and not lower.endswith("ly"):
+            break
         i += 1
     return i
 
@@ -263,7 +267,9 @@ def _plural_verb(verb: str) -> str | None:
     """Return the form of a verb after "they", or None for what is no verb of "he" and "she"."""
     if verb in VERBS:
         return VERBS[verb]
-    if not verb.endswith("s") or verb.endswith(("ss", "us", "is")) or len(verb) < 4:
+    if len(verb) < 4 or not verb.endswith("s"):
+        return None
+    if verb.endswith(("ss", "us", "is")):
         return None
     if verb.endswith("ies"):
         return verb[:-3] + "y"

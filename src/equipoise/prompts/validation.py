@@ -167,7 +167,8 @@ class _Wanted(NamedTuple):
         """Return why a text is not wanted, "" where it is."""
         if not text.strip():
             return "it is empty"
-        reason = _problem_around(self.prompt, text) or _problem_of_grammar(self.prompt, text)
+        prompt = self.prompt
+        reason = _problem_around(prompt, text) or _problem_of_grammar(prompt, text)
         if reason:
             return reason
         bare = _bare(text, self.attribute, self.more)
@@ -202,19 +203,26 @@ def _problem_of_grammar(prompt: str, text: str) -> str:
         return f"{wrong!r} should have the other article"
     words = [token.lower for token in tokens(text)]
     before = prompt.lower()
+    return _doubled_word(words, before) or _wrong_verb(words, before)
+
+
+def _doubled_word(words: list[str], prompt: str) -> str:
     for first, second in pairwise(words):
-        if first == second and first.isalpha() and f"{first} {second}" not in before:
+        is_doubled = first == second and first.isalpha()
+        if is_doubled and f"{first} {second}" not in prompt:
             return f"it repeats {first!r}"
-    for noun, who, verb in zip(words, words[1:], words[2:], strict=False):
-        if who != "who" or f"{noun} who {verb}" in before:
-            continue
-        if is_person(noun) and verb == _wrong_verb(noun):
-            return f"{noun!r} and {verb!r} do not agree"
     return ""
 
 
-def _wrong_verb(noun: str) -> str:
-    return "is" if is_plural(noun) else "are"
+def _wrong_verb(words: list[str], prompt: str) -> str:
+    """Return what is wrong with the verb after "who": "a man who are a doctor"."""
+    for noun, who, verb in zip(words, words[1:], words[2:], strict=False):
+        if who != "who" or not is_person(noun):
+            continue
+        wrong = "is" if is_plural(noun) else "are"
+        if verb == wrong and f"{noun} who {verb}" not in prompt:
+            return f"{noun!r} and {verb!r} do not agree"
+    return ""
 
 
 # --- The group --------------------------------------------------------------------------
@@ -286,7 +294,8 @@ def _words_left(words: Words, found: marks.Marks) -> tuple[list[str], list[bool]
     """Return the words without those of the marks, and whether each stands beside such."""
     taken = [False] * len(words)
     for mark in found:
-        taken[mark.first : mark.last] = [True] * (mark.last - mark.first)
+        for i in range(mark.first, mark.last):
+            taken[i] = True
     neutral = _neutral_words(words, found)
     said: list[str] = []
     beside: list[bool] = []
@@ -319,7 +328,8 @@ def _neutral_words(words: Words, found: marks.Marks) -> dict[int, list[str]]:
         if mark.kind == "noun":
             # "boy" states a gender and an age: take both, and a person is left
             noun = "person" if mark.first in neutral else mark.neutral
-            neutral[mark.first] = _counted(noun, is_plural(words[mark.last - 1].text))
+            many = is_plural(words[mark.last - 1].text)
+            neutral[mark.first] = _counted(noun, many)
         elif mark.kind == "pronoun":
             neutral[mark.first] = [_SAME.get(mark.neutral, mark.neutral)]
     return neutral
@@ -388,10 +398,17 @@ def _difference(wanted: _Wanted, bare: _Bare) -> tuple[str, bool]:
         reason = _loss(change) or _addition(change, wanted, derives)
         if reason:
             return reason, derives
-    last = bare.said[-1:]
-    if last and last[0] in _LINKS and last != before[-1:] and not bare.beside[-1]:
-        return f"it ends in {last[0]!r}", derives
-    return "", derives
+    return _dangling_end(before, bare), derives
+
+
+def _dangling_end(before: list[str], bare: _Bare) -> str:
+    """Return what is wrong with the last word: "a photo of a doctor who"."""
+    if bare.said[-1:] == before[-1:] or not bare.said:
+        return ""
+    last = bare.said[-1]
+    if last in _LINKS and not bare.beside[-1]:
+        return f"it ends in {last!r}"
+    return ""
 
 
 def _loss(change: _Change) -> str:
