@@ -230,8 +230,8 @@ class Bad:
         (object(), "encode_text"),
         (Bad(lambda texts: np.zeros((len(texts), 4))), "zero"),
         (Bad(lambda texts: np.full((len(texts), 4), np.nan)), "NaN"),
-        (Bad(lambda texts: np.ones((2, 4))), "one row a text"),
-        (Bad(lambda texts: np.ones(len(texts))), "one row a text"),
+        (Bad(lambda texts: np.ones((2, 4))), "one row per text"),
+        (Bad(lambda texts: np.ones(len(texts))), "one row per text"),
         (Bad(lambda texts: np.ones((len(texts), 4))), "identical"),
     ],
 )

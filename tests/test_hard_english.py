@@ -256,6 +256,11 @@ def test_grammar_says_that_it_cannot(prompt, attribute):
             write_entry(prompt, attribute, group)
 
 
+def test_an_age_in_years_is_of_no_group_and_stays():
+    entry = write_entry("a young doctor and a 5 year old", AGE, "old")
+    assert entry.anchor == "an old doctor and a 5 year old"
+
+
 @pytest.mark.parametrize(
     ("attribute", "group", "text"),
     [

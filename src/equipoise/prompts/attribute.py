@@ -1,6 +1,6 @@
-"""``Attribute``: its groups, how English words them, and a data set's labels for them.
+"""Define ``Attribute``: its groups, how English words them, and the labels that data sets use.
 
-Intersections with ``&``; one's own in TOML.
+Attributes intersect with ``&``. One's own are TOML files.
 """
 
 from __future__ import annotations
@@ -8,10 +8,12 @@ from __future__ import annotations
 import itertools
 import os
 import tomllib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, reduce
 from importlib import resources
+from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,16 @@ READY_MADE = ("gender", "age", "skin tone", "race")
 _FOLDER = resources.files("equipoise.prompts") / "attributes"
 _FIELDS = ("adjectives", "person_adjectives", "compounds", "phrases")
 
+Groups = tuple[str, ...]
+Texts = tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Wordings:
     """How a group is said.
 
-    The first adjective is the anchor's; what ``also`` holds is understood and never written.
+    The anchor takes the first adjective. The words of the ``also`` fields are understood and never
+    written.
 
     adjectives: before any person noun ("male"). person_adjectives: before "person", "man", "woman"
     only ("senior"). compounds: nouns that stand before another ("a woman doctor"). phrases: after
@@ -35,25 +41,23 @@ class Wordings:
     ("man", "gentleman")}).
     """
 
-    adjectives: tuple[str, ...] = ()
-    person_adjectives: tuple[str, ...] = ()
-    compounds: tuple[str, ...] = ()
-    phrases: tuple[str, ...] = ()
-    nouns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    also_adjectives: tuple[str, ...] = ()
-    also_phrases: tuple[str, ...] = ()
-    also_nouns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    adjectives: Texts = ()
+    person_adjectives: Texts = ()
+    compounds: Texts = ()
+    phrases: Texts = ()
+    nouns: Mapping[str, Texts] = field(default_factory=dict)
+    also_adjectives: Texts = ()
+    also_phrases: Texts = ()
+    also_nouns: Mapping[str, Texts] = field(default_factory=dict)
 
-    def words(self) -> Iterable[str]:
-        """Everything that states the group."""
-        yield from (
-            *self.adjectives,
-            *self.person_adjectives,
-            *self.compounds,
-            *self.phrases,
-            *self.also_adjectives,
-            *self.also_phrases,
-        )
+    def words(self) -> Iterator[str]:
+        """Yield everything that states the group."""
+        yield from self.adjectives
+        yield from self.person_adjectives
+        yield from self.compounds
+        yield from self.phrases
+        yield from self.also_adjectives
+        yield from self.also_phrases
         for nouns in (*self.nouns.values(), *self.also_nouns.values()):
             yield from nouns
 
@@ -64,11 +68,12 @@ class Attribute:
 
     labels maps a data set's labels to groups. wordings gives a group's words as a ``Wordings``, a
     mapping of its fields or a list of adjectives; groups of the ready-made attributes know theirs,
-    and any other is worded by its name.
+    and any other is worded by its name. position says where the adjective stands among those of
+    other attributes, and parts holds the attributes of an intersection.
     """
 
     name: str
-    groups: tuple[str, ...]
+    groups: Groups
     labels: Mapping[Hashable, str] = field(default_factory=dict, compare=False)
     wordings: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     position: int | None = field(default=None, compare=False, repr=False)
@@ -78,132 +83,83 @@ class Attribute:
         return f"Attribute({cut(self.name)}: {listed(self.groups)})"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InputError(f"an attribute needs a name, and {self.name!r} was given")
-        if isinstance(self.groups, str) or not isinstance(self.groups, Iterable):
-            raise InputError(
-                f"the groups of {self.name!r} must be a sequence of names, and {self.groups!r} was"
-                " given"
-            )
-        groups = tuple(self.groups)
-        if bad := [
-            group
-            for group in groups
-            if not isinstance(group, str) or not group.strip() or group != group.strip()
-        ]:
-            raise InputError(
-                f"the groups of {self.name!r} must be words without space around them, and"
-                f" {bad[0]!r} was given"
-            )
-        if len(groups) < 2:
-            raise InputError(
-                f"an attribute needs two groups or more, and {self.name!r} has {len(groups)}:"
-                f" {list(groups)}; add the others"
-            )
-        if len({group.lower() for group in groups}) < len(groups):
-            raise InputError(f"two groups of {self.name!r} have the same name: {list(groups)}")
-        ready = _ready_made_of(self.name.lower())
+        _require_name(self.name)
+        groups = _checked_groups(self.name, self.groups)
         given = {str(group): _wordings(words) for group, words in self.wordings.items()}
-        if unknown := [name for name in (*given, *self.labels.values()) if name not in groups]:
-            raise InputError(
-                f"{unknown[0]!r} is no group of {self.name!r}; its groups are {', '.join(groups)}"
-            )
-        known = ready[1] if ready else {}
-        means = ready[2] if ready else {}
-        words = {
-            group: (
-                given.get(group)
-                or known.get(means.get(group, group))
-                or Wordings(adjectives=(group,))
-            )
-            for group in groups
-        }
-        if silent := (
-            [group for group in groups if not any(words[group].words())] if not self.parts else []
-        ):
-            raise InputError(
-                f"the group {silent[0]!r} of {self.name!r} has no wording; give it an adjective, a"
-                " phrase or a noun"
-            )
-        _share_no_word(self.name, words)
-        labels = {
-            label: group for label, group in (ready[2] if ready else {}).items() if group in groups
-        } | dict(self.labels)
-        position = self.position if self.position is not None else (ready[0] if ready else 3)
-        for name, value in (
-            ("groups", groups),
-            ("wordings", words),
-            ("labels", labels),
-            ("position", position),
-        ):
-            object.__setattr__(self, name, value)
-        if not self.parts:
-            object.__setattr__(self, "parts", (self,))
+        for group in (*given, *self.labels.values()):
+            if group not in groups:
+                raise _no_group(group, self.name, groups)
+        ready = _ready_made_facts(self.name.lower())
+        position = self.position
+        if position is None:
+            position = ready.position
+        wordings = {group: given.get(group) or ready.wordings_of(group) for group in groups}
+        _require_wordings(self.name, wordings)
+        labels = {label: group for label, group in ready.labels.items() if group in groups}
+        labels.update(self.labels)
+        # The dataclass is frozen, so what was completed is set around it.
+        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "wordings", wordings)
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "position", position)
+        object.__setattr__(self, "parts", self.parts or (self,))
 
     def __and__(self, other: object) -> Attribute:
-        """The intersection: every combination of groups, named as English orders adjectives ("old
-        female", "dark-skinned male").
+        """Return the intersection, which has every combination of groups.
+
+        They are named as English orders adjectives: "old female", "dark-skinned male".
         """
         if not isinstance(other, Attribute):
             return NotImplemented
         parts = self.parts + other.parts
-        if len({part.name for part in parts}) < len(parts):
+        part_names = [part.name for part in parts]
+        if len(set(part_names)) < len(parts):
             raise InputError(
                 f"{self.name!r} and {other.name!r} share an attribute; an intersection takes each"
                 " once"
             )
-        names = [
-            _name(parts, groups) for groups in itertools.product(*(part.groups for part in parts))
-        ]
-        return Attribute(
-            " & ".join(part.name for part in parts), tuple(names), position=0, parts=parts
-        )
+        groups = [_joined_name(parts, combination) for combination in _combinations(parts)]
+        return Attribute(" & ".join(part_names), tuple(groups), position=0, parts=parts)
 
     @classmethod
-    def named(cls, name: str, groups: tuple[str, ...]) -> Attribute:
-        """What a space remembers of its attribute: the ready-made one, or an intersection of them,
-        where name and groups are its own.
-        """
-        try:
-            known = cls.load(name) if name and not name.endswith(".toml") else None
-        except InputError:
-            known = None
-        return (
-            known
-            if known and set(known.groups) == set(groups)
-            else cls(name or "attribute", groups)
-        )
+    def named(cls, name: str, groups: Groups) -> Attribute:
+        """Return the attribute that a space remembers by its name and groups.
 
-    def split(self, group: str) -> tuple[str, ...]:
-        """A group of an intersection as one group of each part; of a plain attribute, the group
-        alone.
+        It is the ready-made one, or an intersection of such, where the groups are the same.
         """
+        if name and not name.endswith(".toml"):
+            with suppress(InputError):
+                known = cls.load(name)
+                if set(known.groups) == set(groups):
+                    return known
+        return cls(name or "attribute", groups)
+
+    def split(self, group: str) -> Groups:
+        """Return one group of each part for a group; of a plain attribute, the group alone."""
         if len(self.parts) == 1 and group in self.groups:
             return (group,)
-        for groups in itertools.product(*(part.groups for part in self.parts)):
-            if _name(self.parts, groups) == group:
-                return groups
-        raise InputError(
-            f"{group!r} is no group of {self.name!r}; its groups are {', '.join(self.groups)}"
-        )
+        for combination in _combinations(self.parts):
+            if _joined_name(self.parts, combination) == group:
+                return combination
+        raise _no_group(group, self.name, self.groups)
 
     def group(self, label: Hashable) -> str:
-        """The group that a data set's label means: a group's own name, a known label, or, for an
-        intersection, one label a part.
+        """Return the group that a data set's label means.
+
+        A label is a group's own name, a known label or, for an intersection, a tuple of one label
+        per part.
         """
         if isinstance(label, str) and label in self.groups:
             return label
         if isinstance(label, tuple) and len(label) == len(self.parts) > 1:
-            return _name(
-                self.parts,
-                tuple(part.group(one) for part, one in zip(self.parts, label, strict=True)),
-            )
+            labels = zip(self.parts, label, strict=True)
+            groups = [part.group(one) for part, one in labels]
+            return _joined_name(self.parts, tuple(groups))
         if label in self.labels:
             return self.labels[label]
-        if isinstance(label, str) and (
-            found := [group for group in self.groups if group.lower() == label.strip().lower()]
-        ):
-            return found[0]
+        for group in self.groups:
+            if isinstance(label, str) and group.lower() == label.strip().lower():
+                return group
         known = ", ".join(map(str, (*self.groups, *self.labels)))
         raise InputError(
             f"{label!r} is no label of {self.name!r} (known: {known}); pass labels={{{label!r}: one"
@@ -211,44 +167,27 @@ class Attribute:
         )
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The parts' names and groups, for a file; wordings and labels stay behind, as nothing
-        fitted needs them.
+        """Return the names and groups of the parts, for a file.
+
+        Wordings and labels stay behind, as nothing fitted needs them.
         """
         return [{"name": part.name, "groups": list(part.groups)} for part in self.parts]
 
     @classmethod
     def from_json(cls, parts: list[dict[str, Any]]) -> Attribute:
-        """What ``to_json`` gave."""
-        first, *rest = [cls(part["name"], tuple(part["groups"])) for part in parts]
-        for other in rest:
-            first = first & other
-        return first
+        """Return the attribute that ``to_json`` described."""
+        return reduce(and_, [cls(part["name"], tuple(part["groups"])) for part in parts])
 
     @classmethod
     def load(cls, name_or_path: str | os.PathLike) -> Attribute:
-        """A ready-made attribute by name, one's own from a TOML file, or several joined with &
-        ("gender & age", "hair.toml & gender").
+        """Return a ready-made attribute by name, or one's own from a TOML file.
+
+        Several are joined with &: "gender & age", "hair.toml & gender".
         """
         text = os.fspath(name_or_path)
-        names = [text] if Path(text).is_file() else [name.strip() for name in text.split("&")]
-        try:
-            first, *rest = [
-                (
-                    _from_document(_read_toml(Path(name)), name)
-                    if name.endswith(".toml")
-                    else ready_made(name)
-                )
-                for name in names
-            ]
-        except KeyError as error:
-            raise InputError(
-                f"there is no ready-made attribute {error.args[0]!r}; name one of"
-                f" {', '.join(READY_MADE)}, join them with &, or pass the path of a .toml file with"
-                " your own"
-            ) from None
-        for other in rest:
-            first = first & other
-        return first
+        if Path(text).is_file():
+            return _load_one(text)
+        return reduce(and_, [_load_one(name.strip()) for name in text.split("&")])
 
     def __str__(self) -> str:
         return f"{self.name} ({', '.join(self.groups)})"
@@ -256,11 +195,148 @@ class Attribute:
 
 @cache
 def ready_made(name: str) -> Attribute:
-    """One of the attributes that come with the package; KeyError for another name."""
+    """Return one of the attributes that come with the package; KeyError for another name."""
     file = name.strip().lower().replace("_", "-").replace(" ", "-")
     if file.replace("-", " ") not in READY_MADE:
         raise KeyError(name.strip())
     return _from_document(_document(file), file)
+
+
+# --- Groups and their names -------------------------------------------------------------
+
+
+def _require_name(name: Any) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"an attribute needs a name, and {name!r} was given")
+
+
+def _checked_groups(name: str, given: Any) -> Groups:
+    """Return the groups as a tuple, once they are two different words or more."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise InputError(
+            f"the groups of {name!r} must be a sequence of names, and {given!r} was given"
+        )
+    groups = tuple(given)
+    for group in groups:
+        if not isinstance(group, str) or not group or group != group.strip():
+            raise InputError(
+                f"the groups of {name!r} must be words without space around them, and"
+                f" {group!r} was given"
+            )
+    if len(groups) < 2:
+        raise InputError(
+            f"an attribute needs two groups or more, and {name!r} has {len(groups)}:"
+            f" {list(groups)}; add the others"
+        )
+    if len(set(map(str.lower, groups))) < len(groups):
+        raise InputError(f"two groups of {name!r} have the same name: {list(groups)}")
+    return groups
+
+
+def _no_group(group: Any, name: str, groups: Groups) -> InputError:
+    """Return the error for what is no group."""
+    return InputError(f"{group!r} is no group of {name!r}; its groups are {', '.join(groups)}")
+
+
+def _combinations(parts: tuple[Attribute, ...]) -> Iterator[Groups]:
+    """Yield every choice of one group per part."""
+    return itertools.product(*(part.groups for part in parts))
+
+
+def _joined_name(parts: tuple[Attribute, ...], groups: Groups) -> str:
+    """Return the groups' names in the order in which English puts adjectives."""
+    in_order = sorted(range(len(parts)), key=lambda i: parts[i].position or 0)
+    return " ".join(groups[i] for i in in_order)
+
+
+# --- Wordings ---------------------------------------------------------------------------
+
+
+def _require_wordings(name: str, wordings: Mapping[str, Wordings]) -> None:
+    """Raise for a group without words, and for a word of two groups."""
+    for group, words in wordings.items():
+        if not any(words.words()):
+            raise InputError(
+                f"the group {group!r} of {name!r} has no wording; give it an adjective, a"
+                " phrase or a noun"
+            )
+    said: dict[str, str] = {}
+    for group, words in wordings.items():
+        for word in words.words():
+            other = said.setdefault(word.lower(), group)
+            if other != group:
+                raise InputError(
+                    f"{word!r} words two groups of {name!r}, {other!r} and {group!r}; a word may"
+                    " state one group only"
+                )
+
+
+def _wordings(given: Any) -> Wordings:
+    """Return wordings from a ``Wordings``, a mapping of its fields or a list of adjectives."""
+    if isinstance(given, Wordings):
+        return given
+    if not isinstance(given, Mapping):
+        return Wordings(adjectives=_strings("adjectives", given))
+    table = dict(given)
+    also = dict(table.pop("also", {}))
+    nouns = table.pop("nouns", {})
+    lists = {name: _strings(name, table.pop(name)) for name in _FIELDS if name in table}
+    if table:
+        fields = ", ".join((*_FIELDS, "nouns", "also"))
+        raise InputError(
+            f"a group's wordings have no field {next(iter(table))!r}; they have {fields}"
+        )
+    return Wordings(
+        **lists,
+        nouns=_nouns(nouns),
+        also_adjectives=_strings("adjectives", also.pop("adjectives", ())),
+        also_phrases=_strings("phrases", also.pop("phrases", ())),
+        also_nouns=_nouns(also),
+    )
+
+
+def _nouns(given: Any) -> dict[str, Texts]:
+    """Return nouns by the neutral noun whose place they take, which is "person" for a list."""
+    table = given if isinstance(given, Mapping) else {"person": given}
+    return {str(neutral): _strings("nouns", nouns) for neutral, nouns in table.items() if nouns}
+
+
+def _strings(name: str, given: Any) -> Texts:
+    """Return words as a tuple, once they are words."""
+    if isinstance(given, str):
+        given = (given,)
+    if not isinstance(given, Sequence) or not all(map(_is_word, given)):
+        raise InputError(f"{name} must be a list of words, and {given!r} was given")
+    return tuple(given)
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+# --- Files ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What a file says of an attribute, beyond its name and groups."""
+
+    position: int = 3
+    wordings: dict[str, Wordings] = field(default_factory=dict)
+    labels: dict[Hashable, str] = field(default_factory=dict)
+
+    def wordings_of(self, group: str) -> Wordings:
+        """Return the wordings of a group, or of what its name is a label of, or its name."""
+        known = self.labels.get(group, group)
+        return self.wordings.get(known) or Wordings(adjectives=(group,))
+
+
+@cache
+def _ready_made_facts(name: str) -> _Facts:
+    """Return the facts of the ready-made attribute of this name, or none of them."""
+    if name not in READY_MADE:
+        return _Facts()
+    return _facts(_document(name.replace(" ", "-")))
 
 
 @cache
@@ -268,119 +344,18 @@ def _document(file: str) -> dict[str, Any]:
     return tomllib.loads((_FOLDER / f"{file}.toml").read_text(encoding="utf-8"))
 
 
-@cache
-def _ready_made_of(name: str) -> tuple[int, dict[str, Wordings], dict[Hashable, str]] | None:
-    """Position, wordings and labels of the ready-made attribute of this name."""
-    return _parse(_document(name.replace(" ", "-"))) if name in READY_MADE else None
-
-
-def _share_no_word(name: str, words: Mapping[str, Wordings]) -> None:
-    said: dict[str, str] = {}
-    for group, wordings in words.items():
-        for word in wordings.words():
-            if (other := said.setdefault(word.lower(), group)) != group:
-                raise InputError(
-                    f"{word!r} words two groups of {name!r}, {other!r} and {group!r}; a word may"
-                    " state one group only"
-                )
-
-
-def _from_document(document: dict[str, Any], source: str) -> Attribute:
+def _load_one(name: str) -> Attribute:
+    """Return the attribute of a TOML file or a ready-made one."""
+    if name.endswith(".toml"):
+        return _from_document(_read_toml(Path(name)), name)
     try:
-        position, wordings, labels = _parse(document)
-        return Attribute(document["name"], tuple(document["groups"]), labels, wordings, position)
+        return ready_made(name)
     except KeyError as error:
         raise InputError(
-            f"{source} has no {error.args[0]!r}; an attribute file needs a name and a [groups.NAME]"
-            " table a group"
+            f"there is no ready-made attribute {error.args[0]!r}; name one of"
+            f" {', '.join(READY_MADE)}, join them with &, or pass the path of a .toml file with"
+            " your own"
         ) from None
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{source} is not an attribute file: {error}") from None
-
-
-def _parse(document: dict[str, Any]) -> tuple[int, dict[str, Wordings], dict[Hashable, str]]:
-    wordings, labels = {}, {}
-    position = document.get("position", 3)
-    if not isinstance(position, int):
-        raise InputError(
-            "position must be a whole number (where the adjective stands among others), and"
-            f" {position!r} was given"
-        )
-    if not isinstance(document["groups"], Mapping) or not all(
-        isinstance(given, Mapping) for given in document["groups"].values()
-    ):
-        raise InputError(
-            f"groups must be a [groups.NAME] table a group, and {document['groups']!r} was given"
-        )
-    for group, given in document["groups"].items():
-        table = dict(given)
-        labels |= dict.fromkeys(table.pop("labels", ()), group)
-        families = table.pop("families", ())
-        written = [
-            phrase.format(family)
-            for family in families[:1]
-            for phrase in document.get("family_phrases", ())
-        ]
-        understood = [
-            phrase.format(family)
-            for family in families
-            for phrase in (
-                *document.get("family_phrases", ()),
-                *document.get("also_family_phrases", ()),
-            )
-        ]
-        table["phrases"] = [*table.get("phrases", ()), *written]
-        also = dict(table.get("also", {}))
-        also["phrases"] = [
-            *also.get("phrases", ()),
-            *(phrase for phrase in understood if phrase not in written),
-        ]
-        table["also"] = also
-        words = _wordings(table)
-        wordings[group] = words if any(words.words()) else Wordings(adjectives=(group,))
-    return position, wordings, labels
-
-
-def _wordings(given: Any) -> Wordings:
-    if isinstance(given, Wordings):
-        return given
-    if isinstance(given, Mapping):
-        table = dict(given)
-        also = dict(table.pop("also", {}))
-        nouns = table.pop("nouns", {})
-        lists = {name: _strings(name, table.pop(name)) for name in _FIELDS if name in table}
-        if table:
-            fields = ", ".join((*_FIELDS, "nouns", "also"))
-            raise InputError(
-                f"a group's wordings have no field {next(iter(table))!r}; they have {fields}"
-            )
-        return Wordings(
-            **lists,
-            nouns=_nouns(nouns),
-            also_adjectives=_strings("adjectives", also.pop("adjectives", ())),
-            also_phrases=_strings("phrases", also.pop("phrases", ())),
-            also_nouns=_nouns(also),
-        )
-    return Wordings(adjectives=_strings("adjectives", given))
-
-
-def _nouns(given: Any) -> dict[str, tuple[str, ...]]:
-    table = given if isinstance(given, Mapping) else {"person": given}
-    return {str(neutral): _strings("nouns", nouns) for neutral, nouns in table.items() if nouns}
-
-
-def _strings(name: str, given: Any) -> tuple[str, ...]:
-    given = (given,) if isinstance(given, str) else given
-    if not isinstance(given, Sequence) or not all(
-        isinstance(word, str) and word.strip() for word in given
-    ):
-        raise InputError(f"{name} must be a list of words, and {given!r} was given")
-    return tuple(given)
-
-
-def _name(parts: tuple[Attribute, ...], groups: tuple[str, ...]) -> str:
-    ordered = sorted(range(len(parts)), key=lambda i: parts[i].position or 0)
-    return " ".join(groups[i] for i in ordered)
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -392,3 +367,68 @@ def _read_toml(path: Path) -> dict[str, Any]:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
+
+
+def _from_document(document: dict[str, Any], source: str) -> Attribute:
+    """Return the attribute that a parsed TOML file describes; ``source`` is for messages."""
+    try:
+        facts = _facts(document)
+        groups = tuple(document["groups"])
+        return Attribute(document["name"], groups, facts.labels, facts.wordings, facts.position)
+    except KeyError as error:
+        raise InputError(
+            f"{source} has no {error.args[0]!r}; an attribute file needs a name and one"
+            " [groups.NAME] table per group"
+        ) from None
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InputError(f"{source} is not an attribute file: {error}") from None
+
+
+def _facts(document: dict[str, Any]) -> _Facts:
+    """Return what a parsed TOML file says, checked."""
+    position = document.get("position", _Facts.position)
+    if not isinstance(position, int):
+        raise InputError(
+            "position must be a whole number (where the adjective stands among others), and"
+            f" {position!r} was given"
+        )
+    tables = _group_tables(document)
+    facts = _Facts(position)
+    for group, table in tables.items():
+        facts.labels.update(dict.fromkeys(table.pop("labels", ()), group))
+        words = _wordings(_with_family_phrases(table, document))
+        if not any(words.words()):
+            words = Wordings(adjectives=(group,))
+        facts.wordings[group] = words
+    return facts
+
+
+def _group_tables(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return a copy of each group's table."""
+    groups = document["groups"]
+    if isinstance(groups, Mapping):
+        tables = list(groups.values())
+        if all(isinstance(table, Mapping) for table in tables):
+            return {group: dict(table) for group, table in groups.items()}
+    raise InputError(f"groups must be one [groups.NAME] table per group, and {groups!r} was given")
+
+
+def _with_family_phrases(table: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
+    """Return a group's table with the phrases that the file makes from its ``families``.
+
+    Those of the first family are written, and the others are understood.
+    """
+    families = table.pop("families", ())
+    written_forms = document.get("family_phrases", ())
+    understood_forms = (*written_forms, *document.get("also_family_phrases", ()))
+    written = _fill(written_forms, families[:1])
+    understood = [phrase for phrase in _fill(understood_forms, families) if phrase not in written]
+    also = dict(table.get("also", {}))
+    also["phrases"] = [*also.get("phrases", ()), *understood]
+    phrases = [*table.get("phrases", ()), *written]
+    return table | {"phrases": phrases, "also": also}
+
+
+def _fill(forms: Iterable[str], families: Iterable[str]) -> list[str]:
+    """Return each form with each family in the place of its {}."""
+    return [form.format(family) for family in families for form in forms]

@@ -1,10 +1,12 @@
-"""``PromptBook``: prompt -> group -> anchor and variants, with who wrote them; a JSON file with a
-published schema.
+"""Define ``PromptBook``: prompt -> group -> anchor and variants, with who wrote them.
+
+A book is a JSON file with a published schema.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,6 +47,7 @@ class Entry(BaseModel):
 
     @property
     def texts(self) -> tuple[str, ...]:
+        """The anchor and the variants."""
         return (self.anchor, *self.variants)
 
 
@@ -72,7 +75,7 @@ class Missing(NamedTuple):
 class PromptBook(BaseModel):
     """Anchors and variants of many prompts.
 
-    Never changed in place: ``merge`` and ``subset`` give new books.
+    A book is never changed in place: ``merge`` and ``subset`` return new ones.
     """
 
     model_config = ConfigDict(
@@ -115,143 +118,125 @@ class PromptBook(BaseModel):
         return f"PromptBook({len(self)} prompts, groups {listed(self.groups) or 'none'})"
 
     def entries(self) -> Iterator[tuple[str, str, Entry]]:
-        """Every prompt, group and entry."""
+        """Yield every prompt, group and entry."""
         for prompt, groups in self.prompts.items():
             for group, entry in groups.items():
                 yield prompt, group, entry
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Every group that some prompt has, in order of appearance."""
+        """The groups that some prompt has, in order of appearance."""
         return tuple(dict.fromkeys(group for _, group, _ in self.entries()))
 
     @property
     def hash(self) -> str:
-        """Of what is said, not of who said it: the same anchors and variants have the same hash."""
-        said = {
-            prompt: {group: entry.texts for group, entry in groups.items()}
-            for prompt, groups in self.prompts.items()
-        }
-        return hashlib.sha256(
-            json.dumps(said, sort_keys=True, ensure_ascii=False).encode()
-        ).hexdigest()[:16]
+        """A hash of the anchors and variants; it does not depend on who wrote them."""
+        said: dict[str, dict[str, tuple[str, ...]]] = {}
+        for prompt, groups in self.prompts.items():
+            said[prompt] = {group: entry.texts for group, entry in groups.items()}
+        text = json.dumps(said, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    # --- Making one from others
-    # ------------------------------------------------------------------------------------------
+    # --- Making one from others ---------------------------------------------------------
 
     @classmethod
     def of(cls, prompts: dict[str, dict[str, Any]], **source: str) -> Self:
-        """From prompt -> group -> [anchor, variant, ...], all by one source (``writer="hand"``
-        unless said otherwise).
+        """Return a book from prompt -> group -> [anchor, variant, ...], all by one source.
+
+        The source's writer is "hand" unless another is given.
         """
+        rows: dict[str, dict[str, Entry]] = {}
         for prompt, groups in prompts.items():
+            rows[prompt] = {}
             for group, texts in groups.items():
-                if (
-                    isinstance(texts, str)
-                    or not texts
-                    or not all(isinstance(text, str) and text.strip() for text in texts)
-                ):
-                    raise InputError(
-                        f"{prompt!r}, {group!r}: a list of texts is needed, the anchor first, and"
-                        f" {texts!r} was given"
-                    )
-        rows = {
-            prompt: {
-                group: Entry(anchor=texts[0], variants=tuple(texts[1:]))
-                for group, texts in groups.items()
-            }
-            for prompt, groups in prompts.items()
-        }
-        return cls(sources=(Source(**{"writer": "hand", **source}),), prompts=rows)
+                _require_texts(prompt, group, texts)
+                anchor, *variants = texts
+                rows[prompt][group] = Entry(anchor=anchor, variants=tuple(variants))
+        written_by = Source(**{"writer": "hand", **source})
+        return cls(sources=(written_by,), prompts=rows)
 
     def merge(self, *others: PromptBook) -> PromptBook:
-        """All entries together; where two books have the same prompt and group, the later one's."""
+        """Return a book of all entries; of the same prompt and group, the later book's."""
         sources: dict[Source, int] = {}
         rows: dict[str, dict[str, Entry]] = {}
         for book in (self, *others):
             for prompt, group, entry in book.entries():
-                source = book.sources[entry.source] if book.sources else Source(writer="unknown")
+                source = book._source_of(entry)
                 index = sources.setdefault(source, len(sources))
                 rows.setdefault(prompt, {})[group] = entry.model_copy(update={"source": index})
         return PromptBook(sources=tuple(sources), prompts=rows)
 
+    def _source_of(self, entry: Entry) -> Source:
+        if not self.sources:
+            return Source(writer="unknown")
+        return self.sources[entry.source]
+
     def subset(
         self, prompts: Iterable[str] | None = None, groups: Iterable[str] | None = None
     ) -> PromptBook:
-        """Only these prompts and groups; an error for one that the book does not have."""
-        wanted = list(dict.fromkeys(self.prompts if prompts is None else prompts))
-        kept = set(self.groups if groups is None else groups)
-        if unknown := kept - set(self.groups):
+        """Return a book of these prompts and groups; raise for one that this book lacks."""
+        if prompts is None:
+            prompts = self.prompts
+        if groups is None:
+            groups = self.groups
+        kept = set(groups)
+        unknown = kept - set(self.groups)
+        if unknown:
             raise InputError(
                 f"the book has no group {min(unknown)!r}; it has {', '.join(self.groups)}"
             )
-        rows = {
-            prompt: {group: entry for group, entry in self[prompt].items() if group in kept}
-            for prompt in wanted
-        }
-        return PromptBook(
-            prompts={prompt: groups for prompt, groups in rows.items() if groups},
-            sources=self.sources,
-        )
+        rows: dict[str, dict[str, Entry]] = {}
+        for prompt in prompts:
+            entries = {group: entry for group, entry in self[prompt].items() if group in kept}
+            if entries:
+                rows[prompt] = entries
+        return PromptBook(prompts=rows, sources=self.sources)
 
-    # --- Looking at one
-    # ------------------------------------------------------------------------------------
+    # --- Looking at one -----------------------------------------------------------------
 
     def missing(
         self, prompts: Iterable[str], attribute: Attribute | Sequence[str]
     ) -> list[Missing]:
-        """What of prompts x groups the book does not cover."""
+        """Return every pair of prompt and group that the book says nothing about."""
         groups = attribute.groups if isinstance(attribute, Attribute) else tuple(attribute)
-        return [
-            Missing(prompt, group)
-            for prompt in prompts
-            for group in groups
-            if group not in self.prompts.get(prompt, {})
-        ]
+        lacking = []
+        for prompt in prompts:
+            have = self.prompts.get(prompt, {})
+            lacking += [Missing(prompt, group) for group in groups if group not in have]
+        return lacking
 
     def statistics(self) -> dict[str, Any]:
-        """Counts: prompts, groups, entries, texts, and variants an entry (smallest, mean,
-        largest).
-        """
+        """Return counts of prompts, groups, entries, different texts, and variants per entry."""
         counts = [len(entry.variants) for _, _, entry in self.entries()]
-        texts = {text for _, _, entry in self.entries() for text in entry.texts}
-        spread = (
-            {"min": min(counts), "mean": sum(counts) / len(counts), "max": max(counts)}
-            if counts
-            else {"min": 0, "mean": 0.0, "max": 0}
-        )
+        texts: set[str] = set()
+        for _, _, entry in self.entries():
+            texts.update(entry.texts)
+        mean = sum(counts) / max(len(counts), 1)
+        smallest, largest = min(counts, default=0), max(counts, default=0)
         return {
             "prompts": len(self),
             "groups": list(self.groups),
             "entries": len(counts),
             "texts": len(texts),
-            "variants": spread,
+            "variants": {"min": smallest, "mean": mean, "max": largest},
             "hash": self.hash,
         }
 
     def diff(self, other: PromptBook) -> list[str]:
-        """What changes from this book to the other, a line each: ``- prompt | group | text`` and
-        ``+ prompt | group | text``.
+        """Return what changes from this book to the other, one line per text.
+
+        A line is ``- prompt | group | text`` or ``+ prompt | group | text``.
         """
-        mine, theirs = (
-            {(p, g): entry.texts for p, g, entry in book.entries()} for book in (self, other)
-        )
+        mine, theirs = self._texts(), other._texts()
         lines = []
         for key in dict.fromkeys((*mine, *theirs)):
-            before, after = mine.get(key, ()), theirs.get(key, ())
-            if before[:1] != after[:1]:
-                lines += [
-                    f"{sign} {key[0]} | {key[1]} | anchor: {text}"
-                    for sign, texts in (("-", before), ("+", after))
-                    for text in texts[:1]
-                ]
-            lines += [
-                f"- {key[0]} | {key[1]} | {text}" for text in before[1:] if text not in after[1:]
-            ]
-            lines += [
-                f"+ {key[0]} | {key[1]} | {text}" for text in after[1:] if text not in before[1:]
-            ]
+            place = " | ".join(key)
+            changes = _changed_texts(mine.get(key, ()), theirs.get(key, ()))
+            lines += [f"{sign} {place} | {text}" for sign, text in changes]
         return lines
+
+    def _texts(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        return {(prompt, group): entry.texts for prompt, group, entry in self.entries()}
 
     # --- The file -----------------------------------------------------------------------
 
@@ -260,32 +245,38 @@ class PromptBook(BaseModel):
         write_atomically(Path(path), self.to_json().encode())
 
     def to_json(self) -> str:
-        """The file's text."""
-
-        def compact(value: Any) -> str:
-            return json.dumps(value, ensure_ascii=False)
-
-        rows = []
+        """Return the file's text."""
+        sources = []
+        for source in self.sources:
+            fields = source.model_dump(exclude_defaults=True)
+            sources.append(f"  {_on_one_line(fields)}")
+        prompts = []
         for prompt, groups in self.prompts.items():
-            inner = [
-                f"   {compact(group)}:"
-                f" {compact(entry.model_dump(exclude_defaults=True) | {'anchor': entry.anchor})}"
-                for group, entry in groups.items()
-            ]
-            rows.append(f"  {compact(prompt)}: {{\n" + ",\n".join(inner) + "\n  }")
-        sources = ",\n".join(
-            f"  {compact(source.model_dump(exclude_defaults=True))}" for source in self.sources
-        )
-        head = (
-            f'{{\n "kind": {compact(self.kind)},\n "format": {self.format},\n "sources":'
-            f' [\n{sources}\n ],\n "prompts": {{\n'
-        )
-        return head + ",\n".join(rows) + "\n }\n}\n"
+            entries = []
+            for group, entry in groups.items():
+                fields = entry.model_dump(exclude_defaults=True)
+                entries.append(f"   {_on_one_line(group)}: {_on_one_line(fields)}")
+            inside = ",\n".join(entries)
+            prompts.append(f"  {_on_one_line(prompt)}: {{\n{inside}\n  }}")
+        lines = [
+            "{",
+            f' "kind": {_on_one_line(self.kind)},',
+            f' "format": {self.format},',
+            ' "sources": [',
+            ",\n".join(sources),
+            " ],",
+            ' "prompts": {',
+            ",\n".join(prompts),
+            " }",
+            "}",
+        ]
+        return "\n".join(lines) + "\n"
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> PromptBook:
-        """Read a book, or the ``LLM.json`` of the paper's released code. A bare name is a curated
-        book of the package.
+        """Read a book, or the ``LLM.json`` of the paper's released code.
+
+        A bare name is that of a curated book of the package.
         """
         if not isinstance(path, str | os.PathLike):
             raise InputError(
@@ -314,7 +305,7 @@ class PromptBook(BaseModel):
 
     @classmethod
     def from_document(cls, document: Any, name: str) -> PromptBook:
-        """From parsed JSON, checked; ``name`` is for messages."""
+        """Return the book that parsed JSON holds, checked; ``name`` is for messages."""
         from equipoise.prompts.released import is_released, read_released
 
         if is_released(document):
@@ -339,26 +330,55 @@ class PromptBook(BaseModel):
 
     @staticmethod
     def curated_names() -> tuple[str, ...]:
-        """The books that come with the package."""
-        return tuple(
-            sorted(
-                file.name.removesuffix(".json")
-                for file in _FOLDER.iterdir()
-                if file.name.endswith(".json")
-            )
-        )
+        """Return the names of the books that come with the package."""
+        files = [file.name for file in _FOLDER.iterdir()]
+        names = [name.removesuffix(".json") for name in files if name.endswith(".json")]
+        return tuple(sorted(names))
 
     @classmethod
     def curated(cls, name: str) -> PromptBook:
-        """A book that comes with the package."""
+        """Return a book that comes with the package."""
         if name not in cls.curated_names():
             raise InputError(
                 f"there is no curated book {name!r}; there are {', '.join(cls.curated_names())}"
             )
-        return cls.from_document(
-            json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8")), name
-        )
+        text = (_FOLDER / f"{name}.json").read_text(encoding="utf-8")
+        return cls.from_document(json.loads(text), name)
+
+
+def _require_texts(prompt: str, group: str, texts: Any) -> None:
+    """Raise for what is no list of texts with words in them."""
+    if texts and not isinstance(texts, str) and all(map(_has_words, texts)):
+        return
+    raise InputError(
+        f"{prompt!r}, {group!r}: a list of texts is needed, the anchor first, and {texts!r} was"
+        " given"
+    )
+
+
+def _has_words(text: Any) -> bool:
+    return isinstance(text, str) and bool(text.strip())
+
+
+def _changed_texts(before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield "-" with each text that goes and "+" with each that comes, anchors first."""
+    if before[:1] != after[:1]:
+        for sign, texts in (("-", before), ("+", after)):
+            for anchor in texts[:1]:
+                yield sign, f"anchor: {anchor}"
+    for text in before[1:]:
+        if text not in after[1:]:
+            yield "-", text
+    for text in after[1:]:
+        if text not in before[1:]:
+            yield "+", text
+
+
+def _on_one_line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _few(names: Iterable[str]) -> str:
-    return ", ".join(repr(name) for name, _ in zip(names, range(3), strict=False)) or "none"
+    """Return the first three names, or "none"."""
+    first = itertools.islice(names, 3)
+    return ", ".join(map(repr, first)) or "none"

@@ -1,6 +1,4 @@
-"""What the command line asks of this room: writing into a book that may be there already, checking
-one, listing its texts.
-"""
+"""Do what the command line asks of books: write into one, check one, list its texts."""
 
 from __future__ import annotations
 
@@ -42,19 +40,21 @@ class Task(NamedTuple):
         person_nouns: list[str],
         options: dict[str, Any],
     ) -> Task:
-        """From what was typed."""
-        texts = [*prompts, *(read_prompts(file) if file else ())]
+        """Return the task that was typed."""
+        texts = list(prompts)
+        if file:
+            texts += read_prompts(file)
         if not texts:
             raise InputError(
-                "no prompt was given; type one in quotation marks, or pass --from FILE with one a"
-                " line"
+                "no prompt was given; type one in quotation marks, or pass --from FILE with one"
+                " per line"
             )
         if writer not in WRITERS:
             raise InputError(f"there is no writer {writer!r}; there are {', '.join(WRITERS)}")
         return cls(texts, Attribute.load(attribute), _writer(writer, person_nouns, options))
 
     def plan(self) -> Any:
-        """What writing would cost."""
+        """Return what writing would cost."""
         plan = getattr(self.writer, "plan", None)
         if plan is None:
             raise InputError(
@@ -65,39 +65,52 @@ class Task(NamedTuple):
     def write(
         self, out: Path, progress: Progress, *, replace: bool = False
     ) -> tuple[Outcome, PromptBook]:
-        """Write what the book at ``out`` lacks (with replace: all), and save both; nothing is saved
-        where nothing was written.
+        """Write what the book at ``out`` lacks, or with ``replace`` every prompt, and save it.
+
+        Return what was written and the whole book. Nothing is saved where nothing was written.
         """
-        before = PromptBook.load(out) if out.exists() else PromptBook()
-        if any(
-            source.writer == "released" for source in before.sources
-        ) and "kind" not in json.loads(out.read_text(encoding="utf-8")):
-            raise InputError(
-                f"{out} is an LLM.json of the released code and would be lost; pass another --out,"
-                " and merge the two"
-            )
+        before = _book_at(out)
         require_writable(out)
-        prompts = (
-            self.prompts
-            if replace
-            else [
-                prompt
-                for prompt in self.prompts
-                if before.missing([prompt.strip()], self.attribute)
-            ]
-        )
-        outcome = (
-            self.writer.write(prompts, self.attribute, progress=progress)
-            if prompts
-            else Outcome(PromptBook())
-        )
-        book = before.merge(outcome.book, *(() if replace else (before,)))
+        prompts = self.prompts
+        if not replace:
+            prompts = self._not_in(before)
+        outcome = Outcome(PromptBook())
+        if prompts:
+            outcome = self.writer.write(prompts, self.attribute, progress=progress)
+        later = [outcome.book]
+        if not replace:
+            later.append(before)  # what was there stays
+        book = before.merge(*later)
         if len(outcome.book):
             book.save(out)
         return outcome, book
 
+    def _not_in(self, book: PromptBook) -> list[str]:
+        """Return the prompts that a book does not have for every group."""
+        groups = self.attribute
+        return [prompt for prompt in self.prompts if book.missing([prompt.strip()], groups)]
+
+
+def _book_at(path: Path) -> PromptBook:
+    """Return the book at a path, an empty one where there is none.
+
+    Raise for an ``LLM.json``, which would be lost if a book were written over it.
+    """
+    if not path.exists():
+        return PromptBook()
+    book = PromptBook.load(path)
+    if any(source.writer == "released" for source in book.sources):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if "kind" not in document:
+            raise InputError(
+                f"{path} is an LLM.json of the released code and would be lost; pass another --out,"
+                " and merge the two"
+            )
+    return book
+
 
 def _writer(name: str, person_nouns: list[str], options: dict[str, Any]) -> Writer:
+    """Return the writer of this name."""
     if name == "grammar":
         return GrammarWriter(person_nouns=person_nouns)
     if name == "book":
@@ -110,8 +123,10 @@ def _writer(name: str, person_nouns: list[str], options: dict[str, Any]) -> Writ
 
 
 def refuse_partial(outcome: Outcome, out: Path) -> None:
-    """The error for a book that is not whole."""
-    saved = f"what was written is in {out}" if len(outcome.book) else "nothing was saved"
+    """Raise the error for a book that is not whole."""
+    saved = "nothing was saved"
+    if len(outcome.book):
+        saved = f"what was written is in {out}"
     raise InputError(
         f"{len(outcome.failures)} of the prompts x groups could not be written; {saved}. Pass"
         " --allow-partial to accept that"
@@ -119,47 +134,49 @@ def refuse_partial(outcome: Outcome, out: Path) -> None:
 
 
 def plan_text(plan: dict[str, int]) -> str:
-    """A dry run, in words."""
+    """Return what a dry run found, in words."""
     return (
         f"{plan['pairs']} prompts x groups, {plan['cached_pairs']} of them answered already;"
         f" {plan['calls']} requests, about {plan['prompt_tokens']:,} tokens in and"
-        f" {plan['answer_tokens']:,} out (estimated at 4 characters a token, if no answer has to be"
-        " asked again)"
+        f" {plan['answer_tokens']:,} out (estimated at 4 characters per token, if no answer has to"
+        " be asked again)"
     )
 
 
 class Checked(NamedTuple):
-    """Problems of a book's entries, what it lacks of a file's prompts, how many entries were
-    checked, and how many are of other groups.
-    """
+    """What a check of a book found."""
 
     problems: list[Problem]
-    missing: list[Missing]
-    entries: int
-    skipped: int
+    missing: list[Missing]  # of a file's prompts
+    entries: int  # that were checked
+    skipped: int  # entries of other groups
 
 
 def check_file(
     book: str, attribute: str, file: Path | None, min_variants: int, nouns: list[str]
 ) -> Checked:
-    """Validate a book's entries for an attribute."""
-    loaded, wanted = PromptBook.load(book), Attribute.load(attribute)
-    entries = sum(group in wanted.groups for _, group, _ in loaded.entries())
+    """Return what a check of a book's entries for an attribute found."""
+    loaded = PromptBook.load(book)
+    wanted = Attribute.load(attribute)
+    groups = [group for _, group, _ in loaded.entries()]
+    entries = sum(group in wanted.groups for group in groups)
     if not entries:
         raise InputError(
             f"{book} has no entry for a group of {wanted}; its groups are"
             f" {', '.join(loaded.groups) or 'none'}"
         )
-    problems = check_book(
-        loaded,
-        wanted,
-        min_variants=min_variants,
-        person_nouns=frozenset(noun.lower() for noun in nouns),
-    )
-    missing = loaded.missing(read_prompts(file) if file else loaded.prompts, wanted)
-    return Checked(problems, missing, entries, sum(1 for _ in loaded.entries()) - entries)
+    person_nouns = frozenset(map(str.lower, nouns))
+    problems = check_book(loaded, wanted, min_variants=min_variants, person_nouns=person_nouns)
+    prompts = list(loaded.prompts)
+    if file:
+        prompts = read_prompts(file)
+    missing = loaded.missing(prompts, wanted)
+    return Checked(problems, missing, entries, len(groups) - entries)
 
 
 def texts(book: PromptBook) -> list[str]:
-    """Every text of a book once: what an encoder has to encode."""
-    return list(dict.fromkeys(text for _, _, entry in book.entries() for text in entry.texts))
+    """Return every text of a book once: what an encoder has to encode."""
+    found: dict[str, None] = {}
+    for _, _, entry in book.entries():
+        found.update(dict.fromkeys(entry.texts))
+    return list(found)

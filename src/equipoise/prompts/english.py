@@ -1,5 +1,6 @@
-"""The little English that is needed: words and where they stand, a or an, plurals, the phrase
-around a noun that names a person.
+"""Read and write the little English that prompts need.
+
+Words and where they stand, "a" or "an", plurals, and the phrase around a noun that names a person.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from equipoise.prompts.lexicon import (
 )
 
 _TOKEN = re.compile(r"[^\W_]+(?:-[^\W_]+)*|['’](?:s|re|ve|d|ll)\b|[^\w\s]|_", re.UNICODE)
-_SINGULAR = {plural: singular for singular, plural in IRREGULAR.items()}
+_LONGEST_PHRASE = 8  # words between an adjective and its noun
+_OBJECTS = frozenset(["a", "an", "the", "them", "it", "him", "her", "his", "their", "some"])
 _PERSON_ENDINGS = (
     "ologist",
     "ographer",
@@ -36,148 +38,244 @@ _PERSON_ENDINGS = (
     "person",
     "-in-law",
 )
-_CONSONANT_SOUND = re.compile(
-    r"(?:uni(?:f|on|v|q|t|cy|corn|sex|lat|son)|use|usu|usa|ut[aei]|ur[aeiou]|eu|ewe|uk[ru]|ugan|ubi|one\b|once)",
-    re.IGNORECASE,
-)
-_LONGEST_PHRASE = 8  # words between an adjective and its noun
-_ARTICLE = re.compile(r"\b([Aa]n?)(\s+[\"'“‘(]?)([^\W_]+(?:-[^\W_]+)*)")
-_OBJECTS = frozenset(["a", "an", "the", "them", "it", "him", "her", "his", "their", "some"])
-_SPELT_VOWEL = frozenset("AEFHILMNORSX")  # letters whose names begin with a vowel: an FBI agent
+_NOT_A_NOUN = re.compile(r"(?:ing|ed|s|ly|side|alone|next|close)$")
+_ADJECTIVE_ENDING = re.compile(r"\w{3}(?:ful|ous|less|able|ed)$")
+_PLURALS_OF_THINGS = ("ss", "sports", "news", "arts")  # not verbs, though they end in s
 
 
 class Token(NamedTuple):
-    """A word or a mark of punctuation, where it stands in the text, its lower case, and whether a
-    fixed phrase holds it.
-    """
+    """A word or a punctuation mark, and where it stands in the text."""
 
     text: str
     start: int
     end: int
     lower: str
-    fixed: bool = False
+    fixed: bool = False  # part of a fixed phrase ("black tie"), in which no word is about a person
 
     @property
     def is_word(self) -> bool:
+        """Whether this is a word and not a punctuation mark."""
         return self.text[0].isalnum()
 
 
-def tokens(text: str) -> list[Token]:
-    """Words (hyphens inside), possessive endings and punctuation."""
-    words = [
-        Token(match.group(), *match.span(), match.group().lower().replace("’", "'"))
-        for match in _TOKEN.finditer(text)
-    ]
+Words = list[Token]
+"""A text, cut into words and punctuation marks."""
+
+Nouns = frozenset[str]
+"""Nouns that name a person beyond those of the lexicon, in lower case."""
+
+NO_NOUNS: Nouns = frozenset()
+
+
+def tokens(text: str) -> Words:
+    """Return the words (hyphens inside), possessive endings and punctuation marks of a text."""
+    words = [_token(match) for match in _TOKEN.finditer(text)]
     lower = [word.lower for word in words]
-    for i, word in enumerate(lower):
+    for first, word in enumerate(lower):
         for phrase in FIXED.get(word, ()):
-            *said, last = lower[i : i + len(phrase)]
-            if (*said, last) == phrase or (*said, singular(last)) == phrase:
-                words[i : i + len(phrase)] = [
-                    token._replace(fixed=True) for token in words[i : i + len(phrase)]
-                ]
+            last = first + len(phrase)
+            if _is_phrase(lower[first:last], phrase):
+                held = words[first:last]
+                words[first:last] = [token._replace(fixed=True) for token in held]
     return words
+
+
+def lower_at(words: Words, i: int) -> str:
+    """Return the i-th word in lower case, "" where there is none."""
+    if 0 <= i < len(words):
+        return words[i].lower
+    return ""
+
+
+def _token(match: re.Match[str]) -> Token:
+    text = match.group()
+    lower = text.lower().replace("’", "'")
+    return Token(text, match.start(), match.end(), lower)
+
+
+def _is_phrase(said: list[str], phrase: tuple[str, ...]) -> bool:
+    """Return whether words are a phrase; its last word may be in the plural."""
+    *start, last = said
+    in_singular = (*start, singular(last))
+    return tuple(said) == phrase or in_singular == phrase
+
+
+# --- a or an ----------------------------------------------------------------------------
+
+_ARTICLE = re.compile(r"\b([Aa]n?)(\s+[\"'“‘(]?)([^\W_]+(?:-[^\W_]+)*)")
+_SPELT_VOWEL = frozenset("AEFHILMNORSX")  # letters whose names begin with a vowel: an FBI agent
+_SILENT_H = re.compile(r"(?:hour|honest|honou?r|heir)", re.IGNORECASE)
+_CONSONANT_SOUND = re.compile(
+    r"(?:uni(?:f|on|v|q|t|cy|corn|sex|lat|son)|use|usu|usa|ut[aei]|ur[aeiou]|eu|ewe|uk[ru]|ugan|ubi|one\b|once)",
+    re.IGNORECASE,
+)
+_VOWEL_SOUND = re.compile(r"[aeiou]|8|11\b|18\b", re.IGNORECASE)
 
 
 @lru_cache(1 << 14)
 def article(word: str) -> str:
-    """ "a" or "an", by how the word that follows begins."""
+    """Return "a" or "an", by how the word that follows begins."""
     stem = word.split("-", maxsplit=1)[0]
-    if (len(stem) == 1 and stem.isalpha()) or (
-        stem.isupper() and (len(stem) < 4 or not re.search("[AEIOUY]", stem))
-    ):
-        # said letter by letter: an X-ray, an FBI agent, but a NASA engineer
-        return "an" if stem[0].upper() in _SPELT_VOWEL else "a"
-    if re.match(r"(?:hour|honest|honou?r|heir)", word, re.IGNORECASE):
-        return "an"
-    if _CONSONANT_SOUND.match(word):
-        return "a"
-    return "an" if word[:1].lower() in "aeiou" or re.match(r"(?:8|11\b|18\b)", word) else "a"
+    if _is_spelt_out(stem):
+        vowel = stem[0].upper() in _SPELT_VOWEL
+    elif _SILENT_H.match(word):
+        vowel = True
+    elif _CONSONANT_SOUND.match(word):
+        vowel = False
+    else:
+        vowel = not word or _VOWEL_SOUND.match(word) is not None
+    return "an" if vowel else "a"
+
+
+def _is_spelt_out(word: str) -> bool:
+    """Return whether a word is said letter by letter: X, FBI, but not NASA."""
+    if len(word) == 1:
+        return word.isalpha()
+    if not word.isupper():
+        return False
+    has_vowel = re.search("[AEIOUY]", word)
+    return len(word) < 4 or not has_vowel
+
+
+def agree(article_and_word: re.Match[str]) -> str:
+    """Return an article and its word, with the article that the word needs."""
+    given, gap, word = article_and_word.groups()
+    wanted = article(word)
+    if given[0].isupper():
+        wanted = wanted.capitalize()
+    return wanted + gap + word
+
+
+def fix_articles(text: str) -> str:
+    """Return the text with every "a" and "an" made to agree with the word that follows."""
+    if text.isupper():
+        return text
+    return _ARTICLE.sub(agree, text)
+
+
+def wrong_article(text: str) -> str:
+    """Return the first "a" or "an" that does not agree, with its word; "" where all agree."""
+    if text.isupper():
+        return ""
+    for match in _ARTICLE.finditer(text):
+        if agree(match) != match.group():
+            return match.group()
+    return ""
+
+
+# --- Singular and plural ----------------------------------------------------------------
+
+_SINGULAR = {plural: singular for singular, plural in IRREGULAR.items()}
+
+
+class _Ending(NamedTuple):
+    """A rule for an ending: cut some letters and add others."""
+
+    pattern: re.Pattern[str]
+    cut: int
+    add: str
+
+
+_TO_PLURAL = (
+    _Ending(re.compile(r"(?<!^hu)(?<!^ger)(?<!^ro)man$"), 2, "en"),
+    _Ending(re.compile(r"[^aeiou]y$"), 1, "ies"),
+    _Ending(re.compile(r"(?:s|x|z|ch|sh)$"), 0, "es"),
+    _Ending(re.compile(r"$"), 0, "s"),
+)
+_TO_SINGULAR = (
+    _Ending(re.compile(r"..men$"), 2, "an"),
+    _Ending(re.compile(r"..ies$"), 3, "y"),
+    _Ending(re.compile(r"(?:ss|x|z|ch|sh)es$"), 2, ""),
+    _Ending(re.compile(r"(?<!s)s$"), 1, ""),
+)
 
 
 @lru_cache(1 << 14)
 def plural(noun: str) -> str:
-    """The plural of a noun or of a compound, whose last word it is that changes."""
+    """Return the plural of a noun or of a compound, whose last word changes."""
     for tail in (" of ", "-in-law"):
         if tail in noun:
             head, rest = noun.split(tail, 1)
             return f"{plural(head)}{tail}{rest}"
     *head, last = noun.split(" ")
-    lower = last.lower()
+    return " ".join([*head, _plural_of_word(last)])
+
+
+def _plural_of_word(word: str) -> str:
+    lower = word.lower()
     if lower in FOLK:
-        changed = last
-    elif lower in IRREGULAR:
-        changed = IRREGULAR[lower]
-    elif lower.endswith(("man", "woman")) and lower not in ("human", "german", "roman"):
-        changed = last[:-2] + "en"
-    elif re.search(r"[^aeiou]y$", lower):
-        changed = last[:-1] + "ies"
-    elif re.search(r"(?:s|x|z|ch|sh)$", lower):
-        changed = last + "es"
-    else:
-        changed = last + "s"
-    return " ".join([*head, changed])
+        return word
+    if lower in IRREGULAR:
+        return IRREGULAR[lower]
+    return _change_ending(word, _TO_PLURAL)
 
 
 @lru_cache(1 << 14)
 def singular(noun: str) -> str:
-    """The singular of one word, as far as ``plural`` can have made it."""
+    """Return the singular of one word, as far as ``plural`` can have made it."""
     lower = noun.lower()
     if lower.endswith("-in-law"):
-        return singular(noun[:-7]) + noun[-7:]
+        kin, tail = noun[:-7], noun[-7:]
+        return singular(kin) + tail
     if lower in FOLK or lower in _SINGULAR:
         return _SINGULAR.get(lower, lower)
-    if lower.endswith("men") and len(lower) > 4:
-        return noun[:-2] + "an"
-    if lower.endswith("ies") and len(lower) > 4:
-        return noun[:-3] + "y"
-    if re.search(r"(?:ss|x|z|ch|sh)es$", lower):
-        return noun[:-2]
-    return noun[:-1] if lower.endswith("s") and not lower.endswith("ss") else noun
+    return _change_ending(noun, _TO_SINGULAR)
+
+
+def _change_ending(word: str, endings: tuple[_Ending, ...]) -> str:
+    """Return the word after the first rule that fits it."""
+    lower = word.lower()
+    for ending in endings:
+        if ending.pattern.search(lower):
+            stem_length = len(word) - ending.cut
+            return word[:stem_length] + ending.add
+    return word
 
 
 @lru_cache(1 << 14)
 def is_plural(noun: str) -> bool:
-    """Whether a noun is written in the plural."""
+    """Return whether a noun is written in the plural."""
     lower = noun.lower()
-    return (
-        lower in FOLK
-        or lower in _SINGULAR
-        or (singular(lower) != lower and plural(singular(lower)) == lower)
-    )
+    if lower in FOLK or lower in _SINGULAR:
+        return True
+    one = singular(lower)
+    return one != lower and plural(one) == lower
+
+
+# --- People -----------------------------------------------------------------------------
 
 
 @lru_cache(1 << 14)
-def is_person(word: str, more: frozenset[str] = frozenset()) -> bool:
-    """Whether a word, in either number, names a person: a known noun, one of ``more``, or of an
-    ending that only people have.
+def is_person(word: str, more: Nouns = NO_NOUNS) -> bool:
+    """Return whether a word, in either number, names a person.
+
+    It is a known noun, one of ``more``, or has an ending that only words for people have.
     """
     lower = word.lower()
     one = singular(lower)
-    if lower in PERSON_NOUNS or one in PERSON_NOUNS or lower in more or one in more:
+    if lower in PERSON_NOUNS or one in PERSON_NOUNS:
         return True
-    return (one.endswith(_PERSON_ENDINGS) and one not in NO_MAN) or (
-        one.startswith("step") and one[4:] in PERSON_NOUNS
-    )
+    if lower in more or one in more:
+        return True
+    if one.endswith(_PERSON_ENDINGS) and one not in NO_MAN:
+        return True
+    return one.startswith("step") and one[4:] in PERSON_NOUNS
 
 
 class Slot(NamedTuple):
-    """Where a text names a person: token indices of the phrase after its determiner, of where a
-    group's adjective goes, and of the head.
-    """
+    """Where a text names a person, as indices of words."""
 
-    first: int
-    insert: int
-    head: int
+    first: int  # the phrase begins, after its determiner
+    insert: int  # a group's adjective goes here
+    head: int  # the noun
 
 
-def find_slot(words: list[Token], more: frozenset[str] = frozenset()) -> Slot | None:
-    """The first noun phrase whose head names a person, or None."""
-    head = next((i for i in range(len(words)) if is_person_at(words, i, more)), None)
+def find_slot(words: Words, more: Nouns = NO_NOUNS) -> Slot | None:
+    """Return the first noun phrase whose head names a person, or None."""
+    head = _first_person(words, more)
     if head is None:
         return None
-    while (further := qualified(words, head, more)) is not None:
-        head = further  # "a child actor": the last of a row is the head
+    head = last_of_row(words, head, more)
     first = head
     while first and not _ends_phrase(words[first - 1]):
         first -= 1
@@ -187,117 +285,132 @@ def find_slot(words: list[Token], more: frozenset[str] = frozenset()) -> Slot | 
     return Slot(first, insert, head)
 
 
-def is_person_at(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> bool:
-    """Whether the i-th word names a person here, and does not just qualify the noun after it ("a
-    human face").
+def _first_person(words: Words, more: Nouns) -> int | None:
+    for i in range(len(words)):
+        if is_person_at(words, i, more):
+            return i
+    return None
+
+
+def last_of_row(words: Words, person: int, more: Nouns) -> int:
+    """Return the last of person nouns in a row, which is their head: "a child actor"."""
+    further = qualified(words, person, more)
+    while further is not None:
+        person = further
+        further = qualified(words, person, more)
+    return person
+
+
+def is_person_at(words: Words, i: int, more: Nouns = NO_NOUNS) -> bool:
+    """Return whether the i-th word names a person here.
+
+    It does not where it is a verb ("cooks them") or only qualifies what follows ("a human face").
     """
-    if words[i].fixed or not is_person(words[i].text, more):
+    word = words[i]
+    if word.fixed or not is_person(word.text, more):
         return False
-    if (
-        singular(words[i].lower) in VERB_NOUNS
-        and i + 1 < len(words)
-        and words[i + 1].lower in _OBJECTS
-    ):
-        return False  # "cooks them"
-    if singular(words[i].lower) not in ADJUNCTS or i + 1 == len(words):
+    if i + 1 == len(words):
         return True
     following = words[i + 1]
-    if singular(following.lower) in ANIMALS:
+    one = singular(word.lower)
+    if one in VERB_NOUNS and following.lower in _OBJECTS:
         return False
-    plain = (
-        following.is_word
-        and following.lower not in STOPS
-        and not re.search(r"(?:ing|ed|s|ly|side|alone|next|close)$", following.lower)
-    )
-    return is_plural(words[i].text) or not plain or is_person(following.text, more)
+    return one not in ADJUNCTS or not _qualifies_thing(word, following, more)
 
 
-def qualified(words: list[Token], i: int, more: frozenset[str] = frozenset()) -> int | None:
-    """The person noun that the i-th word, a person noun too, qualifies: "woman tennis player", but
-    not "woman cooks" or "men cook".
+def _qualifies_thing(word: Token, following: Token, more: Nouns) -> bool:
+    """Return whether a person noun stands before the noun of a thing or an animal."""
+    lower = following.lower
+    if singular(lower) in ANIMALS:
+        return True
+    if is_plural(word.text) or is_person(following.text, more):
+        return False
+    if not following.is_word or lower in STOPS:
+        return False
+    return not _NOT_A_NOUN.search(lower)
+
+
+def qualified(words: Words, i: int, more: Nouns = NO_NOUNS) -> int | None:
+    """Return the person noun that the i-th word, a person noun too, qualifies, or None.
+
+    "woman tennis player" has one, and "woman cooks" and "men cook" have none.
     """
-    if words[i].lower in ("male", "female") and i + 1 < len(words) and words[i + 1].is_word:
-        return leads_to_person(words, i + 1, more)
-    person = i + 1
-    while (
-        person < len(words)
-        and words[person].lower in MODIFIERS
-        and not is_person(words[person].text, more)
-    ):
-        person += 1
-    if person == len(words) or not words[person].is_word or not is_person(words[person].text, more):
+    after = i + 1
+    is_adjective = words[i].lower in ("male", "female")
+    if is_adjective and after < len(words) and words[after].is_word:
+        return leads_to_person(words, after, more)
+    person = _skip_modifiers(words, after, more)
+    if person == len(words):
         return None
-    this, following = words[i].text, words[person].text
-    if following.lower() in FOLK:
+    following = words[person]
+    if not following.is_word or following.lower in FOLK:
         return None
-    return (
-        person
-        if is_plural(this) == is_plural(following) or singular(following.lower()) not in VERB_NOUNS
-        else None
-    )
+    if not is_person(following.text, more):
+        return None
+    may_be_verb = singular(following.lower) in VERB_NOUNS
+    same_number = is_plural(words[i].text) == is_plural(following.text)
+    if may_be_verb and not same_number:
+        return None
+    return person
+
+
+def _skip_modifiers(words: Words, i: int, more: Nouns) -> int:
+    """Return the index of the first word from the i-th on that is not a modifier."""
+    while i < len(words):
+        word = words[i]
+        if word.lower not in MODIFIERS or is_person(word.text, more):
+            break
+        i += 1
+    return i
 
 
 def leads_to_person(
-    words: list[Token], i: int, more: frozenset[str] = frozenset(), *, strict: bool = False
+    words: Words, i: int, more: Nouns = NO_NOUNS, *, strict: bool = False
 ) -> int | None:
-    """The index of the person noun whose phrase the i-th word stands in as an adjective, or None.
+    """Return the person noun in whose phrase the i-th word stands as an adjective, or None.
 
     strict: only known modifiers may stand between, as "old" in "an old car driver" is not about the
     driver.
     """
     last = min(i + _LONGEST_PHRASE, len(words))
-    while i < last:
-        token = words[i]
-        if is_person_at(words, i, more):
-            return i
-        lower = token.lower
-        if token.text == "," or lower == "and":  # "young and beautiful woman"
-            if i + 1 == len(words) or words[i + 1].lower not in BEFORE:
-                return None
-        elif token.fixed or _ends_phrase(token) or (strict and not _modifies(token)):
+    for place in range(i, last):
+        if is_person_at(words, place, more):
+            return place
+        if not _phrase_goes_on(words, place, strict):
             return None
-        i += 1
     return None
 
 
+def _phrase_goes_on(words: Words, i: int, strict: bool) -> bool:
+    """Return whether a noun phrase may reach across the i-th word."""
+    token = words[i]
+    if token.text == "," or token.lower == "and":  # "young and beautiful woman"
+        return lower_at(words, i + 1) in BEFORE
+    if token.fixed or _ends_phrase(token):
+        return False
+    return _modifies(token) or not strict
+
+
 def _modifies(token: Token) -> bool:
+    """Return whether a word is known, or looks, to qualify a person."""
     lower = token.lower
-    return (
-        lower in BEFORE
-        or lower in MODIFIERS
-        or lower in CROSSED
-        or "-" in lower
-        or re.search(r"\w{3}(?:ful|ous|less|able|ed)$", lower) is not None
-    )
+    if lower in BEFORE or lower in MODIFIERS or lower in CROSSED:
+        return True
+    if "-" in lower:
+        return True
+    return _ADJECTIVE_ENDING.search(lower) is not None
 
 
 def _ends_phrase(token: Token) -> bool:
-    """Whether a noun phrase does not reach across a word: a mark, a stop word, or what looks like a
-    verb ("helps", "letting").
+    """Return whether a noun phrase does not reach across a word.
+
+    Such are marks, stop words, numbers, and what looks like a verb ("helps", "letting").
     """
     lower = token.lower
     if not token.is_word or lower in STOPS or lower.isdigit():
         return True
     if lower in BEFORE or lower in MODIFIERS or "-" in lower:
         return False
-    return lower.endswith("ing") or (
-        lower.endswith("s") and not lower.endswith(("ss", "sports", "news", "arts"))
-    )
-
-
-def agree(article_word: re.Match[str]) -> str:
-    """An article and its word, the article made to agree."""
-    given, gap, word = article_word.groups()
-    wanted = article(word)
-    return (wanted.capitalize() if given[0].isupper() else wanted) + gap + word
-
-
-def fix_articles(text: str) -> str:
-    """Every a and an made to agree with the word that follows it."""
-    return text if text.isupper() else _ARTICLE.sub(agree, text)
-
-
-def wrong_article(text: str) -> str:
-    """The first a or an that does not agree, with its word; "" where all do."""
-    found = () if text.isupper() else _ARTICLE.finditer(text)
-    return next((match.group() for match in found if agree(match) != match.group()), "")
+    if lower.endswith("ing"):
+        return True
+    return lower.endswith("s") and not lower.endswith(_PLURALS_OF_THINGS)

@@ -1,4 +1,4 @@
-"""Words about people, read from lexicon.toml, which says what each set is for."""
+"""Load the words about people from lexicon.toml, which says what each set is for."""
 
 from __future__ import annotations
 
@@ -42,8 +42,17 @@ LETTING = _set("letting")
 BARE_VERBS = _set("bare_verbs")
 ADVERBS = _set("adverbs")
 AFTER_VERB = _set("after_verb")
-FIXED: dict[str, list[tuple[str, ...]]] = {}
-for _phrase in _WORDS["fixed"].split(","):
-    FIXED.setdefault(_phrase.split()[0], []).append(tuple(_phrase.split()))
 VERBS: dict[str, str] = _WORDS["verbs"]
 IRREGULAR: dict[str, str] = _WORDS["irregular"]
+
+
+def _fixed_phrases() -> dict[str, list[tuple[str, ...]]]:
+    """Return the fixed phrases by their first word."""
+    phrases: dict[str, list[tuple[str, ...]]] = {}
+    for phrase in _WORDS["fixed"].split(","):
+        words = tuple(phrase.split())
+        phrases.setdefault(words[0], []).append(words)
+    return phrases
+
+
+FIXED = _fixed_phrases()

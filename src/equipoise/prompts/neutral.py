@@ -1,17 +1,27 @@
-"""``neutralize``: a caption without its groups.
+"""Neutralize captions: take out what states a group.
 
-The paper's nine words, its released code's phrases, or English as a whole.
+By the paper's nine words, by its released code's phrases, or in English as a whole.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from equipoise.errors import InputError
 from equipoise.prompts import marks, nine_words
 from equipoise.prompts.attribute import Attribute, ready_made
-from equipoise.prompts.english import Token, agree, is_plural, plural, tokens
+from equipoise.prompts.english import (
+    NO_NOUNS,
+    Nouns,
+    Words,
+    agree,
+    is_plural,
+    lower_at,
+    plural,
+    tokens,
+)
 from equipoise.prompts.lexicon import ADVERBS, AFTER_VERB, BEFORE, VERBS
 
 PROTOCOLS = ("full", "paper", "released")
@@ -22,11 +32,14 @@ _SKIN = re.compile(
     rf"\b(?:(?:{_TONE})[- ]skinned|(?!medium complexion\b)(?:{_TONE}) complexion(?:ed)?)\b",
     re.IGNORECASE,
 )
+_CHANGED = "\0"  # stands before new words while a text is put together
+_ARTICLE_BEFORE_CHANGED = re.compile(r"\b([Aa]n?)(\s+\0[\"'“‘(]?)([^\W_]+(?:-[^\W_]+)*)")
+_CLOSING = ("", ".", ",", ";", ":", "!", "?")
+_ES = re.compile(r"(?:ch|sh|ss|x|zz|o)es$")
 
 
 def neutralize(text: str, attribute: Attribute | None = None, *, protocol: str = "full") -> str:
-    """The text with nothing in it that states a group of the attribute (gender unless another is
-    given).
+    """Return the text with nothing in it that states a group of the attribute (default: gender).
 
     protocol "full": nouns, plurals, pronouns (with their verbs), possessives, kinship, titles,
     adjectives and phrases. "paper": the nine words of appendix E, each replaced by "person",
@@ -41,160 +54,224 @@ def neutralize(text: str, attribute: Attribute | None = None, *, protocol: str =
     if protocol not in PROTOCOLS:
         raise InputError(f"protocol={protocol!r} is not legal; pass one of {', '.join(PROTOCOLS)}")
     if protocol == "full":
-        for part in (attribute or ready_made("gender")).parts:
+        attribute = attribute or ready_made("gender")
+        for part in attribute.parts:
             text = without_groups(text, part)
         return text
     text = nine_words.without_gender(text)
-    return tidy(_SKIN.sub("", text)) if protocol == "released" else text
+    if protocol == "released":
+        text = tidy(_SKIN.sub("", text))
+    return text
 
 
 def tidy(text: str) -> str:
-    """No space before punctuation, none doubled, none at the ends."""
-    return re.sub(r"\s{2,}", " ", re.sub(r"\s+([,.;:!?])", r"\1", text)).strip()
+    """Return the text without space before punctuation, at its ends, or doubled."""
+    text = re.sub(r"\s+([,.;:!?])", r"\1", text)
+    return re.sub(r"\s{2,}", " ", text).strip()
 
 
-def without_groups(text: str, attribute: Attribute, more: frozenset[str] = frozenset()) -> str:
-    """A text without what states a group of a plain attribute; everything else stays as it is."""
+def without_groups(text: str, attribute: Attribute, more: Nouns = NO_NOUNS) -> str:
+    """Return a text without what states a group of a plain attribute, and otherwise unchanged."""
     words = tokens(text)
-    found = marks.find_in(words, attribute, more)
-    edits: dict[int, tuple[int, str]] = {}
-    for mark in found:
+    edits: Edits = {}
+    for mark in marks.find_in(words, attribute, more):
         edits |= edits_of(words, mark, _neutral(words, mark))
         if mark.case == "subject":
-            edits |= {i: (i + 1, verb) for i, verb in _agree(words, mark.last)}
-    _join_same(words, edits)
-    return apply(text, words, edits)
+            for i, verb in _verbs_of_they(words, mark.last):
+                edits[i] = Edit(i + 1, verb)
+    _say_once(words, edits)
+    return apply_edits(text, words, edits)
 
 
-def apply(text: str, words: list[Token], edits: dict[int, tuple[int, str]]) -> str:
-    """The text with the words [i, end) replaced, for each i: (end, new); articles before them
-    agree, and a sentence keeps its capital.
+def _neutral(words: Words, mark: marks.Mark) -> str:
+    """Return what takes the place of a mark's words, "" for nothing."""
+    if mark.case == "reflexive" and lower_at(words, mark.last) == "and":
+        return "themselves"
+    return mark.neutral
+
+
+# --- Edits of a text --------------------------------------------------------------------
+
+
+class Edit(NamedTuple):
+    """New words for those up to ``last``, which stays."""
+
+    last: int
+    new: str
+
+
+Edits = dict[int, Edit]
+"""Edits by the index of the first word that they replace."""
+
+
+def apply_edits(text: str, words: Words, edits: Edits) -> str:
+    """Return the text with the edits made.
+
+    Articles before new words agree with them, and a sentence keeps its capital.
     """
-    pieces, at = [], 0
+    pieces: list[str] = []
+    at = 0
     for first in sorted(edits):
         last, new = edits[first]
-        start, end = words[first].start, words[last - 1].end
+        start = words[first].start
+        end = words[last - 1].end
         if start < at:
             continue
         gap = text[at:start]
         if not new.strip():
-            end += len(text[end:]) - len(text[end:].lstrip(" "))
-            if text[end : end + 1] in ("", ".", ",", ";", ":", "!", "?"):
+            end = _skip_spaces(text, end)
+            if text[end : end + 1] in _CLOSING:
                 gap = gap.rstrip(" ")
-        article_before = (
-            first and words[first - 1].lower in ("a", "an") and words[first - 1].end <= start
-        )
-        pieces += [gap + ("\0" if article_before else ""), new]
+        if lower_at(words, first - 1) in ("a", "an"):
+            gap += _CHANGED
+        pieces += [gap, new]
         at = end
     result = "".join(pieces) + text[at:]
-    pattern = re.compile(r"\b([Aa]n?)(\s+\0[\"'“‘(]?)([^\W_]+(?:-[^\W_]+)*)")
-    result = (result if text.isupper() else pattern.sub(agree, result)).replace("\0", "")
-    return result[:1].upper() + result[1:] if text[:1].isupper() else result
+    if not text.isupper():
+        result = _ARTICLE_BEFORE_CHANGED.sub(agree, result)
+    result = result.replace(_CHANGED, "")
+    if text[:1].isupper():
+        result = capitalized(result)
+    return result
 
 
-def edits_of(words: list[Token], mark: marks.Mark, new: str) -> dict[int, tuple[int, str]]:
-    """What to replace where a mark becomes new words: with an adjective that goes its "and" or
-    comma, with a plural its apostrophe.
+def capitalized(text: str) -> str:
+    """Return the text with its first letter in upper case and the rest unchanged."""
+    return text[:1].upper() + text[1:]
+
+
+def _skip_spaces(text: str, at: int) -> int:
+    while text[at : at + 1] == " ":
+        at += 1
+    return at
+
+
+def edits_of(words: Words, mark: marks.Mark, new: str) -> Edits:
+    """Return the edits that put new words in the place of a mark.
+
+    An adjective that goes takes its "and" or comma with it, and a plural its apostrophe.
     """
     first, last = mark.first, mark.last
-    new = replacement(words, mark, new)
-    after, before = (words[i].lower if 0 <= i < len(words) else "" for i in (last, first - 1))
+    new = _in_style_of(words, mark, new)
     if not new and mark.kind == "adjective":
-        if after in ("and", ","):
+        before = lower_at(words, first - 1)
+        if lower_at(words, last) in ("and", ","):
             last += 1
-        elif before in ("and", ",") and first > 1 and words[first - 2].lower in BEFORE:
-            first, new = first - 1, " " if before == "," else ""
-    edits = {first: (last, new)}
-    if (
-        mark.kind == "noun"
-        and after == "'"
-        and words[last].start == words[last - 1].end
-        and not new.lower().endswith("s")
-    ):
-        edits[last] = (last + 1, "'S" if new.isupper() else "'s")  # the ladies' -> the people's
+        elif before in ("and", ",") and lower_at(words, first - 2) in BEFORE:
+            first -= 1
+            if before == ",":
+                new = " "
+    edits = {first: Edit(last, new)}
+    if mark.kind == "noun" and _needs_s(words, last, new):
+        ending = "'S" if new.isupper() else "'s"
+        edits[last] = Edit(last + 1, ending)
     return edits
 
 
-def replacement(words: list[Token], mark: marks.Mark, new: str) -> str:
-    """The new words in the number and with the capital of the old ones."""
-    old = words[mark.last - 1]
-    if mark.kind == "noun" and new and is_plural(old.text):
+def _needs_s(words: Words, last: int, new: str) -> bool:
+    """Return whether an apostrophe needs an s after a new noun: "ladies'" -> "people's"."""
+    if lower_at(words, last) != "'" or new.lower().endswith("s"):
+        return False
+    return words[last].start == words[last - 1].end
+
+
+def _in_style_of(words: Words, mark: marks.Mark, new: str) -> str:
+    """Return new words in the number and with the capitals of the mark's."""
+    old = words[mark.last - 1].text
+    if mark.kind == "noun" and new and is_plural(old):
         new = plural(new)
-    if len(old.text) > 1 and old.text.isupper():
+    if len(old) > 1 and old.isupper():
         return new.upper()
-    capital = words[mark.first].text[0].isupper() and new
-    return (
-        new[0].upper() + new[1:]
-        if capital
-        and (mark.first == 0 or mark.kind != "noun" or words[mark.first - 1].text in ".!?")
-        else new
-    )
+    if words[mark.first].text[0].isupper() and _keeps_capital(words, mark):
+        return capitalized(new)
+    return new
 
 
-def _neutral(words: list[Token], mark: marks.Mark) -> str:
-    if mark.case == "reflexive":
-        return (
-            "themselves"
-            if mark.last < len(words) and words[mark.last].lower in ("and",)
-            else "themself"
-        )
-    return mark.neutral
+def _keeps_capital(words: Words, mark: marks.Mark) -> bool:
+    """Return whether a capital is due to the place in a sentence, or to no noun."""
+    if mark.first == 0 or mark.kind != "noun":
+        return True
+    return words[mark.first - 1].text in ".!?"
 
 
-def _join_same(words: list[Token], edits: dict[int, tuple[int, str]]) -> None:
-    """ "men and women" is "people", and "man or woman" is "person": one of the two is enough."""
+def _say_once(words: Words, edits: Edits) -> None:
+    """Join edits that say the same: "men and women" is "people", "man or woman" is "person"."""
     for first in sorted(edits):
-        if first not in edits:
-            continue
-        last, new = edits[first]
-        joined = (
-            last < len(words)
-            and words[last].lower in ("and", "or")
-            and edits.get(last + 1, (0, ""))[1].lower() == new.lower()
-        )
-        if (
-            new
-            and joined
-            and (words[last].lower == "or" or is_plural(new))
-            and new.lower() not in ("they", "them", "their")
-        ):
-            end = edits.pop(last + 1)[0]
-            edits[first] = (end, new)
+        edit = edits.get(first)
+        if edit and _is_repeated(words, edits, edit):
+            second = edits.pop(edit.last + 1)
+            edits[first] = Edit(second.last, edit.new)
 
 
-def _agree(words: list[Token], i: int) -> Iterable[tuple[int, str]]:
-    """The verbs of a subject that was "he" or "she" and is "they": "is" -> "are", "runs" -> "run",
-    and those joined by "and".
+def _is_repeated(words: Words, edits: Edits, edit: Edit) -> bool:
+    """Return whether the edit after the next "and" or "or" says the same."""
+    new = edit.new.lower()
+    second = edits.get(edit.last + 1)
+    if not new or new in ("they", "them", "their"):
+        return False
+    if second is None or second.new.lower() != new:
+        return False
+    link = lower_at(words, edit.last)
+    return link == "or" or (link == "and" and is_plural(new))
+
+
+# --- Verbs ------------------------------------------------------------------------------
+
+
+def _verbs_of_they(words: Words, i: int) -> Iterator[tuple[int, str]]:
+    """Yield the verbs of a subject that was "he" or "she" and becomes "they".
+
+    "is" -> "are", "runs" -> "run", and those joined by "and"; each with its index.
     """
-    while i < len(words) and (words[i].lower in ADVERBS or words[i].lower.endswith("ly")):
-        i += 1
+    i = _skip_adverbs(words, i)
     if i == len(words):
         return
-    if words[i].text in ("'s", "’s"):
-        done = i + 1 < len(words) and (
-            words[i + 1].lower in ("been", "got") or words[i + 1].lower.endswith("ed")
-        )
-        yield i, words[i].text[0] + ("ve" if done else "re")
+    if words[i].lower == "'s":
+        yield i, _contraction(words, i)
         return
-    if (verb := _plural_verb(words[i].lower)) is None:
+    verb = _plural_verb(words[i].lower)
+    if verb is None:
         return
     yield i, verb
     for k in range(i + 1, len(words) - 1):
         if words[k].text in ".!?;":
             return
-        after = words[k + 2].lower if k + 2 < len(words) else ""
         second = _plural_verb(words[k + 1].lower)
-        if (
-            words[k].lower == "and" and second and (k == i + 1 or after in AFTER_VERB)
-        ):  # "sits and reads", not "likes cats and dogs"
+        if words[k].lower != "and" or not second:
+            continue
+        # "sits and reads", but not "likes cats and dogs"
+        if k == i + 1 or lower_at(words, k + 2) in AFTER_VERB:
             yield k + 1, second
 
 
+def _skip_adverbs(words: Words, i: int) -> int:
+    while i < len(words):
+        lower = words[i].lower
+        if lower not in ADVERBS and not lower.endswith("ly"):
+            break
+        i += 1
+    return i
+
+
+def _contraction(words: Words, i: int) -> str:
+    """Return what "'s" is after "they": "'ve" where it means has, else "'re"."""
+    apostrophe = words[i].text[0]
+    following = lower_at(words, i + 1)
+    if following in ("been", "got") or following.endswith("ed"):
+        return f"{apostrophe}ve"
+    return f"{apostrophe}re"
+
+
 def _plural_verb(verb: str) -> str | None:
+    """Return the form of a verb after "they", or None for what is no verb of "he" and "she"."""
     if verb in VERBS:
         return VERBS[verb]
-    if not verb.endswith("s") or verb.endswith(("ss", "us", "is")) or len(verb) < 4:
+    if len(verb) < 4 or not verb.endswith("s"):
+        return None
+    if verb.endswith(("ss", "us", "is")):
         return None
     if verb.endswith("ies"):
         return verb[:-3] + "y"
-    return verb[:-2] if re.search(r"(?:ch|sh|ss|x|zz|o)es$", verb) else verb[:-1]
+    if _ES.search(verb):
+        return verb[:-2]
+    return verb[:-1]

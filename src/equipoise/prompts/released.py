@@ -1,7 +1,7 @@
-"""The ``LLM.json`` of the paper's released code, read as a prompt book.
+"""Read the ``LLM.json`` of the paper's released code as a prompt book.
 
 classification: data set -> prompt -> group -> {t_g, T_g}. retrieval, generation: rows with
-text_query, group, t_g and T_g, where the same query comes once an image.
+text_query, group, t_g and T_g, where the same query comes once per image.
 """
 
 from __future__ import annotations
@@ -16,47 +16,55 @@ _SECTIONS = ("classification", "retrieval", "generation")
 
 
 def is_released(document: Any) -> bool:
-    """Whether parsed JSON has that layout."""
-    return (
-        isinstance(document, dict)
-        and "kind" not in document
-        and any(name in document for name in _SECTIONS)
-    )
+    """Return whether parsed JSON has that layout."""
+    if not isinstance(document, dict) or "kind" in document:
+        return False
+    return any(name in document for name in _SECTIONS)
 
 
 def read_released(document: dict[str, Any]) -> PromptBook:
-    """A book of all sections.
+    """Return a book of all sections.
 
     Rows without an anchor are left out and counted; of rows that say the same, the first is kept.
     """
     rows: dict[str, dict[str, Entry]] = {}
     left_out = 0
     for prompt, group, node in _rows(document):
-        anchor, variants = node.get("t_g"), node.get("T_g")
-        if not isinstance(anchor, str) or not anchor.strip():
+        entry = _entry(node)
+        if entry is None:
             left_out += 1
             continue
-        kept = (
-            (text.strip() for text in variants if isinstance(text, str))
-            if isinstance(variants, list)
-            else ()
-        )
-        texts = tuple(dict.fromkeys(text for text in kept if text and text != anchor.strip()))
-        rows.setdefault(prompt, {}).setdefault(
-            " ".join(group.replace("_", " ").split()), Entry(anchor=anchor.strip(), variants=texts)
-        )
+        name = " ".join(group.replace("_", " ").split())
+        rows.setdefault(prompt, {}).setdefault(name, entry)
     if not rows:
         raise ArtefactError(
             "the LLM.json holds no row with an anchor (t_g); it was never completed, so write it"
             " again"
         )
-    note = "LLM.json of the paper's released code" + (
-        f"; {left_out} rows without an anchor left out" if left_out else ""
-    )
+    note = "LLM.json of the paper's released code"
+    if left_out:
+        note += f"; {left_out} rows without an anchor left out"
     return PromptBook(sources=(Source(writer="released", note=note),), prompts=rows)
 
 
+def _entry(node: dict[str, Any]) -> Entry | None:
+    """Return a row's anchor and variants without repeats, or None where it has no anchor."""
+    anchor, variants = _stripped(node.get("t_g")), node.get("T_g")
+    if not anchor:
+        return None
+    if not isinstance(variants, list):
+        return Entry(anchor=anchor)
+    texts = dict.fromkeys(map(_stripped, variants))
+    return Entry(anchor=anchor, variants=tuple(text for text in texts if text not in ("", anchor)))
+
+
+def _stripped(value: Any) -> str:
+    """Return a text without space around it, "" for what is no text."""
+    return value.strip() if isinstance(value, str) else ""
+
+
 def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the prompt, the group and the fields of every row."""
     try:
         for prompts in document.get("classification", {}).values():
             for prompt, groups in prompts.items():
@@ -67,5 +75,6 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]
                 yield str(row["text_query"]), str(row["group"]), dict(row)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArtefactError(
-            f"this looks like the released LLM.json, but a row of it is not as there ({error!r})"
+            f"this looks like the released LLM.json, but one of its rows has another layout"
+            f" ({error!r})"
         ) from None

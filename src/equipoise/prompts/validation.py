@@ -1,22 +1,28 @@
-"""What may go into a book: a text states its group and no other, changes nothing else, and reads as
-a prompt.
+"""Check what may go into a book.
+
+A text states its group and no other, changes nothing else, and reads as a prompt.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from equipoise.prompts import marks
-from equipoise.prompts.attribute import READY_MADE, Attribute
-from equipoise.prompts.book import Entry, PromptBook
+from equipoise.prompts.attribute import READY_MADE, Attribute, Wordings
+from equipoise.prompts.book import PromptBook
 from equipoise.prompts.english import (
+    NO_NOUNS,
+    Nouns,
+    Token,
+    Words,
     is_person,
     is_person_at,
     is_plural,
+    lower_at,
     plural,
     singular,
     tokens,
@@ -26,16 +32,6 @@ from equipoise.prompts.lexicon import GENERIC, MODIFIERS
 
 MIN_VARIANTS = 5
 
-_LINKS = frozenset(
-    ["a", "who", "is", "are", "was", "were", "that", "with", "in", "of", "and", ",", "working as"]
-)
-_SAME = {
-    "an": "a",
-    "’s": "'s",
-    "them": "their",
-    "theirs": "their",
-}  # "her" is both "them" and "their"
-_ONE, _MANY = "one person", "several people"
 LIST_MARK = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,3}[.):]|#|[a-z]\))\s")
 _CHATTER = re.compile(
     r"(?:^(?:sure|certainly|of course|okay|ok|here"
@@ -43,6 +39,26 @@ _CHATTER = re.compile(
     r"\b(?:as an ai|i can(?:no|')t|i'm sorry|language model|let me know)\b|\*\*|```|\n)",
     re.IGNORECASE,
 )
+_QUOTES = "\"'“‘`"
+
+# Texts are compared word by word. People are counted there and not named, so that a person may
+# become a man, and words that mean the same are one word.
+_ONE, _MANY = "one person", "several people"
+_PERSON = frozenset([_ONE, _MANY])
+_WORKING_AS = "working as"
+_SAME = {
+    "an": "a",
+    "’s": "'s",
+    "them": "their",  # "her" is both
+    "theirs": "their",
+    "someone": _ONE,
+    "somebody": _ONE,
+}
+_LINKS = frozenset(
+    ["a", "who", "is", "are", "was", "were", "that", "with", "in", "of", "and", ",", _WORKING_AS]
+)
+_SECOND_MENTION = frozenset(["who", "is", "are", "that", ",", _WORKING_AS])
+_INFLECTIONS = ("", "e", "er", "ish")
 
 
 class Rejected(NamedTuple):
@@ -60,53 +76,6 @@ class Checked(NamedTuple):
     rejected: tuple[Rejected, ...]
 
 
-def check(
-    prompt: str,
-    text: str,
-    attribute: Attribute,
-    group: str,
-    person_nouns: frozenset[str] = frozenset(),
-) -> str:
-    """Why a text is no wording of the prompt for the group; "" where it is one."""
-    return _check(
-        prompt, _bare(prompt, attribute, person_nouns), text, attribute, group, person_nouns
-    )
-
-
-def check_answer(
-    prompt: str,
-    anchor: str,
-    variants: Sequence[str],
-    attribute: Attribute,
-    group: str,
-    person_nouns: frozenset[str] = frozenset(),
-) -> Checked:
-    """The anchor and the variants that may be kept; what may not, with its reason.
-
-    A variant that repeats another is dropped.
-    """
-    bare = _bare(prompt, attribute, person_nouns)
-    against = _check(prompt, bare, anchor, attribute, group, person_nouns)
-    rejected, seen, kept = (
-        [Rejected(anchor, against)] if against else [],
-        {anchor.strip().lower()},
-        [],
-    )
-    for text in variants:
-        repeats = text.strip().lower() in seen
-        reason = (
-            "it repeats another"
-            if repeats
-            else _check(prompt, bare, text, attribute, group, person_nouns)
-        )
-        if reason:
-            rejected.append(Rejected(text, reason))
-        else:
-            kept.append(text)
-        seen.add(text.strip().lower())
-    return Checked(None if against else anchor, tuple(kept), tuple(rejected))
-
-
 class Problem(NamedTuple):
     """Something wrong with a book's entry."""
 
@@ -116,238 +85,394 @@ class Problem(NamedTuple):
     reason: str
 
 
+def check(
+    prompt: str,
+    text: str,
+    attribute: Attribute,
+    group: str,
+    person_nouns: Nouns = NO_NOUNS,
+) -> str:
+    """Return why a text is no wording of the prompt for the group, "" where it is one."""
+    return _Wanted.of(prompt, attribute, group, person_nouns).reason_against(text)
+
+
+def check_answer(
+    prompt: str,
+    anchor: str,
+    variants: Sequence[str],
+    attribute: Attribute,
+    group: str,
+    person_nouns: Nouns = NO_NOUNS,
+) -> Checked:
+    """Return the anchor and the variants that may be kept, and the rest with their reasons.
+
+    A variant that repeats another is dropped.
+    """
+    wanted = _Wanted.of(prompt, attribute, group, person_nouns)
+    kept: list[str] = []
+    rejected: list[Rejected] = []
+    kept_anchor: str | None = anchor
+    reason = wanted.reason_against(anchor)
+    if reason:
+        kept_anchor = None
+        rejected.append(Rejected(anchor, reason))
+    seen = {anchor.strip().lower()}
+    for text in variants:
+        key = text.strip().lower()
+        reason = "it repeats another" if key in seen else wanted.reason_against(text)
+        seen.add(key)
+        if reason:
+            rejected.append(Rejected(text, reason))
+        else:
+            kept.append(text)
+    return Checked(kept_anchor, tuple(kept), tuple(rejected))
+
+
 def check_book(
     book: PromptBook,
     attribute: Attribute,
     *,
     min_variants: int = 0,
-    person_nouns: frozenset[str] = frozenset(),
+    person_nouns: Nouns = NO_NOUNS,
 ) -> list[Problem]:
-    """Every problem of the entries of a book that are of the attribute's groups."""
+    """Return every problem of the book's entries for the attribute's groups."""
     problems = []
     for prompt, group, entry in book.entries():
-        if group in attribute.groups:
-            problems += [
-                Problem(prompt, group, *one)
-                for one in _check_entry(prompt, entry, attribute, group, person_nouns)
-            ]
-            if len(entry.variants) < min_variants:
-                problems.append(
-                    Problem(
-                        prompt,
-                        group,
-                        entry.anchor,
-                        f"it has {len(entry.variants)} variants, and {min_variants} are asked for",
-                    )
-                )
+        if group not in attribute.groups:
+            continue
+        checked = check_answer(prompt, entry.anchor, entry.variants, attribute, group, person_nouns)
+        problems += [Problem(prompt, group, *rejected) for rejected in checked.rejected]
+        count = len(entry.variants)
+        if count < min_variants:
+            reason = f"it has {count} variants, and {min_variants} are asked for"
+            problems.append(Problem(prompt, group, entry.anchor, reason))
     return problems
 
 
-def _check_entry(
-    prompt: str, entry: Entry, attribute: Attribute, group: str, person_nouns: frozenset[str]
-) -> Sequence[Rejected]:
-    return check_answer(
-        prompt, entry.anchor, entry.variants, attribute, group, person_nouns
-    ).rejected
+class _Wanted(NamedTuple):
+    """A prompt and the group that its wordings shall state."""
+
+    prompt: str
+    bare: _Bare
+    attribute: Attribute
+    group: str
+    more: Nouns
+
+    @classmethod
+    def of(cls, prompt: str, attribute: Attribute, group: str, more: Nouns) -> _Wanted:
+        """Return what is wanted of the wordings of a prompt."""
+        return cls(prompt, _bare(prompt, attribute, more), attribute, group, more)
+
+    def reason_against(self, text: str) -> str:
+        """Return why a text is not wanted, "" where it is."""
+        if not text.strip():
+            return "it is empty"
+        prompt = self.prompt
+        reason = _problem_around(prompt, text) or _problem_of_grammar(prompt, text)
+        if reason:
+            return reason
+        bare = _bare(text, self.attribute, self.more)
+        if bare.split and not self.bare.split:
+            return f"{bare.split!r} is cut off from its noun"
+        reason, derives = _difference(self, bare)
+        return reason or _problem_of_group(self, bare, derives)
 
 
-class _Bare(NamedTuple):
-    """A text without what states a group: the words left, people counted and not named; whether
-    each stands beside words taken.
-    """
-
-    said: list[str]
-    beside: list[bool]
-    named: list[tuple[str, ...]]  # the groups stated, for each part of the attribute
-    statements: list[int]  # how often, pronouns and titles left out
-    people: int
-    split: str  # the first word of a name that an adjective stands inside of ("tennis male player")
+# --- Form -------------------------------------------------------------------------------
 
 
-def _check(
-    prompt: str,
-    bare_prompt: _Bare,
-    text: str,
-    attribute: Attribute,
-    group: str,
-    more: frozenset[str],
-) -> str:
-    if not text.strip():
-        return "it is empty"
-    if form := _form(prompt, text):
-        return form
-    bare = _bare(text, attribute, more)
-    if bare.split and not bare_prompt.split:
-        return f"{bare.split!r} is cut off from its noun"
-    related: set[str] = set()
-    if rest := _rest(bare_prompt.said, bare, attribute, group, related):
-        return rest
-    for named, one in zip(bare.named, attribute.split(group), strict=True):
-        if others := [other for other in named if other != one]:
-            return f"it says {others[0]!r} and should say {one!r}"
-        if not named and not (related and len(attribute.parts) == 1):
-            return f"it does not say {one!r}"
-    for have, had in zip(bare.statements, bare_prompt.statements, strict=True):
-        if have > max(1, had, bare_prompt.people):
-            return f"it says {group!r} more than once"
-    return ""
-
-
-def _form(prompt: str, text: str) -> str:
-    """What is wrong with a text before its words are looked at."""
+def _problem_around(prompt: str, text: str) -> str:
+    """Return what is wrong with a text before its words are looked at, "" for nothing."""
     if text != text.strip():
         return "it has space around it"
     if LIST_MARK.match(text) and not LIST_MARK.match(prompt):
         return "it begins with a list marker"
     if _CHATTER.search(text) and not _CHATTER.search(prompt):
         return "it holds words that are no prompt"
-    if text[0] in "\"'“‘`" and text[0] != prompt[0]:
+    if text[0] in _QUOTES and text[0] != prompt[0]:
         return "it stands in quotation marks"
     if len(text) > 2 * len(prompt) + 80:
         return "it is far longer than the prompt"
-    if (wrong := wrong_article(text)) and wrong not in prompt:
+    return ""
+
+
+def _problem_of_grammar(prompt: str, text: str) -> str:
+    """Return a wrong article, a doubled word or a wrong verb that the prompt does not have."""
+    wrong = wrong_article(text)
+    if wrong and wrong not in prompt:
         return f"{wrong!r} should have the other article"
     words = [token.lower for token in tokens(text)]
+    before = prompt.lower()
+    return _doubled_word(words, before) or _wrong_verb(words, before)
+
+
+def _doubled_word(words: list[str], prompt: str) -> str:
     for first, second in pairwise(words):
-        if first == second and first.isalpha() and f"{first} {second}" not in prompt.lower():
+        is_doubled = first == second and first.isalpha()
+        if is_doubled and f"{first} {second}" not in prompt:
             return f"it repeats {first!r}"
+    return ""
+
+
+def _wrong_verb(words: list[str], prompt: str) -> str:
+    """Return what is wrong with the verb after "who": "a man who are a doctor"."""
     for noun, who, verb in zip(words, words[1:], words[2:], strict=False):
-        wrong_verb = (
-            who == "who" and is_person(noun) and verb == ("is" if is_plural(noun) else "are")
-        )
-        if wrong_verb and f"{noun} who {verb}" not in prompt.lower():
+        if who != "who" or not is_person(noun):
+            continue
+        wrong = "is" if is_plural(noun) else "are"
+        if verb == wrong and f"{noun} who {verb}" not in prompt:
             return f"{noun!r} and {verb!r} do not agree"
     return ""
 
 
-def _bare(text: str, attribute: Attribute, more: frozenset[str]) -> _Bare:
-    words = tokens(text)
-    of_parts = [marks.find_in(words, part, more) for part in attribute.parts]
-    named = [
-        marks.stated(found, part) for found, part in zip(of_parts, attribute.parts, strict=True)
-    ]
-    statements = [
-        sum(mark.kind not in ("pronoun", "title") for mark in marks_) for marks_ in of_parts
-    ]
-    people = sum(is_person_at(words, i, more) for i in range(len(words)))
-    found = sorted(mark for marks_ in of_parts for mark in marks_)
-    inside = (
-        words[mark.first - 1].lower for mark in found if mark.kind == "adjective" and mark.first
-    )
-    neutral: dict[int, list[str]] = {}
-    taken = [False] * len(words)
-    for mark in found:
-        taken[mark.first : mark.last] = [True] * (mark.last - mark.first)
-        if mark.kind == "noun":
-            # "boy" states a gender and an age: take both, and a person is left
-            noun = "person" if mark.first in neutral else mark.neutral
-            neutral[mark.first] = _counted(noun, is_plural(words[mark.last - 1].text))
-        elif mark.kind == "pronoun":
-            neutral[mark.first] = [_plain(mark.neutral)]
-    said: list[str] = []
-    beside: list[bool] = []
-    for i, word in enumerate(words):
-        near = any(taken[max(i - 1, 0) : i + 2])
-        if i in neutral and not (
-            i and taken[i - 1] and neutral[i] in ([_ONE], [_MANY]) and said[-1:] == neutral[i]
-        ):
-            said += neutral[i]
-            beside += [True] * len(neutral[i])
-        elif not taken[i]:
-            new = (
-                _counted(singular(word.lower), is_plural(word.text))
-                if singular(word.lower) in GENERIC
-                else [_plain(word.lower)]
-            )
-            if new == ["as"] and said[-1:] in (["working"], ["works"], ["work"]):
-                said[-1:], new = ["working as"], []
-            said += new
-            beside += [near] * len(new)
-    return _Bare(
-        said,
-        beside,
-        named,
-        statements,
-        people,
-        next((word for word in inside if word in MODIFIERS), ""),
-    )
+# --- The group --------------------------------------------------------------------------
 
 
-def _counted(noun: str, many: bool) -> list[str]:
-    if noun in GENERIC:
-        return [_MANY if many else _ONE]
-    return [token.lower for token in tokens(plural(noun) if many else noun)]
+def _problem_of_group(wanted: _Wanted, bare: _Bare, derives: bool) -> str:
+    """Return what is wrong with the groups that a text states.
 
-
-def _readable(words: list[str]) -> str:
-    return " ".join({_ONE: "person", _MANY: "people"}.get(word, word) for word in words)
-
-
-def _plain(word: str) -> str:
-    if word in ("someone", "somebody"):
-        return _ONE
-    return _SAME.get(word, word)
-
-
-def _rest(
-    wanted: list[str], bare: _Bare, attribute: Attribute, group: str, related: set[str]
-) -> str:
-    """What else differs from the prompt; words that plainly derive from the group's are let
-    through, and noted in ``related``.
+    derives: a word that derives from the group's was met, which states the group too.
     """
-    said, beside = bare.said, bare.beside
-    for kind, i1, i2, j1, j2 in SequenceMatcher(None, wanted, said, autojunk=False).get_opcodes():
-        if kind == "equal":
-            continue
-        lost, added = wanted[i1:i2], said[j1:j2]
-        if [word for word in lost if word not in (_ONE, "a")] or (lost and _MANY in added):
-            return f"it changes {_readable(lost)!r}" + (
-                f" to {_readable(added)!r}" if added else ""
-            )
-        if "a" in lost and "a" not in added and _ONE not in lost:
-            return "it drops an article"
-        links = [word for word in added if word in _LINKS or word in (_ONE, _MANY)]
-        for word in added:
-            if word not in links and not _derives(word, attribute, group):
-                return f"it adds {_readable([word])!r}"
-        related |= set(added) - set(links)
-        if links and not related and not any(beside[max(j1 - 1, 0) : j2 + 1]):
-            return f"it adds {_readable(links[:1])!r}"
-        people = [word for word in added if word in (_ONE, _MANY)]
-        if people and not lost and not {"who", "is", "are", "that", ",", "working as"} & set(added):
-            return "it names the person twice"
-    if said[-1:] and said[-1] in _LINKS and said[-1:] != wanted[-1:] and not beside[-1]:
-        return f"it ends in {said[-1]!r}"
+    attribute = wanted.attribute
+    is_stated = derives and len(attribute.parts) == 1
+    for named, group in zip(bare.named, attribute.split(wanted.group), strict=True):
+        others = [other for other in named if other != group]
+        if others:
+            return f"it says {others[0]!r} and should say {group!r}"
+        if not named and not is_stated:
+            return f"it does not say {group!r}"
+    for now, before in zip(bare.statements, wanted.bare.statements, strict=True):
+        if now > max(1, before, wanted.bare.people):
+            return f"it says {wanted.group!r} more than once"
     return ""
 
 
-def _derives(word: str, attribute: Attribute, group: str) -> bool:
-    """Whether a word plainly derives from an adjective of the group: "blonde", "blondish",
-    "blond-haired".
+# --- A text without its group -----------------------------------------------------------
 
-    Only of one's own attributes: the ready-made ones list all that states them.
+
+class _Bare(NamedTuple):
+    """A text without what states a group."""
+
+    said: list[str]  # the words left, people counted and not named
+    beside: list[bool]  # whether each stands beside words that were taken
+    named: list[tuple[str, ...]]  # the groups stated, for each part of the attribute
+    statements: list[int]  # how often, pronouns and titles left out
+    people: int
+    split: str  # the first word of a name that an adjective stands inside of ("tennis male player")
+
+
+def _bare(text: str, attribute: Attribute, more: Nouns) -> _Bare:
+    words = tokens(text)
+    found = [marks.find_in(words, part, more) for part in attribute.parts]
+    in_order = sorted(chain.from_iterable(found))
+    said, beside = _words_left(words, in_order)
+    parts = zip(found, attribute.parts, strict=True)
+    return _Bare(
+        said,
+        beside,
+        named=[marks.stated(of_part, part) for of_part, part in parts],
+        statements=[_count_statements(of_part) for of_part in found],
+        people=sum(is_person_at(words, i, more) for i in range(len(words))),
+        split=_split_name(words, in_order),
+    )
+
+
+def _count_statements(found: marks.Marks) -> int:
+    return sum(mark.kind not in ("pronoun", "title") for mark in found)
+
+
+def _split_name(words: Words, found: marks.Marks) -> str:
+    """Return the word before an adjective that belongs to the noun after it, "" for none."""
+    for mark in found:
+        before = lower_at(words, mark.first - 1)
+        if mark.kind == "adjective" and before in MODIFIERS:
+            return before
+    return ""
+
+
+def _words_left(words: Words, found: marks.Marks) -> tuple[list[str], list[bool]]:
+    """Return the words without those of the marks, and whether each stands beside such."""
+    taken = [False] * len(words)
+    for mark in found:
+        for i in range(mark.first, mark.last):
+            taken[i] = True
+    neutral = _neutral_words(words, found)
+    said: list[str] = []
+    beside: list[bool] = []
+    for i, word in enumerate(words):
+        if i in neutral:
+            new = neutral[i]
+            if i and taken[i - 1] and _is_person_again(said, new):
+                continue
+            said += new
+            beside += [True] * len(new)
+        elif taken[i]:
+            continue
+        elif word.lower == "as" and said[-1:] in (["working"], ["works"], ["work"]):
+            said[-1] = _WORKING_AS
+        else:
+            said.append(_plain(word))
+            beside.append(any(taken[max(i - 1, 0) : i + 2]))
+    return said, beside
+
+
+def _is_person_again(said: list[str], new: list[str]) -> bool:
+    """Return whether new words repeat the person that was said last."""
+    return new in ([_ONE], [_MANY]) and said[-1:] == new
+
+
+def _neutral_words(words: Words, found: marks.Marks) -> dict[int, list[str]]:
+    """Return what is left of nouns and pronouns that state a group, by where they begin."""
+    neutral: dict[int, list[str]] = {}
+    for mark in found:
+        if mark.kind == "noun":
+            # "boy" states a gender and an age: take both, and a person is left
+            noun = "person" if mark.first in neutral else mark.neutral
+            many = is_plural(words[mark.last - 1].text)
+            neutral[mark.first] = _counted(noun, many)
+        elif mark.kind == "pronoun":
+            neutral[mark.first] = [_SAME.get(mark.neutral, mark.neutral)]
+    return neutral
+
+
+def _counted(noun: str, many: bool) -> list[str]:
+    """Return the words of a noun in its number; of a noun for anybody, the count."""
+    if noun in GENERIC:
+        return [_MANY if many else _ONE]
+    if many:
+        noun = plural(noun)
+    return [token.lower for token in tokens(noun)]
+
+
+def _plain(word: Token) -> str:
+    """Return a word as it is compared."""
+    one = singular(word.lower)
+    if one in GENERIC:
+        return _counted(one, is_plural(word.text))[0]
+    return _SAME.get(word.lower, word.lower)
+
+
+# --- What else differs ------------------------------------------------------------------
+
+
+class _Change(NamedTuple):
+    """Words of the prompt that were lost, and words that were added in their place."""
+
+    lost: list[str]
+    added: list[str]
+    beside: bool  # whether it stands beside words that state a group
+
+    @property
+    def links(self) -> list[str]:
+        """The added words that may go with any group: "who", "is", "person"."""
+        return [word for word in self.added if _is_link(word)]
+
+    @property
+    def others(self) -> list[str]:
+        """The added words that only a derived word may be."""
+        return [word for word in self.added if not _is_link(word)]
+
+
+def _is_link(word: str) -> bool:
+    return word in _LINKS or word in _PERSON
+
+
+def _changes(before: list[str], after: _Bare) -> Iterator[_Change]:
+    """Yield the changes from a prompt's words to a text's."""
+    matcher = SequenceMatcher(None, before, after.said, autojunk=False)
+    for kind, i1, i2, j1, j2 in matcher.get_opcodes():
+        if kind != "equal":
+            beside = any(after.beside[max(j1 - 1, 0) : j2 + 1])
+            yield _Change(before[i1:i2], after.said[j1:j2], beside)
+
+
+def _difference(wanted: _Wanted, bare: _Bare) -> tuple[str, bool]:
+    """Return what else differs from the prompt, "" for nothing.
+
+    Words that plainly derive from the group's pass. Return too whether there was one.
+    """
+    before = wanted.bare.said
+    derives = False
+    for change in _changes(before, bare):
+        derives = derives or bool(change.others)
+        reason = _loss(change) or _addition(change, wanted, derives)
+        if reason:
+            return reason, derives
+    return _dangling_end(before, bare), derives
+
+
+def _dangling_end(before: list[str], bare: _Bare) -> str:
+    """Return what is wrong with the last word: "a photo of a doctor who"."""
+    if bare.said[-1:] == before[-1:] or not bare.said:
+        return ""
+    last = bare.said[-1]
+    if last in _LINKS and not bare.beside[-1]:
+        return f"it ends in {last!r}"
+    return ""
+
+
+def _loss(change: _Change) -> str:
+    """Return what is wrong with what a change takes away."""
+    lost, added = change.lost, change.added
+    if any(word not in (_ONE, "a") for word in lost) or (lost and _MANY in added):
+        reason = f"it changes {_readable(lost)!r}"
+        if added:
+            reason += f" to {_readable(added)!r}"
+        return reason
+    if "a" in lost and "a" not in added and _ONE not in lost:
+        return "it drops an article"
+    return ""
+
+
+def _addition(change: _Change, wanted: _Wanted, derives: bool) -> str:
+    """Return what is wrong with what a change adds.
+
+    derives: a word that derives from the group's was added, here or before.
+    """
+    for word in change.others:
+        if not _derives(word, wanted.attribute, wanted.group):
+            return f"it adds {word!r}"
+    links = change.links
+    if links and not derives and not change.beside:
+        return f"it adds {_readable(links[:1])!r}"
+    adds_person = not change.lost and not _PERSON.isdisjoint(links)
+    if adds_person and _SECOND_MENTION.isdisjoint(links):
+        return "it names the person twice"
+    return ""
+
+
+def _readable(words: list[str]) -> str:
+    """Return compared words as a person would write them."""
+    names = {_ONE: "person", _MANY: "people"}
+    return " ".join(names.get(word, word) for word in words)
+
+
+def _derives(word: str, attribute: Attribute, group: str) -> bool:
+    """Return whether a word plainly derives from an adjective of the group.
+
+    "blonde", "blondish" and "blond-haired" do. Only attributes of one's own have such words: the
+    ready-made ones list all that states them.
     """
     for part, one in zip(attribute.parts, attribute.split(group), strict=True):
-        adjectives = {
-            token.lower for text in part.wordings[one].adjectives for token in tokens(text)
-        }
-        known = {
-            token.lower
-            for text in part.wordings[one].words()
-            for token in tokens(text)
-            if len(token.lower) >= 4
-        }
-        first, *rest = word.split("-")
-        grown = {
-            stem + ending
-            for stem in adjectives
-            if len(stem) >= 4
-            for ending in ("", "e", "er", "ish")
-        }
-        if (
-            part.name not in READY_MADE
-            and first in grown
-            and all(other in known or other.removesuffix("ed") in known for other in rest)
-        ):
+        if part.name not in READY_MADE and _derives_from(word, part.wordings[one]):
             return True
     return False
+
+
+def _derives_from(word: str, wordings: Wordings) -> bool:
+    stems = _long_words(wordings.adjectives)
+    grown = {stem + ending for stem in stems for ending in _INFLECTIONS}
+    known = _long_words(wordings.words())
+    first, *rest = word.split("-")
+    for other in rest:
+        if other not in known and other.removesuffix("ed") not in known:
+            return False
+    return first in grown
+
+
+def _long_words(texts: Iterable[str]) -> set[str]:
+    """Return the words of four letters or more."""
+    found: set[str] = set()
+    for text in texts:
+        found.update(token.lower for token in tokens(text) if len(token.lower) >= 4)
+    return found

@@ -1,4 +1,4 @@
-"""``TextVectors``: embeddings of texts from a file, in an encoder's place.
+"""Define ``TextVectors``: embeddings of texts from a file, in place of an encoder.
 
 Three layouts, none with pickle: parquet with columns ``prompt`` (string) and ``vector`` (list of
 floats); npz with arrays ``prompt`` (n,) and ``vector`` or ``text`` (n, d); safetensors with a
@@ -12,18 +12,18 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from equipoise.errors import ArtefactError, InputError
 
-_SUFFIXES = (".parquet", ".npz", ".safetensors")
+_Table = tuple[list[str], np.ndarray, str]  # prompts, vectors, the encoder that made them
 
 
 class TextVectors:
-    """A table of texts and vectors that encodes by looking up; ``id`` names the encoder that made
-    them, where the file says.
+    """A table of texts and vectors that encodes by looking texts up.
+
+    id: the encoder that made the vectors, where the file says so. source: the file, for messages.
     """
 
     def __init__(
@@ -38,41 +38,41 @@ class TextVectors:
         if vectors.ndim != 2 or len(vectors) != len(prompts) or vectors.dtype.kind != "f":
             raise ArtefactError(
                 f"{source} holds {len(prompts)} prompts and vectors of shape {vectors.shape}"
-                f" ({vectors.dtype}); one float row a prompt"
+                f" ({vectors.dtype}); one float row per prompt is needed"
             )
         self.rows = {str(prompt): i for i, prompt in enumerate(prompts)}
         self.vectors, self.id, self.source = vectors, id, source
 
     @property
     def dim(self) -> int:
+        """The length of a vector."""
         return self.vectors.shape[1]
 
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
-        """Unit float32 rows; an error that names texts the file does not have."""
-        if missing := [text for text in texts if text not in self.rows]:
+        """Return unit float32 rows; raise for texts that the file does not have."""
+        missing = [text for text in texts if text not in self.rows]
+        if missing:
             raise InputError(
                 f"{self.source} has no vector for {len(missing)} of {len(texts)} texts, first"
                 f" {missing[0]!r}; encode the book's texts (equipoise prompts show --texts lists"
                 " them), or pass an encoder"
             )
         rows = self.vectors[[self.rows[text] for text in texts]].astype(np.float64)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+            return (rows / lengths).astype(np.float32)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> TextVectors:
         """Read a .parquet, .npz or .safetensors file."""
         path = Path(path)
-        if path.suffix not in _SUFFIXES:
-            raise InputError(f"{path} is no file of text vectors; they are {', '.join(_SUFFIXES)}")
+        if path.suffix not in _READERS:
+            raise InputError(f"{path} is no file of text vectors; they are {', '.join(_READERS)}")
         if not path.is_file():
             raise ArtefactError(f"there is no file {path}")
         try:
-            prompts, vectors, made_by = {
-                ".parquet": _parquet,
-                ".npz": _npz,
-                ".safetensors": _safetensors,
-            }[path.suffix](path)
+            read = _READERS[path.suffix]
+            prompts, vectors, made_by = read(path)
         except (KeyError, ValueError, TypeError, OSError) as error:
             raise ArtefactError(
                 f"{path} does not hold prompts and vectors ({error}); docs/prompts.md shows the"
@@ -81,7 +81,7 @@ class TextVectors:
         return cls(prompts, vectors, id=made_by, source=str(path))
 
 
-def _parquet(path: Path) -> tuple[list[str], np.ndarray, str]:
+def _read_parquet(path: Path) -> _Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -89,37 +89,37 @@ def _parquet(path: Path) -> tuple[list[str], np.ndarray, str]:
     column = table["vector"].combine_chunks()
     if column.null_count or table["prompt"].null_count:
         raise ValueError("a row is empty")
+    if not pa.types.is_fixed_size_list(column.type):
+        lengths = np.diff(column.offsets)
+        if len(np.unique(lengths)) > 1:
+            raise ValueError("the vectors are of different lengths")
     flat = np.asarray(column.flatten())
-    if (
-        not pa.types.is_fixed_size_list(column.type)
-        and len(set(np.diff(column.offsets).tolist())) > 1
-    ):
-        raise ValueError("the vectors are of different lengths")
     made_by = (table.schema.metadata or {}).get(b"encoder", b"").decode()
     return table["prompt"].to_pylist(), flat.reshape(len(table), -1), made_by
 
 
-def _npz(path: Path) -> tuple[list[str], np.ndarray, str]:
+def _read_npz(path: Path) -> _Table:
     with np.load(path, allow_pickle=False) as file:
-        arrays: dict[str, Any] = {
-            name: file[name]
-            for name in file.files
-            if name in ("prompt", "vector", "text", "encoder")
-        }
-    vectors = arrays["vector"] if "vector" in arrays else arrays["text"]
-    return [str(prompt) for prompt in arrays["prompt"]], vectors, str(arrays.get("encoder", ""))
+        vectors = file["vector" if "vector" in file.files else "text"]
+        prompts = [str(prompt) for prompt in file["prompt"]]
+        made_by = str(file["encoder"]) if "encoder" in file.files else ""
+    return prompts, vectors, made_by
 
 
-def _safetensors(path: Path) -> tuple[list[str], np.ndarray, str]:
+def _read_safetensors(path: Path) -> _Table:
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
-            return (
-                json.loads(metadata["prompts"]),
-                file.get_tensor("vector"),
-                metadata.get("encoder", ""),
-            )
+            prompts = json.loads(metadata["prompts"])
+            return prompts, file.get_tensor("vector"), metadata.get("encoder", "")
     except SafetensorError as error:
         raise ValueError(str(error)) from None
+
+
+_READERS = {
+    ".parquet": _read_parquet,
+    ".npz": _read_npz,
+    ".safetensors": _read_safetensors,
+}

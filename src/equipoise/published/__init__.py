@@ -1,8 +1,7 @@
-"""The results the paper printed (Tables 2 to 5, appendix F), one record a cell, and which of them
-cannot be right.
+"""Look up the results that the paper printed, and which of them cannot be right.
 
-``results.csv`` holds what is printed and nothing else (``scripts/published_from_tex.py`` writes
-it); ``rules`` finds the problems.
+``results.csv`` holds what Tables 2 to 5 and appendix F print, one record per cell and nothing else
+(``scripts/published_from_tex.py`` writes it); ``rules`` finds the problems.
 """
 
 from __future__ import annotations
@@ -22,8 +21,9 @@ __all__ = ["impossible", "lookup", "problems", "results"]
 
 
 def results() -> pd.DataFrame:
-    """Every published cell, values in percent, with ``problem``: why it cannot be right ("" where
-    nothing is known against it).
+    """Return every published cell, with values in percent.
+
+    ``problem`` says why a cell cannot be right, and is "" where nothing is known against it.
 
     Columns table, task, model, dataset, attribute, method, variant, metric, better ("higher",
     "lower"), value, spread (the paper's plus-minus, NaN where none is printed), marker ("best",
@@ -43,8 +43,9 @@ def lookup(
     variant: str | None = None,
     metric: str | None = None,
 ) -> pd.DataFrame:
-    """The cells of ``results`` that have all the given values, in upper or lower case; none where
-    the paper printed nothing of the kind.
+    """Return the cells of ``results`` that have all the given values, in upper or lower case.
+
+    There are none where the paper printed nothing of the kind.
 
     table: 2 to 5 or "F". variant: "" for the paper's own configuration, or one of Table 5:
     "prototype=anchor", "modality=text", ...
@@ -59,19 +60,21 @@ def lookup(
 
 
 def problems() -> pd.DataFrame:
-    """One row for each rule that a cell breaks: its columns, ``rule`` and ``problem``."""
-    return _frame(
-        [{**asdict(cell), "rule": rule, "problem": why} for cell, rule, why in rules.broken(read())]
-    )
+    """Return one row for each rule that a cell breaks: its columns, ``rule`` and ``problem``."""
+    rows = []
+    for cell, rule, why in rules.broken(read()):
+        rows.append({**asdict(cell), "rule": rule, "problem": why})
+    return _frame(rows)
 
 
 def impossible() -> pd.DataFrame:
-    """The problems that are arithmetic: no data and no method give these numbers together.
+    """Return the problems of arithmetic: no data and no method give these numbers together.
 
     Misprints are left out.
     """
     found = problems()
-    return found.loc[found["rule"].isin(list(rules.ARITHMETIC))].reset_index(drop=True)
+    is_arithmetic = found["rule"].isin(list(rules.ARITHMETIC))
+    return found.loc[is_arithmetic].reset_index(drop=True)
 
 
 @functools.cache
@@ -80,7 +83,10 @@ def _results() -> pd.DataFrame:
     why: dict[Cell, list[str]] = defaultdict(list)
     for cell, _, problem in rules.broken(cells):
         why[cell].append(problem)
-    return _frame([{**asdict(cell), "problem": "; ".join(why[cell])} for cell in cells])
+    rows = []
+    for cell in cells:
+        rows.append({**asdict(cell), "problem": "; ".join(why[cell])})
+    return _frame(rows)
 
 
 def _frame(rows: list[dict[str, str]]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""A printed cell, and the file that holds all of them."""
+"""Define a printed cell, and read the file that holds all of them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ class Cell:
 
     @property
     def number(self) -> float:
+        """The value as a number."""
         return float(self.value)
 
     @property
     def rounding(self) -> float:
         """Half a unit of the last digit printed."""
-        return 0.5 / 10 ** len(self.value.partition(".")[2])
+        _, _, decimals = self.value.partition(".")
+        return 0.5 / 10 ** len(decimals)
 
 
 COLUMNS = [field.name for field in fields(Cell)]
 
 
 def read(path: Path = FILE) -> list[Cell]:
-    """All cells, in the paper's order."""
+    """Return all cells, in the paper's order."""
     with path.open(encoding="utf-8", newline="") as file:
         return [Cell(**row) for row in csv.DictReader(file)]

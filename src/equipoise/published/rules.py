@@ -1,4 +1,4 @@
-"""What printed cells must satisfy whatever the data and the method were.
+"""Check what printed cells must satisfy, whatever the data and the method were.
 
 Linear rules hold for means over resamples as well.
 """
@@ -34,7 +34,7 @@ SLACK = 1e-9  # of binary floating point
 
 
 def gaps(cells: Iterable[Cell]) -> Iterator[Finding]:
-    """The mean of gaps and the largest of them bound each other."""
+    """Yield pairs in which the mean gap and the largest gap do not bound each other."""
     for mean, largest in _pairs(cells, "EO_avg", "EO_max"):
         low, high, allowed = GAP_RATIO[mean.dataset]
         too_low = mean.number + mean.rounding < low * (largest.number - largest.rounding) - SLACK
@@ -48,14 +48,14 @@ def gaps(cells: Iterable[Cell]) -> Iterator[Finding]:
 
 
 def recall(cells: Iterable[Cell]) -> Iterator[Finding]:
-    """What is among the first 5 is among the first 10."""
+    """Yield pairs that break this: what is among the first 5 is among the first 10."""
     for five, ten in _pairs(cells, "R@5", "R@10"):
         if five.number - five.rounding > ten.number + ten.rounding + SLACK:
             yield [five, ten], f"R@10 {ten.value} is below R@5 {five.value}"
 
 
 def bounds(cells: Iterable[Cell]) -> Iterator[Finding]:
-    """Every metric has a largest value, and none is negative."""
+    """Yield cells that are negative or above the largest value of their metric."""
     for cell in cells:
         most = {
             "MS@1000": MOST_SKEW.get(cell.dataset, math.inf),
@@ -67,7 +67,7 @@ def bounds(cells: Iterable[Cell]) -> Iterator[Finding]:
 
 
 def steps(cells: Iterable[Cell]) -> Iterator[Finding]:
-    """A share of few pictures takes few values."""
+    """Yield cells that no share of so few pictures can have."""
     for cell in cells:
         if cell.metric in STEP:
             step, grid = STEP[cell.metric]
@@ -77,7 +77,7 @@ def steps(cells: Iterable[Cell]) -> Iterator[Finding]:
 
 
 def digits(cells: Iterable[Cell]) -> Iterator[Finding]:
-    """A column is printed to one precision."""
+    """Yield cells that have fewer decimals than the rest of their column."""
     for column in _columns(cells):
         usual = Counter(cell.rounding for cell in column).most_common(1)[0][0]
         for cell in column:
@@ -86,8 +86,9 @@ def digits(cells: Iterable[Cell]) -> Iterator[Finding]:
 
 
 def marks(cells: Iterable[Cell]) -> Iterator[Finding]:
-    """Among the debiasing methods the best value is marked best and the next one second, ties
-    alike.
+    """Yield cells whose mark does not fit their value.
+
+    Among the debiasing methods the best value is marked best and the next one second, ties alike.
     """
     for column in _columns(cell for cell in cells if cell.method != "none"):
         ordered = sorted({cell.number for cell in column}, reverse=column[0].better == "higher")
@@ -102,7 +103,7 @@ def marks(cells: Iterable[Cell]) -> Iterator[Finding]:
 
 
 def repeats(cells: Iterable[Cell]) -> Iterator[Finding]:
-    """A result that two tables print is the same in both."""
+    """Yield results that two tables print differently."""
     for same in _grouped(cells, "model", "dataset", "method", "variant", "metric"):
         if len({(cell.value, cell.spread) for cell in same}) > 1:
             yield (
@@ -118,32 +119,32 @@ PRINTING: dict[str, Rule] = {"digits": digits, "marks": marks, "repeats": repeat
 
 
 def broken(cells: list[Cell]) -> list[tuple[Cell, str, str]]:
-    """Each cell that breaks a rule, the rule's name and why, in the order of the cells."""
-    rules = (ARITHMETIC | PRINTING).items()
-    found = [
-        (cell, name, why)
-        for name, rule in rules
-        for concerned, why in rule(cells)
-        for cell in concerned
-    ]
+    """Return each cell that breaks a rule, the rule's name and why, in the order of the cells."""
+    rules = ARITHMETIC | PRINTING
+    found = []
+    for name, rule in rules.items():
+        for concerned, why in rule(cells):
+            found += [(cell, name, why) for cell in concerned]
     order = {cell: place for place, cell in enumerate(cells)}
     return sorted(found, key=lambda finding: order[finding[0]])
 
 
 def _grouped(cells: Iterable[Cell], *names: str) -> Iterable[list[Cell]]:
-    """The cells that agree in the named fields."""
+    """Return the cells that agree in the named fields, together."""
     groups = defaultdict(list)
     for cell in cells:
-        groups[tuple(getattr(cell, name) for name in names)].append(cell)
+        key = tuple(getattr(cell, name) for name in names)
+        groups[key].append(cell)
     return groups.values()
 
 
 def _columns(cells: Iterable[Cell]) -> Iterable[list[Cell]]:
+    """Return the cells of each column of a table."""
     return _grouped(cells, "table", "model", "dataset", "metric")
 
 
 def _pairs(cells: Iterable[Cell], first: str, second: str) -> Iterator[tuple[Cell, Cell]]:
-    """Two cells of one row of a table, where it has both."""
+    """Yield two cells of one row of a table, where it has both."""
     for row in _grouped(cells, "table", "model", "dataset", "method", "variant"):
         by_metric = {cell.metric: cell for cell in row}
         if first in by_metric and second in by_metric:
