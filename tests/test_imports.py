@@ -54,6 +54,7 @@ FLOORS = {
     "hub": 2,
     "datasets": 2,
     "prompts": 2,
+    "balance": 2,
     "search": 3,
     "space": 3,
     "metrics": 3,
