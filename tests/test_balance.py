@@ -192,7 +192,9 @@ def test_a_target_out_of_reach_is_an_error_that_says_what_is_near(rng):
     labels = np.zeros(100)
     labels[:2] = 1
     scores = rng.standard_normal(100)
-    with pytest.raises(InfeasibleTargetError, match="nearest that some have is .*0.1667") as error:
+    with pytest.raises(
+        InfeasibleTargetError, match=r"nearest that some have is .*0\.1667"
+    ) as error:
         balance.solve(scores, labels, [1 / 3], 12)
     np.testing.assert_allclose(error.value.nearest, [2 / 12], atol=1e-9)
     found = balance.solve(scores, labels, [1 / 3], 12, nearest=True)
