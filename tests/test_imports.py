@@ -59,6 +59,7 @@ FLOORS = {
     "hub": 2,
     "prompts": 2,
     "datasets": 3,
+    "balance": 2,
     "search": 3,
     "space": 3,
     "metrics": 3,

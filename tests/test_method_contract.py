@@ -52,6 +52,10 @@ VARIANTS = [
     ("sfid", {"modality": "text", "fill": "zero", "trees": 20}),
     ("leace", {"modality": "both", "renormalise": True, "variant": "orth"}),
     ("adapted", {"kappa": np.inf, "folds": 3, "smallest": 5}),
+    ("balanced", {"k": 5, "membership": "both", "target": "equal", "strength": 0.5}),
+    ("balanced", {"k": 30, "membership": "text"}),
+    ("balanced", {"mode": "rerank"}),
+    ("interleave", {"k": 7, "target": "equal"}),
     ("fairer-clip", {"features": 100, "labels": "zero-shot", "sensitive": "given"}),
 ]
 IDS = [f"{name}-{i}" for i, (name, _) in enumerate(VARIANTS)]
@@ -120,14 +124,16 @@ def fresh(rows, tmp_path_factory):
     for i in range(len(VARIANTS)):
         with suppress(eq.EquipoiseError):  # its own tests say so
             fitted(i).save(folder / f"{i}.safetensors")
-    np.savez(folder / "rows.npz", images=rows[0], texts=rows[1])
+    np.savez(folder / "rows.npz", images=rows[0], texts=rows[1], index=context().images)
     code = """
 import sys, numpy as np, equipoise as eq
 from pathlib import Path
 with np.load(f"{sys.argv[1]}/rows.npz", allow_pickle=False) as file:
-    images, texts = file["images"], file["texts"]
+    images, texts, index = file["images"], file["texts"], file["index"]
 for path in Path(sys.argv[1]).glob("*.safetensors"):
     op = eq.methods.load(path)
+    if hasattr(op, "index"):
+        op.bind(index=index)
     np.savez(path.with_suffix(".npz"), image=op.image(images), text=op.text(texts), scores=op.scores(images, texts), fingerprint=op.fingerprint)
 """
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
@@ -220,6 +226,9 @@ def test_a_fit_is_repeatable_and_streams(i):
     blocks = eq.methods.create(name, **params).fit(
         replace(given, images=iter(np.array_split(given.images, 7)))
     )
+    if hasattr(blocks, "index"):  # blocks that were read once are no index
+        assert blocks.index is None
+        blocks.bind(index=given.images)
     images = np.random.default_rng(2).standard_normal((20, DIM))
     np.testing.assert_allclose(
         np.abs(blocks.scores(images, images)), np.abs(again.scores(images, images)), atol=1e-6
@@ -247,7 +256,7 @@ def test_seven_groups(name):
 STRENGTHS = {
     name: strength
     for name in NAMES
-    if (strength := eq.methods.find(name).strength) and strength.becomes
+    if (strength := eq.methods.find(name).sweep) and strength.becomes
 }
 
 

@@ -37,13 +37,13 @@ def test_all_that_have_a_strength_by_default():
     def names(**given):
         return {spec.name for spec in tasks.sweep_grid(None, [], [], **given)}
 
-    every = {name for name in eq.methods.names() if eq.methods.find(name).strength} | {"none"}
+    every = {name for name in eq.methods.names() if eq.methods.find(name).sweep} | {"none"}
     assert names(task="classification", labelled=True) == every
     assert names(task="retrieval", labelled=True) == every - {"fairer-clip"}  # not defined for it
     assert {"closed-form", "adapted", "orth-cali"} <= names(task="retrieval", labelled=False)
     assert not {"clip-clip", "sfid", "dear", "joint-vl"} & names(task="retrieval", labelled=False)
     for name in every - {"none"}:
-        strength = eq.methods.find(name).strength
+        strength = eq.methods.find(name).sweep
         assert (
             strength is not None
             and list(strength.values) == sorted(strength.values)

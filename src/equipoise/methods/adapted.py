@@ -113,7 +113,7 @@ class Adapted(Method):
     needs: ClassVar[tuple[str, ...]] = ("prompts", "images")
     changes: ClassVar[tuple[str, ...]] = ("text",)
     tasks: ClassVar[tuple[str, ...]] = ("retrieval",)
-    strength: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
+    sweep: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
     operator: ClassVar[type[Operator]] = AdaptedOperator
 
     def fit(self, context: FitContext) -> AdaptedOperator:

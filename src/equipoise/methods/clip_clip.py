@@ -93,7 +93,7 @@ class ClipClip(Method):
     source: ClassVar[str] = "Wang et al. 2021"
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features")
     tasks: ClassVar[tuple[str, ...]] = ("retrieval",)
-    strength: ClassVar[Strength | None] = Strength(
+    sweep: ClassVar[Strength | None] = Strength(
         "m", 0, (1 / 64, 1 / 32, 1 / 16, 1 / 8, CUT, 3 / 8, 1 / 2)
     )
     code: ClassVar[str] = (

@@ -63,7 +63,7 @@ class ClosedForm(Method):
     source: ClassVar[str] = "the paper"
     needs: ClassVar[tuple[str, ...]] = ("prompts",)
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
-    strength: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
+    sweep: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
     code: ClassVar[str] = (
         "one shared space and a form that loses digits in float32; the text has a space a prompt"
         " (scope=per prompt)"

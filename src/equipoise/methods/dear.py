@@ -75,7 +75,7 @@ class Dear(Method):
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features")
     training: ClassVar[str] = "a classifier, then a linear layer"
     tasks: ClassVar[tuple[str, ...]] = ("retrieval", "classification")
-    strength: ClassVar[Strength | None] = Strength("weight", 0, (1e-3, 1e-2, 1e-1, 1.0))
+    sweep: ClassVar[Strength | None] = Strength("weight", 0, (1e-3, 1e-2, 1e-1, 1.0))
     operator: ClassVar[type[Operator]] = DearOperator
 
     def fit(self, context: FitContext) -> DearOperator:

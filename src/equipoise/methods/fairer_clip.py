@@ -186,7 +186,7 @@ class FairerClip(Method):
     needs: ClassVar[tuple[str, ...]] = ("images", "labels", "class_prompts", "prompts")
     training: ClassVar[str] = "generalised eigenproblems, image and text in turn"
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
-    strength: ClassVar[Strength | None] = Strength("tau", 0, (0.1, 0.3, 0.5, 0.7, 0.9), becomes="")
+    sweep: ClassVar[Strength | None] = Strength("tau", 0, (0.1, 0.3, 0.5, 0.7, 0.9), becomes="")
     code: ClassVar[str] = (
         "groups are zero-shot guesses in every configuration (sensitive=given); retrieval is not"
         " defined, though the paper reports it"

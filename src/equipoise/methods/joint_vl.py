@@ -103,7 +103,7 @@ class JointVL(Method):
         "adds a ReLU output where the paper subtracts the bias part (sign=subtract)"
     )
     tasks: ClassVar[tuple[str, ...]] = ("retrieval", "classification")
-    strength: ClassVar[Strength | None] = Strength("amount", 0, (0.25, 0.5, 0.75, 1.0))
+    sweep: ClassVar[Strength | None] = Strength("amount", 0, (0.25, 0.5, 0.75, 1.0))
     operator: ClassVar[type[Operator]] = JointOperator
 
     def fit(self, context: FitContext) -> JointOperator:

@@ -50,7 +50,7 @@ class OrthCali(Method):
     needs: ClassVar[tuple[str, ...]] = ("prompts",)
     changes: ClassVar[tuple[str, ...]] = ("text",)
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
-    strength: ClassVar[Strength | None] = Strength(
+    sweep: ClassVar[Strength | None] = Strength(
         "lam", 0, (1, 10, 100, 1000, 10000), becomes="orth-proj"
     )
     code: ClassVar[str] = "generation leaves the projection out (projection=False)"

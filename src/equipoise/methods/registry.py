@@ -24,6 +24,8 @@ OURS = (
     "none",
     "closed-form",
     "adapted",
+    "balanced",
+    "interleave",
     "orth-proj",
     "orth-cali",
     "prism-mini",
@@ -84,7 +86,7 @@ class Method(ABC):
         "classification",
         "retrieval",
     )  # for which its authors defined it
-    strength: ClassVar[Strength | None] = None
+    sweep: ClassVar[Strength | None] = None
     code: ClassVar[str] = (
         ""  # where the reference code does other than the paper, or its Table 1, says
     )

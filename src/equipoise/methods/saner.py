@@ -69,7 +69,7 @@ class Saner(Method):
     needs: ClassVar[tuple[str, ...]] = ("neutral texts",)
     training: ClassVar[str] = "an MLP on texts"
     tasks: ClassVar[tuple[str, ...]] = ("retrieval", "generation")
-    strength: ClassVar[Strength | None] = Strength("amount", 0, (0.25, 0.5, 0.75, 1.0))
+    sweep: ClassVar[Strength | None] = Strength("amount", 0, (0.25, 0.5, 0.75, 1.0))
     operator: ClassVar[type[Operator]] = SanerOperator
 
     def fit(self, context: FitContext) -> SanerOperator:

@@ -154,8 +154,8 @@ def describe_methods() -> list[dict[str, Any]]:
         about |= {"changes": list(method.changes), "tasks": list(method.tasks), "code": method.code}
         strength = (
             None
-            if method.strength is None
-            else method.strength._asdict() | {"values": [str(v) for v in method.strength.values]}
+            if method.sweep is None
+            else method.sweep._asdict() | {"values": [str(v) for v in method.sweep.values]}
         )
         found.append(about | {"strength": strength, "params": params})
     return found

@@ -59,14 +59,14 @@ def _sweepable(name: str, task: str, labelled: bool) -> bool:
     spec, method = MethodSpec(name), methods.find(name)
     fits = labelled or not spec.needs_labels
     return (
-        method.strength is not None
+        method.sweep is not None
         and fits
         and not (task == "retrieval" and "class_prompts" in method.needs)
     )
 
 
 def _along(spec: MethodSpec) -> list[MethodSpec]:
-    strength = None if spec.is_file else methods.find(spec.name).strength
+    strength = None if spec.is_file else methods.find(spec.name).sweep
     if strength is None or strength.param in spec.params:
         return [spec]
     start = () if strength.becomes == BASELINE else (strength.neutral,)  # ``none`` is there already
@@ -155,7 +155,7 @@ def document(
 
 
 def _point(spec: MethodSpec, run: Run, fairness: str, utility: str) -> dict[str, Any]:
-    strength = None if spec.is_file else methods.find(spec.name).strength
+    strength = None if spec.is_file else methods.find(spec.name).sweep
     param = strength.param if strength else None
     defaults = {} if spec.is_file else methods.defaults(spec.name)
     value = spec.params.get(param, defaults.get(param)) if param else None
