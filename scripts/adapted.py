@@ -14,8 +14,10 @@ from pathlib import Path
 from scripts import people
 from scripts import retrieval_by_gender as clip
 
-from equipoise.tasks import grids, parse, tables
-from equipoise.tasks.document import read, write
+from equipoise.evaluation import _grids as grids
+from equipoise.evaluation import _tables as tables
+from equipoise.evaluation import parse
+from equipoise.evaluation._document import read, write
 
 METHODS = ["closed-form:modality=text", "adapted:kappa=1|inf", "adapted:kappa=1|inf,folds=5"]
 MEASUREMENTS = Path("docs/measurements")

@@ -16,9 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from equipoise.prompts.attribute import Attribute
-from equipoise.prompts.book import PromptBook
-from equipoise.prompts.llm import LLMWriter
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._book import PromptBook
+from equipoise.prompts._llm import LLMWriter
 
 SLOTS, LATENCY, FAULTS, TIMEOUT = 64, 0.5, 0.2, 3.0
 

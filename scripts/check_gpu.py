@@ -17,10 +17,10 @@ import torch
 
 import equipoise as eq
 from equipoise import geometry
-from equipoise.bench import machine
+from equipoise._bench import machine
+from equipoise.kernels import _torch as torch_kernels
 from equipoise.kernels import _triton
-from equipoise.kernels import torch as torch_kernels
-from equipoise.kernels.recipe import LowRank, Norm, Preference
+from equipoise.kernels._recipe import LowRank, Norm, Preference
 
 FAILED = []
 

@@ -15,8 +15,9 @@ import numpy as np
 from scripts.retrieval_by_gender import DEPTHS, MEASUREMENTS, NAMES, WORDS, images, texts
 
 import equipoise as eq
-from equipoise.tasks import Evaluation, Settings, grids, parse
-from equipoise.tasks.document import read, write
+from equipoise.evaluation import Evaluation, Settings, parse
+from equipoise.evaluation import _grids as grids
+from equipoise.evaluation._document import read, write
 
 GENDER = eq.Attribute("gender", ("male", "female"))
 BOOK = {

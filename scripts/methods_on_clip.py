@@ -18,9 +18,10 @@ import pandas as pd
 from scripts import retrieval_by_gender as clip
 
 import equipoise as eq
-from equipoise.bench import machine
-from equipoise.tasks import Evaluation, Settings, parse, tables
-from equipoise.tasks.document import read, write
+from equipoise._bench import machine
+from equipoise.evaluation import Evaluation, Settings, parse
+from equipoise.evaluation import _tables as tables
+from equipoise.evaluation._document import read, write
 
 GENDER = eq.Attribute.load("gender")
 METHODS = [

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from scripts import people
 
-from equipoise.bench import machine
-from equipoise.tasks import grids, tables
-from equipoise.tasks.document import read, write
+from equipoise._bench import machine
+from equipoise.evaluation import _grids as grids
+from equipoise.evaluation import _tables as tables
+from equipoise.evaluation._document import read, write
 
 COMMON = [
     "closed-form:kappa=1|inf",

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from equipoise.artefact import write_atomically
-from equipoise.published import rules
-from equipoise.published.cell import COLUMNS, FILE, Cell
+from equipoise._artefact import write_atomically
+from equipoise.published import _rules as rules
+from equipoise.published._cell import COLUMNS, FILE, Cell
 
 MODELS = {
     "CLIP (ViT-L/14)": "CLIP ViT-L/14",

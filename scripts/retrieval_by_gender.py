@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 
 import equipoise as eq
-from equipoise.prompts.vectors import TextVectors
-from equipoise.tasks import Evaluation, Settings, parse, tables
-from equipoise.tasks.document import read, write
-from equipoise.tasks.grids import interval
+from equipoise.evaluation import Evaluation, Settings, parse
+from equipoise.evaluation import _tables as tables
+from equipoise.evaluation._document import read, write
+from equipoise.evaluation._grids import interval
+from equipoise.prompts._vectors import TextVectors
 
 PEOPLE = {"a Man", "a Woman", "a Boy", "a Girl", "a Human face"}
 WORDS = {"male": ["a Man", "a Boy"], "female": ["a Woman", "a Girl"]}

@@ -10,11 +10,11 @@ import re
 import sys
 from pathlib import Path
 
-from equipoise.prompts.attribute import Attribute
-from equipoise.prompts.book import Entry, PromptBook, Source
-from equipoise.prompts.english import article
-from equipoise.prompts.grammar import RULES, write_entry
-from equipoise.prompts.validation import check_book
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._book import Entry, PromptBook, Source
+from equipoise.prompts._english import article
+from equipoise.prompts._grammar import RULES, write_entry
+from equipoise.prompts._validation import check_book
 
 FOLDER = Path(__file__).resolve().parent.parent / "src" / "equipoise" / "prompts" / "books"
 DATE = "2026-11-15"

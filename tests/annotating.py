@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import numpy as np
 from PIL import Image, PngImagePlugin
 
-from equipoise.annotate import Project, people, serving
-from equipoise.bench.annotate import Client
+from equipoise._annotate import Project, people, serving
+from equipoise._bench.annotate import Client
 
 NAMES = ("anna", "ben", "chris")
 

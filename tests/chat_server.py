@@ -19,8 +19,8 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from equipoise.prompts.attribute import Attribute
-from equipoise.prompts.grammar import write_entry
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._grammar import write_entry
 
 CONTENT_FAULTS = ("truncated", "chatter", "refusal", "wrong group")
 TRANSPORT_FAULTS = ("429", "500", "hang", "cut", "html")

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import equipoise as eq
-from equipoise import cli
+from equipoise import _cli as cli
 from equipoise.errors import MissingExtraError
 
 if (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import equipoise as eq
-from equipoise.annotate import (
+from equipoise._annotate import (
     UNSURE,
     Project,
     Question,
@@ -24,11 +24,11 @@ from equipoise.annotate import (
     people,
     pictures,
 )
-from equipoise.annotate.agreement import agreement, outcome
-from equipoise.annotate.labels import ConflictError, Label
-from equipoise.annotate.project import read_gold
+from equipoise._annotate.agreement import agreement, outcome
+from equipoise._annotate.labels import ConflictError, Label
+from equipoise._annotate.project import read_gold
+from equipoise._paths import inside
 from equipoise.errors import ArtefactError, InputError
-from equipoise.paths import inside
 from tests.annotating import NAMES, make_folder, opened
 
 
@@ -262,7 +262,7 @@ def test_a_picture_that_vanished_keeps_its_labels_and_may_come_back(project):
 
 def test_without_a_manifest_labels_of_a_picture_that_vanished_stay_too(tmp_path):
     """A folder that was tidied up, or moved to an archive, takes nobody's work with it; what nobody answered is no part of it any more."""
-    from equipoise.annotate import commands
+    from equipoise._annotate import commands
 
     folder = make_folder(tmp_path / "run", manifest=False)
     with Project.open(folder) as project:
@@ -487,7 +487,7 @@ SAID = {
 
 @pytest.mark.parametrize("name", ["labels.csv", "labels.json"])
 def test_labels_come_back_from_a_file_as_they_went_out(tmp_path, name):
-    from equipoise.annotate import commands
+    from equipoise._annotate import commands
 
     with opened(tmp_path / "run") as project:
         for who in SAID:
@@ -626,7 +626,7 @@ def test_the_configuration_for_label_studio_is_xml_with_every_answer(project):
     ],
 )
 def test_files_that_are_no_labels_change_nothing(project, tmp_path, name, text, message):
-    from equipoise.annotate import commands
+    from equipoise._annotate import commands
 
     (tmp_path / name).write_text(text)
     if message is None:
@@ -638,7 +638,7 @@ def test_files_that_are_no_labels_change_nothing(project, tmp_path, name, text, 
 
 
 def test_an_answer_that_differs_from_one_here_needs_to_be_asked_for(project, tmp_path):
-    from equipoise.annotate import commands
+    from equipoise._annotate import commands
 
     say(project, {"anna": {"none-0.png": "male"}})
     (tmp_path / "a.csv").write_text(

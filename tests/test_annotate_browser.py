@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 from PIL import Image, ImageDraw
 
-from equipoise.annotate import Project, labels
-from equipoise.bench.annotate import started
+from equipoise._annotate import Project, labels
+from equipoise._bench.annotate import started
 from tests.annotating import NAMES, make_folder, opened, served
 from tests.conftest import ROOT, component
 

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from equipoise.annotate import Project, connections, labels, people, pictures
-from equipoise.annotate.server import DECODERS
-from equipoise.bench.annotate import Client, measure, started
-from equipoise.cli import main
+from equipoise._annotate import Project, connections, labels, people, pictures
+from equipoise._annotate.server import DECODERS
+from equipoise._bench.annotate import Client, measure, started
+from equipoise._cli import main
 from equipoise.errors import InputError
 from tests.annotating import NAMES, make_folder, opened, served
 from tests.conftest import component

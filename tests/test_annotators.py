@@ -10,10 +10,10 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise.errors import InputError, ServiceError
-from equipoise.generation.annotators.annotator import group_in
-from equipoise.generation.annotators.vision_llm import VisionLLM
-from equipoise.generation.annotators.zero_shot import ZeroShot
-from equipoise.generation.manifest import Manifest, Picture
+from equipoise.generation._annotators.annotator import group_in
+from equipoise.generation._annotators.vision_llm import VisionLLM
+from equipoise.generation._annotators.zero_shot import ZeroShot
+from equipoise.generation._manifest import Manifest, Picture
 from tests import models
 from tests.chat_server import ChatServer
 from tests.conftest import component
@@ -87,7 +87,7 @@ class TestZeroShot:
 def test_blip2_answers_the_papers_question(tmp_path, manifest):
     """A BLIP-2 of the real classes with random weights: what it says is nonsense, and so unsure; what it is asked is the paper's question."""
     component("transformers")
-    from equipoise.generation.annotators.blip2 import Blip2
+    from equipoise.generation._annotators.blip2 import Blip2
 
     annotator = Blip2(str(models.blip2_vqa(tmp_path / "blip2")), GENDER, device="cpu")
     assert annotator.question == "What is the perceived gender of the person in this image?"

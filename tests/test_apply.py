@@ -24,18 +24,20 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import equipoise as eq
-from equipoise import applying, embedding
-from equipoise.applying.apply import read_transform
-from equipoise.applying.journal import journal_at
-from equipoise.cli import app
+from equipoise import _applying as applying
+from equipoise import _embedding as embedding
+from equipoise._applying.apply import read_transform
+from equipoise._applying.journal import journal_at
+from equipoise._cli import app
+from equipoise._engines import ray as ray_engine
+from equipoise._engines import shard, threads
+from equipoise._space import EncoderRef
+from equipoise._stores import StoreWriter
+from equipoise._stores import locations as places
+from equipoise._stores.checksum import crc32
+from equipoise._stores.folder import Manifest
+from equipoise._stores.layout import SourceFile
 from equipoise.encoders import Encoder
-from equipoise.engines import ray as ray_engine
-from equipoise.engines import shard, threads
-from equipoise.space import EncoderRef
-from equipoise.stores import StoreWriter, places
-from equipoise.stores.checksum import crc32
-from equipoise.stores.folder import Manifest
-from equipoise.stores.layout import SourceFile
 from tests.conftest import component, make_space, unit
 from tests.test_encoders import Averages
 
@@ -1036,9 +1038,9 @@ import os, sys
 from pathlib import Path
 import numpy as np
 import equipoise as eq
-from equipoise.engines import shard, threads
-from equipoise.space import EncoderRef
-from equipoise.stores import StoreWriter, places
+from equipoise._engines import shard, threads
+from equipoise._space import EncoderRef
+from equipoise._stores import StoreWriter, places
 
 source, out, space = map(Path, sys.argv[1:])
 shard.PIECE_ROWS = 1000
@@ -1105,7 +1107,7 @@ def test_a_limit_on_the_size_of_files(tmp_path, rng, space):
 import resource, signal, sys
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
-from equipoise.cli import main
+from equipoise._cli import main
 main()
 """
     command = [
@@ -1134,8 +1136,8 @@ main()
 
 SLOWLY = """
 import sys, time
-from equipoise.engines import shard
-from equipoise.cli import main
+from equipoise._engines import shard as shard
+from equipoise._cli import main
 shard.PIECE_ROWS = 50
 write = shard._Sink.write
 def slowly(self, data):
@@ -1219,7 +1221,7 @@ def test_killed_and_resumed_gives_the_same_bytes(tmp_path, rng, space, kills):
 
 MEMORY = """
 import sys
-from equipoise.cli import main
+from equipoise._cli import main
 try:
     main()
 finally:  # not getrusage, whose maximum is inherited from the parent

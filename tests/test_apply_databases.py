@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.applying import postgres as pg_apply
-from equipoise.applying.apply import read_transform
+from equipoise._applying import postgres as pg_apply
+from equipoise._applying.apply import read_transform
 from tests.conftest import component, make_space, unit
 
 DIM = 16
@@ -118,7 +118,7 @@ def test_keys_of_text_and_in_batches(server, rng, space):
 
 
 def _transform(space):
-    from equipoise.applying.apply import read_transform
+    from equipoise._applying.apply import read_transform
 
     return read_transform(space, None)
 
@@ -367,7 +367,7 @@ def test_lancedb_stopped_and_resumed(lance_table, space, monkeypatch):
     """The table is as it was until all fragments are done; none is done twice."""
     path, rows, read = lance_table
     before, seen = read(), []
-    from equipoise.applying import lance as lance_apply
+    from equipoise._applying import lance as lance_apply
 
     run = lance_apply.Transform.run
 
@@ -393,7 +393,7 @@ def test_a_note_of_an_earlier_lance_run_vouches_for_no_later_one(lance_table, sp
     """The column of a finished run is dropped, another run is begun and stopped, and then somebody else makes a column of that name."""
     path, _, _ = lance_table
     lance = component("lance")
-    from equipoise.applying import lance as lance_apply
+    from equipoise._applying import lance as lance_apply
 
     eq.apply(f"{path}#vector", "debiased", space=space)
     lance.dataset(path).drop_columns(["debiased"])
@@ -410,7 +410,7 @@ def test_a_note_of_an_earlier_lance_run_vouches_for_no_later_one(lance_table, sp
 
 def test_a_lance_journal_that_kills_have_torn(lance_table, space, monkeypatch):
     path, rows, read = lance_table
-    from equipoise.applying import lance as lance_apply
+    from equipoise._applying import lance as lance_apply
 
     merge, begun = lance_apply._merge, []
 

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import equipoise as eq
-from equipoise import applying
-from equipoise.engines import ray as ray_engine
-from equipoise.engines import shard
-from equipoise.engines.transform import Transform
+from equipoise import _applying as applying
+from equipoise._engines import ray as ray_engine
+from equipoise._engines import shard
+from equipoise._engines.transform import Transform
 from tests.conftest import ROOT, component, make_space, unit
 from tests.test_apply import tree
 

@@ -7,7 +7,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.errors import InputError
-from equipoise.generation.fitted import as_float64
+from equipoise.generation._fitting import as_float64
 from tests.conftest import component, exact, unit
 
 diffusers = component("diffusers")

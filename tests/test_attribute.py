@@ -6,8 +6,8 @@ import pytest
 
 import equipoise as eq
 from equipoise.errors import InputError
-from equipoise.prompts.attribute import READY_MADE, Wordings
-from equipoise.prompts.grammar import write_entry
+from equipoise.prompts._attribute import READY_MADE, Wordings
+from equipoise.prompts._grammar import write_entry
 
 HAIR = """
 name = "hair"

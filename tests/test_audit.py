@@ -18,8 +18,10 @@ from PIL import Image
 from rich.console import Console
 
 import equipoise as eq
-from equipoise import cli, embedding, metrics
-from equipoise.audit import (
+from equipoise import _cli as cli
+from equipoise import _embedding as embedding
+from equipoise import metrics
+from equipoise._audit import (
     Pictures,
     Settings,
     association,
@@ -30,14 +32,17 @@ from equipoise.audit import (
     sources,
     write,
 )
-from equipoise.audit.plan import columns_for, make_plan
-from equipoise.audit.skew import choose_m
-from equipoise.audit.sources import Source, read_images
-from equipoise.audit.subject import prepare
+from equipoise._audit.fitted_methods import prepare
+from equipoise._audit.plan import columns_for, make_plan
+from equipoise._audit.skew import choose_m
+from equipoise._audit.sources import Source, read_images
 from equipoise.errors import EquipoiseError, InputError
-from equipoise.prompts.vectors import TextVectors
-from equipoise.report import comparison, model_card, numbers, page, terminal, words
-from equipoise.tasks.specs import parse
+from equipoise.methods._specs import parse
+from equipoise.prompts._vectors import TextVectors
+from equipoise.report import _numbers as numbers
+from equipoise.report import _sentences as words
+from equipoise.report import _terminal as terminal
+from equipoise.report import comparison, model_card, page
 from tests import models
 from tests.conftest import component, shared_data, typed
 

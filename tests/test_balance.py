@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 import equipoise as eq
-from equipoise import balance
-from equipoise.balance import Bounds, InfeasibleTargetError, Searched
+from equipoise import _balance as balance
+from equipoise._balance import Bounds, InfeasibleTargetError, Searched
 
 ROUNDING = 1e-9  # sums of a few dozen numbers of size one
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise import balance
-from equipoise.balance import InfeasibleTargetError
-from equipoise.methods.interleave import interleaved
-from equipoise.prompts.vectors import TextVectors
+from equipoise import _balance as balance
+from equipoise._balance import InfeasibleTargetError
+from equipoise.methods._interleave import interleaved
+from equipoise.prompts._vectors import TextVectors
 from tests.conftest import shared_data, unit
 
 GENDER = eq.Attribute("gender", ("male", "female"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import equipoise as eq
 from equipoise.errors import ArtefactError, InputError
-from equipoise.prompts.book import Entry, Source
+from equipoise.prompts._book import Entry, Source
 from tests.conftest import ROOT
 
 ROWS = {

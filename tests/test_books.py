@@ -8,8 +8,8 @@ import runpy
 import pytest
 
 import equipoise as eq
-from equipoise.prompts.validation import check_book
-from equipoise.prompts.writing import BookWriter
+from equipoise.prompts._validation import check_book
+from equipoise.prompts._writing import BookWriter
 from tests.conftest import ROOT
 
 ATTRIBUTES = {

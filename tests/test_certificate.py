@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equipoise as eq
-from equipoise.certificate import Totals
+from equipoise._certificate import Totals
 from equipoise.errors import InputError
 from tests.conftest import component, make_space, rows_at, shared_data, unit
 

@@ -56,7 +56,7 @@ def test_bench_bootstrap_as_json_and_as_a_table():
 
 def test_warnings_are_messages(tmp_path):
     code = (
-        "import warnings, sys; from equipoise import cli; from equipoise.encoders import encoder\n"
+        "import warnings, sys; from equipoise import _cli as cli; from equipoise.encoders import _encoder as encoder\n"
         "cli.app.registered_commands.clear(); cli.app.command('x')(lambda: encoder._warn('two of three were cut'))\n"
         "sys.argv = ['equipoise', 'x']; cli.main()"
     )

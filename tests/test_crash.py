@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from equipoise.cli.crash import without_secrets
+from equipoise._cli.crash import without_secrets
 
 KEY = "sk-very-secret-0123456789"
 CRASH = """
 import sys
-from equipoise import cli
+from equipoise import _cli as cli
 
 def doctor(**_):
     hidden = "hf_" + "a-local-value"

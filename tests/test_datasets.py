@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise.datasets import files
+from equipoise.datasets import _files as files
 from equipoise.errors import InputError
-from equipoise.prompts import nine_words
+from equipoise.prompts import _nine_words as nine_words
 from tests.conftest import component, shared_data
 
 

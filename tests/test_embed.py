@@ -17,9 +17,9 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise import embedding
+from equipoise import _embedding as embedding
+from equipoise._stores.lock import alone_in
 from equipoise.encoders import Encoder
-from equipoise.stores.lock import alone_in
 from tests import models
 from tests.conftest import component
 from tests.test_encoders import Averages
@@ -220,7 +220,7 @@ def test_killed_and_resumed_gives_the_same_files(photos, tmp_path):
     """A killed run leaves whole shards only; resumed, the store is byte for byte that of an undisturbed run."""
     slow = f"""
 import sys, time
-from equipoise import embedding
+from equipoise import _embedding as embedding
 from equipoise.encoders import Encoder
 from tests.test_encoders import Averages
 class Slow(Averages):

@@ -14,10 +14,11 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise.encoders import EmbeddingCache, Encoder, Towers, decoding
-from equipoise.encoders.batching import Batches
-from equipoise.encoders.preprocess import Preprocess
-from equipoise.encoders.registry import schemes
+from equipoise.encoders import EmbeddingCache, Encoder, Towers
+from equipoise.encoders import _decoding as decoding
+from equipoise.encoders._batching import Batches
+from equipoise.encoders._preprocess import Preprocess
+from equipoise.encoders._registry import schemes
 from tests.conftest import ROOT, unit
 
 
@@ -191,7 +192,7 @@ def test_a_forked_process_starts_its_own_workers(tmp_path, files):
         import os
         import numpy as np
         from pathlib import Path
-        from equipoise.encoders.decoding import decode
+        from equipoise.encoders._decoding import decode
         files = sorted(Path({str(tmp_path)!r}).glob("*.png"))
         assert len(list(decode(files, np.asarray, 1))) == {len(files)}
         child = os.fork()
@@ -244,7 +245,7 @@ def test_a_script_without_a_main_guard_may_use_workers(tmp_path, files):
         textwrap.dedent(f"""
         import numpy as np
         from pathlib import Path
-        from equipoise.encoders.decoding import decode
+        from equipoise.encoders._decoding import decode
         print("started")
         files = sorted(Path({str(tmp_path)!r}).glob("*.png"))
         print(sum(r.shape[2] for r in decode(files, np.asarray, 2)))
@@ -549,7 +550,7 @@ def test_another_package_joins_through_an_entry_point(tmp_path, monkeypatch):
 
 
 def test_progress_is_silent_off_a_terminal_and_counts_on_one(capsys, monkeypatch):
-    from equipoise import progress as module
+    from equipoise import _progress as module
 
     monkeypatch.setattr(module, "DELAY", 0.0)
     Encoder(Averages()).encode_text(["a"] * 50)

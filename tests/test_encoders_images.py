@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from equipoise.encoders import images
-from equipoise.encoders.images import UnreadableImageError, identified, open_file, open_image
-from equipoise.encoders.preprocess import Preprocess
+from equipoise.encoders import _images as images
+from equipoise.encoders._images import UnreadableImageError, identified, open_file, open_image
+from equipoise.encoders._preprocess import Preprocess
 from equipoise.errors import InputError
 
 
@@ -195,7 +195,7 @@ def test_bands_give_the_pixels_of_the_whole(mode, monkeypatch, rng):
 PEAK = """
 import sys
 from pathlib import Path
-from equipoise.encoders.images import open_image
+from equipoise.encoders._images import open_image
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise.encoders.preprocess import Preprocess
+from equipoise.encoders._preprocess import Preprocess
 from tests import models
 from tests.conftest import component, unit
 

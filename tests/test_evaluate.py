@@ -14,12 +14,16 @@ from rich.console import Console
 from scripts import retrieval_by_gender
 
 import equipoise as eq
-from equipoise import cli, embedding, tasks
-from equipoise.metrics.probe import METRIC as PROBE
-from equipoise.tasks import Evaluation, Settings, paper, tables
-from equipoise.tasks.document import read, write
-from equipoise.tasks.grids import _marks, grids
-from equipoise.tasks.specs import MethodSpec, parse
+from equipoise import _cli as cli
+from equipoise import _embedding as embedding
+from equipoise import evaluation as tasks
+from equipoise.evaluation import Evaluation, Settings
+from equipoise.evaluation import _paper as paper
+from equipoise.evaluation import _tables as tables
+from equipoise.evaluation._document import read, write
+from equipoise.evaluation._grids import _marks, grids
+from equipoise.methods._specs import MethodSpec, parse
+from equipoise.metrics._probe import METRIC as PROBE
 from tests import models
 from tests.conftest import ROOT, component, shared_data
 

@@ -16,10 +16,10 @@ from safetensors.numpy import save_file
 
 import equipoise as eq
 from equipoise import geometry
+from equipoise._space import EncoderRef, Part
 from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
-from equipoise.prompts.vectors import TextVectors
-from equipoise.prompts.writing import GrammarWriter
-from equipoise.space import EncoderRef, Part
+from equipoise.prompts._vectors import TextVectors
+from equipoise.prompts._writing import GrammarWriter
 from tests import models
 from tests.conftest import component, shared_data, unit
 
@@ -174,7 +174,7 @@ def test_a_gated_wrap_leaves_explicit_texts(book, attribute):
 
 
 def test_a_set_with_wrong_metadata(book, tmp_path):
-    from equipoise import artefact
+    from equipoise import _artefact as artefact
 
     spaces = eq.SpaceSet.from_prompts(Words(), book, GENDER)
     spaces.save(tmp_path / "s")

@@ -15,10 +15,12 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
 import equipoise as eq
-from equipoise.methods import Method, Operator, registry
-from equipoise.metrics.probe import METRIC as PROBE
-from equipoise.tasks import Evaluation, FitOn, Settings, parse, tables
-from equipoise.tasks.grids import grids
+from equipoise.evaluation import Evaluation, FitOn, Settings, parse
+from equipoise.evaluation import _tables as tables
+from equipoise.evaluation._grids import grids
+from equipoise.methods import Method, Operator
+from equipoise.methods import _registry as registry
+from equipoise.metrics._probe import METRIC as PROBE
 from tests.conftest import unit
 from tests.test_methods import Words
 

@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise.audit import read
-from equipoise.audit.embedded import judged
-from equipoise.report import numbers
+from equipoise._audit import read
+from equipoise._audit.embedded_gallery import judged
+from equipoise.report import _numbers as numbers
 from tests.conftest import ROOT, component, embedded_file, embedded_model, typed
 from tests.test_audit import visible
 

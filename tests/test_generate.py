@@ -18,18 +18,18 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise.annotate.labels import Label
+from equipoise._annotate.labels import Label
 from equipoise.errors import InputError
-from equipoise.generation import table
-from equipoise.generation.commands import Request
-from equipoise.generation.drawing import draw, read_provenance
-from equipoise.generation.labels import LabelFile, read_labels, unanimous
-from equipoise.generation.manifest import MANIFEST, Manifest
-from equipoise.generation.painters import DiffusersPainter, load_painter
-from equipoise.generation.plan import STRIDE, make_plan
-from equipoise.prompts.writing import GrammarWriter
-from equipoise.report import numbers
-from equipoise.report.generation import perform
+from equipoise.generation import _table as table
+from equipoise.generation._commands import Request
+from equipoise.generation._drawing import draw, read_provenance
+from equipoise.generation._labels import LabelFile, read_labels, unanimous
+from equipoise.generation._manifest import MANIFEST, Manifest
+from equipoise.generation._painters import DiffusersPainter, load_painter
+from equipoise.generation._plan import STRIDE, make_plan
+from equipoise.prompts._writing import GrammarWriter
+from equipoise.report import _numbers as numbers
+from equipoise.report._generation import perform
 from tests import models
 from tests.conftest import ROOT, component
 
@@ -455,7 +455,7 @@ def test_the_encoder_that_conditioned_the_pictures_is_no_judge(places, tmp_path)
 
 
 def test_the_floor_of_parity_is_what_a_fair_generator_gives():
-    from equipoise.generation.measures import parity, parity_floor
+    from equipoise.generation._measures import parity, parity_floor
 
     rng = np.random.default_rng(0)
     for groups, pictures in ((2, 10), (2, 100), (4, 20)):
@@ -464,7 +464,7 @@ def test_the_floor_of_parity_is_what_a_fair_generator_gives():
 
 
 def test_the_floor_is_of_the_pictures_that_somebody_was_sure_of():
-    from equipoise.generation.measures import mean_parity_floor, parity_floor
+    from equipoise.generation._measures import mean_parity_floor, parity_floor
 
     codes = np.array(
         [[0, 1] * 4, [0, 1, 1, 0, -1, -1, -1, -1], [-1] * 8]
@@ -476,7 +476,7 @@ def test_the_floor_is_of_the_pictures_that_somebody_was_sure_of():
 
 
 def test_a_run_says_the_floor_of_what_was_labelled(places, run, tmp_path):
-    from equipoise.generation.measures import parity_floor
+    from equipoise.generation._measures import parity_floor
 
     out = shutil.copytree(run[0], tmp_path / "run")
     answers = {
@@ -490,7 +490,7 @@ def test_a_run_says_the_floor_of_what_was_labelled(places, run, tmp_path):
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
-    from equipoise.generation.measures import Resamples
+    from equipoise.generation._measures import Resamples
 
     rng = np.random.default_rng(1)
     truth, held = np.sqrt(2) * 0.3, 0
@@ -502,7 +502,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
 
 
 def test_what_nobody_is_sure_of_is_left_out_and_counted():
-    from equipoise.generation.measures import Resamples
+    from equipoise.generation._measures import Resamples
 
     codes = np.array(
         [[[0, 0, 1, 0], [-1, -1, -1, -1]], [[0, 1, 1, -1], [1, 1, 1, 1]], [[-1] * 4, [-1] * 4]]
@@ -722,8 +722,8 @@ def test_what_people_disagree_on_is_drawn_again_until_they_agree(places, run, tm
 def test_with_equipoise_annotate_until_unanimous(places, run, tmp_path):
     """The whole of appendix D: three people label, what they disagree on is drawn again, they are asked about it, and agree."""
     component("starlette")
-    from equipoise.annotate import Project, labels, people
-    from equipoise.annotate.exchange import to_csv
+    from equipoise._annotate import Project, labels, people
+    from equipoise._annotate.exchange import to_csv
 
     out = tmp_path / "run"
     shutil.copytree(run[0], out)
@@ -852,7 +852,7 @@ def test_results_of_something_else_are_not_overwritten(places, tmp_path):
 def test_the_command_line(places, tmp_path):
     from typer.testing import CliRunner
 
-    from equipoise.cli import app
+    from equipoise._cli import app
 
     typed = [
         str(tmp_path / "run"),

@@ -7,9 +7,9 @@ import re
 import pytest
 
 import equipoise as eq
-from equipoise.prompts.english import fix_articles, wrong_article
-from equipoise.prompts.grammar import CannotWrite, write_entry
-from equipoise.prompts.validation import check
+from equipoise.prompts._english import fix_articles, wrong_article
+from equipoise.prompts._grammar import CannotWrite, write_entry
+from equipoise.prompts._validation import check
 
 GENDER, AGE, SKIN, RACE = (
     eq.Attribute.load(name) for name in ("gender", "age", "skin tone", "race")

@@ -24,25 +24,27 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import equipoise as eq
-from equipoise import applying, artefact
-from equipoise.annotate import catalogue, exchange
-from equipoise.annotate.catalogue import Picture as Shown
-from equipoise.annotate.labels import Label
-from equipoise.annotate.project import Project
-from equipoise.annotate.question import Question
-from equipoise.applying.apply import read_transform
-from equipoise.cli.printing import Console, visible
-from equipoise.encoders.cache import image_keys
-from equipoise.encoders.images import open_image
+from equipoise import _applying as applying
+from equipoise import _artefact as artefact
+from equipoise._annotate import catalogue, exchange
+from equipoise._annotate.catalogue import Picture as Shown
+from equipoise._annotate.labels import Label
+from equipoise._annotate.project import Project
+from equipoise._annotate.question import Question
+from equipoise._applying.apply import read_transform
+from equipoise._cli.printing import Console, visible
+from equipoise._stores import open_store
+from equipoise._stores.folder import Manifest as StoreManifest
+from equipoise._stores.folder import StoreWriter
+from equipoise.encoders._cache import image_keys
+from equipoise.encoders._images import open_image
 from equipoise.errors import ArtefactError, EquipoiseError, InputError
-from equipoise.generation.drawing import draw
-from equipoise.generation.labels import LabelFile
-from equipoise.generation.manifest import MANIFEST, Manifest, Picture
-from equipoise.generation.plan import Plan, make_plan
-from equipoise.report import card, numbers
-from equipoise.stores import open_store
-from equipoise.stores.folder import Manifest as StoreManifest
-from equipoise.stores.folder import StoreWriter
+from equipoise.generation._drawing import draw
+from equipoise.generation._labels import LabelFile
+from equipoise.generation._manifest import MANIFEST, Manifest, Picture
+from equipoise.generation._plan import Plan, make_plan
+from equipoise.report import _card as card
+from equipoise.report import _numbers as numbers
 from tests.conftest import component, make_space
 
 DOCTOR = "a photo of a doctor"
@@ -113,7 +115,7 @@ def test_a_line_that_the_plan_cannot_have_given_is_refused_before_any_is_drawn(t
 def test_crops_of_facet_stay_in_their_folder(tmp_path):
     pd = component("pandas")
     from equipoise.datasets import write_crops
-    from equipoise.datasets.dataset import Dataset
+    from equipoise.datasets._dataset import Dataset
 
     Image.new("RGB", (8, 8)).save(tmp_path / "photo.jpg")
     row = {"path": str(tmp_path / "photo.jpg"), "person": "../outside", "box": (0, 0, 4, 4)}
@@ -209,14 +211,14 @@ def altered_certificate(tmp_path):
 
 
 def infinite_results(tmp_path):
-    from equipoise.audit import read
+    from equipoise._audit import read
 
     (tmp_path / "results.json").write_text('{"kind": "equipoise audit", "format": Infinity}')
     read(tmp_path)
 
 
 def infinite_evaluation(tmp_path):
-    from equipoise.tasks import document
+    from equipoise.evaluation import _document as document
 
     text = '{"kind": "equipoise evaluation", "format": Infinity, "rows": []}'
     (tmp_path / "run.json").write_text(text)
@@ -229,7 +231,7 @@ def nested_book(tmp_path):
 
 
 def long_column(_):
-    from equipoise.applying.postgres import apply_column
+    from equipoise._applying.postgres import apply_column
 
     component("psycopg")
     space = make_space(np.random.default_rng(0), 8)

@@ -157,7 +157,7 @@ def pipeline(tmp_path_factory):
 def test_a_pipeline_runs_no_code_of_the_folder(case, pipeline, tmp_path, marker):
     import shutil
 
-    from equipoise.generation.painters import load_painter
+    from equipoise.generation._painters import load_painter
 
     folder = shutil.copytree(pipeline, tmp_path / "sd1")
     set_trap(folder, marker)
@@ -179,7 +179,7 @@ def test_a_pipeline_runs_no_code_of_the_folder(case, pipeline, tmp_path, marker)
 @pytest.mark.slow
 def test_an_annotator_runs_no_code_of_the_folder(tmp_path, marker):
     component("transformers")
-    from equipoise.generation.annotators.blip2 import Blip2
+    from equipoise.generation._annotators.blip2 import Blip2
 
     folder = models.blip2_vqa(tmp_path / "blip2")
     set_trap(folder, marker)

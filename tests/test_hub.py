@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise import hub as eq_hub
+from equipoise import _hub as eq_hub
 from equipoise.errors import ArtefactError, MissingExtraError
 from tests.conftest import component, make_space
 

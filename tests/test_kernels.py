@@ -7,8 +7,8 @@ import pytest
 
 import equipoise as eq
 from equipoise.errors import InputError
-from equipoise.kernels import host
-from equipoise.kernels.recipe import PROJECT, LowRank, Preference
+from equipoise.kernels import _host as host
+from equipoise.kernels._recipe import PROJECT, LowRank, Preference
 from tests.conftest import component, make_space, rows_at, unit
 
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import equipoise as eq
 from equipoise.errors import InputError
-from equipoise.prompts.english import article, is_person, is_plural, plural, singular
-from equipoise.prompts.grammar import CannotWrite, write_entry
-from equipoise.prompts.lexicon import PERSON_NOUNS
-from equipoise.prompts.validation import check, check_answer
-from equipoise.prompts.writing import GrammarWriter
+from equipoise.prompts._english import article, is_person, is_plural, plural, singular
+from equipoise.prompts._grammar import CannotWrite, write_entry
+from equipoise.prompts._lexicon import PERSON_NOUNS
+from equipoise.prompts._validation import check, check_answer
+from equipoise.prompts._writing import GrammarWriter
 from tests.conftest import shared_data
 
 GENDER, AGE, SKIN, RACE = (

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.methods import training
-from equipoise.methods.dear import _classifier, _read
-from equipoise.methods.networks import dense, mlp
-from equipoise.methods.prism import Texts
+from equipoise.methods import _training as training
+from equipoise.methods._dear import _classifier, _read
+from equipoise.methods._networks import dense, mlp
+from equipoise.methods._prism import Texts
 from tests.conftest import ROOT, component, unit
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -167,7 +167,7 @@ def test_killed_training_goes_on(tmp_path):
     code = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r})
 import numpy as np, torch, equipoise as eq
-from equipoise.methods import training
+from equipoise.methods import _training as training
 torch.set_num_threads(1)
 training.SECONDS = 0.05
 rng = np.random.default_rng(0)
@@ -239,8 +239,8 @@ def test_identity_at_zero_strength(name, params, context, rng):
 
 def trained_classifier(context):
     """The classifier that dear trains and freezes, as its stage gives it."""
-    from equipoise.methods.dear import part_codes
-    from equipoise.methods.rows import labelled_images
+    from equipoise.methods._dear import part_codes
+    from equipoise.methods._rows import labelled_images
 
     found = {}
     train = training.train
@@ -262,7 +262,7 @@ def accuracy(net, rows, labels):
 
 def test_dear_fools_its_classifier_and_not_a_fresh_probe(context, monkeypatch):
     """Capped, the frozen classifier guesses; unbounded, it is surely wrong, which tells as much. A probe trained afterwards reads on."""
-    from equipoise.methods import dear
+    from equipoise.methods import _dear as dear
 
     found, spy, images, labels = trained_classifier(context)
     monkeypatch.setattr(dear, "train", spy)
@@ -453,7 +453,7 @@ def test_joint_vl_is_its_formula(context, rng):
 
 def test_joint_vl_queue_is_what_came_before(rng):
     """First in, first out, found again from the number of the step alone."""
-    from equipoise.methods.joint_vl import _Pairs
+    from equipoise.methods._joint_vl import _Pairs
 
     here = training.machine("joint-vl", "cpu")
     pairs = _Pairs(

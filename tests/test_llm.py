@@ -17,10 +17,10 @@ import pytest
 
 import equipoise as eq
 from equipoise.errors import ArtefactError, InputError, ServiceError
-from equipoise.prompts.cache import Answer, AnswerCache
-from equipoise.prompts.conversation import parse
-from equipoise.prompts.llm import LLMWriter
-from equipoise.prompts.validation import check_book
+from equipoise.prompts._cache import Answer, AnswerCache
+from equipoise.prompts._conversation import parse
+from equipoise.prompts._llm import LLMWriter
+from equipoise.prompts._validation import check_book
 from tests.chat_server import CONTENT_FAULTS, TRANSPORT_FAULTS, ChatServer, share_of_faults
 from tests.conftest import component
 
@@ -209,7 +209,7 @@ def test_retry_after_is_respected():
 def test_retry_after_forms(given, low, high):
     from types import SimpleNamespace
 
-    from equipoise.prompts.client import _wait
+    from equipoise.prompts._client import _wait
 
     error = Exception()
     error.response = SimpleNamespace(headers={"retry-after": given})

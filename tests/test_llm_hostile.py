@@ -14,12 +14,12 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise.errors import ServiceError
-from equipoise.generation.annotators.vision_llm import VisionLLM
-from equipoise.prompts.bounded import LARGEST
-from equipoise.prompts.cache import Answer
-from equipoise.prompts.client import _answer_of, redacted
-from equipoise.prompts.conversation import parse
-from equipoise.prompts.llm import LLMWriter
+from equipoise.generation._annotators.vision_llm import VisionLLM
+from equipoise.prompts._bounded import LARGEST
+from equipoise.prompts._cache import Answer
+from equipoise.prompts._client import _answer_of, redacted
+from equipoise.prompts._conversation import parse
+from equipoise.prompts._llm import LLMWriter
 from tests.chat_server import ChatServer
 from tests.conftest import component
 from tests.hostile_server import HostileServer, completes, gzip_bomb, says, sends

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.artefact import cache_folder
+from equipoise._artefact import cache_folder
+from equipoise._stores.lock import alone_in
 from equipoise.errors import InputError
-from equipoise.stores.lock import alone_in
 
 TWO_RUNS = """
 import sys, warnings
 sys.modules["fcntl"] = None  # as on a system that has no such module
 from pathlib import Path
 from equipoise.errors import InputError
-from equipoise.stores.lock import alone_in
+from equipoise._stores.lock import alone_in
 
 with alone_in(Path(sys.argv[1])):
     try:
@@ -31,7 +31,7 @@ with alone_in(Path(sys.argv[1])):
 KILLED = """
 import os, sys
 from pathlib import Path
-from equipoise.stores.lock import alone_in
+from equipoise._stores.lock import alone_in
 
 with alone_in(Path(sys.argv[1])):
     os._exit(9)

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.methods.registry import NEEDS
-from equipoise.tasks.commands import describe_methods
+from equipoise.evaluation._commands import describe_methods
+from equipoise.methods._registry import NEEDS
 from tests.conftest import component, unit
 
 DIM = 64

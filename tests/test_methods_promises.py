@@ -7,9 +7,12 @@ import pytest
 
 import equipoise as eq
 from equipoise import geometry
-from equipoise.methods import clip_clip, fairer_clip, leace, texts
-from equipoise.methods.rows import group_codes
-from equipoise.methods.sfid import Imputation, SfidOperator
+from equipoise.methods import _clip_clip as clip_clip
+from equipoise.methods import _fairer_clip as fairer_clip
+from equipoise.methods import _leace as leace
+from equipoise.methods import _texts as texts
+from equipoise.methods._rows import group_codes
+from equipoise.methods._sfid import Imputation, SfidOperator
 from tests.conftest import unit
 
 DIM = 40
@@ -539,7 +542,7 @@ def test_adapted_cross_fits(rng):
     )
     queries = unit(rng.standard_normal((3, DIM)))
     np.testing.assert_allclose(whole.text(queries), crossed.text(queries), atol=1e-12)
-    from equipoise.methods.adapted import fold_of
+    from equipoise.methods._adapted import fold_of
 
     fold = fold_of(images, 4)
     assert np.bincount(fold).min() > 150
@@ -740,7 +743,7 @@ def test_bad_input(name, params, given, message):
 
 
 def test_the_benchmark_of_methods():
-    from equipoise.bench import methods as bench
+    from equipoise._bench import methods as bench
 
     found = {
         row.method: row

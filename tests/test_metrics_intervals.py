@@ -13,7 +13,7 @@ from scipy import stats
 import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.metrics import Cells
-from equipoise.metrics.intervals import LeaveOneOut, acceleration, interval
+from equipoise.metrics._intervals import LeaveOneOut, acceleration, interval
 
 
 def case(rng, n=400, classes=3, groups=3):
@@ -171,7 +171,7 @@ def test_differences_are_paired(rng):
 
 
 def test_resamples_do_not_depend_on_blocks_but_on_the_seed(rng, monkeypatch):
-    from equipoise.metrics import resample_cells
+    from equipoise.metrics import _resample_cells as resample_cells
 
     y, predictions, g = case(rng)
 

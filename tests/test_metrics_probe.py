@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 import equipoise as eq
 from equipoise.errors import InputError
-from equipoise.metrics.probe import METRIC, _auc, _auc_without_each, _Contest
+from equipoise.metrics._probe import METRIC, _auc, _auc_without_each, _Contest
 from tests.conftest import shared_data
 
 

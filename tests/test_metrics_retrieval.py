@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.metrics import Ranking
-from equipoise.metrics.labels import encode_groups
+from equipoise.metrics._labels import encode_groups
 from tests.conftest import component, shared_data
 
 FAMILY = {"max_skew": eq.metrics.max_skew, "min_skew": eq.metrics.min_skew, "ndkl": eq.metrics.ndkl}
@@ -470,7 +470,7 @@ def test_both_draws_the_images_that_images_draws(rng):
 
 
 def test_resamples_do_not_depend_on_blocks(rng, monkeypatch):
-    from equipoise.metrics import resample_lists
+    from equipoise.metrics import _resample_lists as resample_lists
 
     scores, groups = small(rng)
 

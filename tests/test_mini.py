@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.encoders import registry
+from equipoise.encoders import _registry as registry
 from tests.conftest import component, shared_data, unit
 
 ROOT = Path(__file__).parents[1]
@@ -187,7 +187,7 @@ def test_without_the_package_the_message_has_the_pip_line(monkeypatch):
 
 
 def test_doctor_says_what_it_knows_and_may_be_used_for(package):
-    from equipoise import doctor
+    from equipoise import _doctor as doctor
 
     about = doctor.about_mini()
     assert (

@@ -14,11 +14,11 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise.errors import ArtefactError, InputError
-from equipoise.generation import preset
-from equipoise.generation.commands import Request
-from equipoise.generation.drawing import read_provenance
-from equipoise.generation.mini import MiniPipeline, load_mini
-from equipoise.report.generation import perform
+from equipoise.generation import _preset as preset
+from equipoise.generation._commands import Request
+from equipoise.generation._drawing import read_provenance
+from equipoise.generation._mini import MiniPipeline, load_mini
+from equipoise.report._generation import perform
 from tests.conftest import ROOT, component, embedded_file, embedded_model, exact
 
 GENDER = eq.Attribute.load("gender")

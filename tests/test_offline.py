@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from equipoise import telemetry
+from equipoise import _telemetry as telemetry
 from tests.conftest import ROOT, component
 
 GUARD = ROOT / "tests" / "offline"
@@ -109,7 +109,7 @@ def test_a_package_flips_its_switches_before_it_imports_anything_else(package):
 @pytest.mark.parametrize(
     "code",
     [
-        "import equipoise.encoders.onnx",
+        "import equipoise.encoders._onnx",
         "import equipoise_mini.drawing, onnxruntime",
         pytest.param(
             "import equipoise, diffusers; diffusers.OnnxRuntimeModel", marks=pytest.mark.slow
@@ -136,7 +136,7 @@ def test_the_switches_reach_child_processes_and_the_libraries(home):
 
 
 def test_a_switch_that_the_user_has_set_stays(home):
-    code = "import equipoise, equipoise_mini, os; print(*[os.environ[n] for n in equipoise.telemetry.SWITCHES])"
+    code = "import equipoise, equipoise_mini, os; print(*[os.environ[n] for n in equipoise._telemetry.SWITCHES])"
     theirs = dict.fromkeys(telemetry.SWITCHES, "0") | {"RAY_USAGE_STATS_ENABLED": "1"}
     assert run([sys.executable, "-c", code], home, **theirs).split() == list(theirs.values())
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise import artefact, paths
+from equipoise import _artefact as artefact
+from equipoise import _paths as paths
+from equipoise._stores import postgres
+from equipoise._stores.locations import LocalPlace, RemotePlace, place
 from equipoise.errors import ArtefactError, EquipoiseError, InputError
-from equipoise.stores import postgres
-from equipoise.stores.places import LocalPlace, RemotePlace, place
 from tests.conftest import component, make_space
 
 SECRET = "hunter2zz"

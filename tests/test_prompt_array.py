@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.methods import training
+from equipoise.methods import _training as training
 from tests import models
 from tests.conftest import component, unit
 

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise import published
-from equipoise.published import rules
-from equipoise.published.cell import FILE, Cell, read
+from equipoise.published import _rules as rules
+from equipoise.published._cell import FILE, Cell, read
 from tests.conftest import ROOT, shared_data
 
 SCRIPT = ROOT / "scripts" / "published_from_tex.py"

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise.datasets.facet import SMALLEST_CLASS
-from equipoise.tasks.sources import KNOWN
+from equipoise.datasets._facet import SMALLEST_CLASS
+from equipoise.datasets._named import KNOWN
 from tests.conftest import embedded_model, typed
 
 COUNT = 16

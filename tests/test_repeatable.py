@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.encoders import EmbeddingCache, Encoder, passes
-from equipoise.space import EncoderRef
+from equipoise._space import EncoderRef
+from equipoise.encoders import EmbeddingCache, Encoder
+from equipoise.encoders import _passes as passes
 from tests import models
 from tests.conftest import component, embedded_model
 from tests.test_encoders import Averages

@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from equipoise import metrics, tasks
-from equipoise.audit import Settings, association, documents, run
-from equipoise.audit.plan import make_plan
-from equipoise.audit.sources import Source
-from equipoise.prompts.vectors import TextVectors
+from equipoise import evaluation as tasks
+from equipoise import metrics
+from equipoise._audit import Settings, association, documents, run
+from equipoise._audit.plan import make_plan
+from equipoise._audit.sources import Source
+from equipoise.prompts._vectors import TextVectors
 from equipoise.report import comparison, page, sweep_page
 from tests.conftest import ROOT, component, shared_data
 from tests.test_fit_on import evaluation

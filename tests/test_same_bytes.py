@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from equipoise import clock
+from equipoise import _clock as clock
 from equipoise.errors import InputError
 from tests.conftest import embedded_model
 from tests.verbs import VERBS, busy_loop, hash_of, kill_and_resume, make_inputs, run_again

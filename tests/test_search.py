@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equipoise as eq
-from equipoise import search
+from equipoise import _search as search
+from equipoise._search import top_k
 from equipoise.errors import InputError
-from equipoise.kernels import best
-from equipoise.search import top_k
+from equipoise.kernels import _best as best
 from tests.conftest import component, make_space, unit
 from tests.test_cli import run
 
@@ -192,7 +192,7 @@ def test_an_operator_is_applied_on_the_fly(rng):
 
 
 def test_works_where_standard_error_is_closed():
-    code = "import numpy as np; from equipoise.search import top_k; print(top_k(np.eye(3), np.eye(3), 1)[0].ravel().tolist())"
+    code = "import numpy as np; from equipoise._search import top_k; print(top_k(np.eye(3), np.eye(3), 1)[0].ravel().tolist())"
     command = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(code)} 2>&-"
     assert (
         subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True).stdout
@@ -244,7 +244,7 @@ def test_memory_is_bounded_by_the_block(tmp_path):
     code = """
         import resource, sys
         import numpy as np
-        from equipoise.search import top_k
+        from equipoise._search import top_k
         images = np.load(sys.argv[1], mmap_mode="r")
         texts = np.random.default_rng(0).standard_normal((500, 256), dtype=np.float32)
         for rows in (images[:4096], images):

@@ -14,8 +14,8 @@ from collections import Counter
 import pytest
 
 import equipoise as eq
-from equipoise.prompts.cache import key_of
-from equipoise.prompts.validation import check_book
+from equipoise.prompts._cache import key_of
+from equipoise.prompts._validation import check_book
 from tests.conftest import ROOT, component
 
 pytestmark = pytest.mark.slow

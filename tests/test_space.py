@@ -15,8 +15,8 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import equipoise as eq
+from equipoise._space import EncoderRef
 from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
-from equipoise.space import EncoderRef
 from tests.conftest import make_space, unit
 
 

@@ -13,9 +13,9 @@ import pytest
 
 import equipoise as eq
 from equipoise import methods
-from equipoise.display import html_table
-from equipoise.space import EncoderRef
-from equipoise.stores.folder import Manifest, StoreWriter
+from equipoise._display import html_table
+from equipoise._space import EncoderRef
+from equipoise._stores.folder import Manifest, StoreWriter
 from tests.conftest import ROOT, component, embedded_model, make_space
 
 HOSTILE = '<script>alert("x")</script>'
@@ -163,7 +163,7 @@ REVEALED = """
 import numpy as np
 import numpy.typing as npt
 import equipoise as eq
-from equipoise.methods.operator import Operator
+from equipoise.methods._operator import Operator
 
 
 class Tensor:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise import cli, tasks
-from equipoise.report import numbers, sweep_page, sweep_table
-from equipoise.tasks import FitOn, MethodSpec
+from equipoise import _cli as cli
+from equipoise import evaluation as tasks
+from equipoise.evaluation import FitOn, MethodSpec
+from equipoise.report import _numbers as numbers
+from equipoise.report import sweep_page, sweep_table
 from tests.test_fit_on import QUICK, evaluation, people
 from tests.test_methods import Words
 
@@ -188,7 +190,7 @@ def test_every_number_of_the_page_is_in_the_results(swept):
 
 def test_a_training_that_only_differs_in_the_amount_is_not_repeated(tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from equipoise.methods import training
+    from equipoise.methods import _training as training
 
     steps = []
     keep = training._keep

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equipoise as eq
-from equipoise import tasks
-from equipoise.tasks import blocks, retrieval
+from equipoise import _rows as blocks
+from equipoise import evaluation as tasks
+from equipoise.evaluation import _retrieval as retrieval
 from tests.conftest import unit
 from tests.test_methods import GENDER, Words
 

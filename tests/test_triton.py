@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.kernels.recipe import PROJECT, LowRank, Preference, preference
+from equipoise.kernels._recipe import PROJECT, LowRank, Preference, preference
 from tests.conftest import component, exact, make_space, rows_at, unit
 
 torch = component("torch")

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from equipoise.prompts.english import fix_articles
+from equipoise.prompts._english import fix_articles
 from training.labels import AGES, ATTRIBUTES, GENDERS, RACES, WORDS, phrases
 
 PHOTO, TEMPLATES = phrases(WORDS["photo"]), phrases(WORDS["templates"])

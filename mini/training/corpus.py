@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from equipoise.prompts.english import fix_articles
+from equipoise.prompts._english import fix_articles
 from training.labels import GENDERS, HELD_OUT, OCCUPATIONS, WORDS, phrases
 
 LISTS = {

@@ -25,9 +25,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from equipoise.encoders import onnx as onnx_adapter
-from equipoise.encoders.onnx import SETTINGS, ImageGraph, Settings, TextGraph, seal, sha256
-from equipoise.encoders.preprocess import Preprocess
+from equipoise.encoders import _onnx as onnx_adapter
+from equipoise.encoders._onnx import SETTINGS, ImageGraph, Settings, TextGraph, seal, sha256
+from equipoise.encoders._preprocess import Preprocess
 from equipoise_mini import PIXELS
 from equipoise_mini.module import DIM, SCALE, TOKENS, WEIGHTS, ImageTower, Mini, weights
 from training import zero_shot

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 import equipoise as eq
-from equipoise.generation.measures import Resamples, parity_floor
-from equipoise.generation.mini import MiniPipeline
+from equipoise.generation._measures import Resamples, parity_floor
+from equipoise.generation._mini import MiniPipeline
 from equipoise_mini.drawing import GUIDANCE, STEPS
 from equipoise_mini.module import DIM
 from training.arrays import SOURCES, TEST, TRAIN

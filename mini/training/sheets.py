@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from equipoise.generation.mini import MiniPipeline
+from equipoise.generation._mini import MiniPipeline
 from training.gallery import asked
 from training.generator import Drawer
 from training.measure_generator import METHODS, OnDevice, attached

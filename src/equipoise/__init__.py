@@ -3,7 +3,7 @@ little changed.
 """
 
 # ruff: noqa: E402 - the switches come before all else
-from equipoise import telemetry
+from equipoise import _telemetry as telemetry
 
 telemetry.switch_off()
 
@@ -11,54 +11,47 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from equipoise import errors, geometry, kernels
+from equipoise._certificate import Certificate, Frontier, certify, cross_bound, frontier
+from equipoise._debiasing import debias
+from equipoise._space import AttributeSpace
 from equipoise._version import __version__
-from equipoise.certificate import Certificate, Frontier, certify, cross_bound, frontier
-from equipoise.debiasing import debias
 from equipoise.errors import EquipoiseError
-from equipoise.space import AttributeSpace
 
 if TYPE_CHECKING:
-    from equipoise import (
-        audit,
-        datasets,
-        generation,
-        methods,
-        metrics,
-        published,
-        report,
-        search,
-        tasks,
-    )
-    from equipoise.applying import apply
+    from equipoise import _audit as audit
+    from equipoise import _search as search
+    from equipoise import datasets, generation, methods, metrics, published, report
+    from equipoise import evaluation as tasks
+    from equipoise._applying import apply
+    from equipoise._spaceset import SpaceSet
+    from equipoise._stores import open_store
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
-    from equipoise.prompts.attribute import Attribute
-    from equipoise.prompts.book import PromptBook
-    from equipoise.prompts.marks import explicit_groups
-    from equipoise.prompts.neutral import neutralize
-    from equipoise.spaceset import SpaceSet
-    from equipoise.stores import open_store
+    from equipoise.prompts._attribute import Attribute
+    from equipoise.prompts._book import PromptBook
+    from equipoise.prompts._marks import explicit_groups
+    from equipoise.prompts._neutral import neutralize
 
 _LATER = {  # loaded when first used: what they import would make every import slow
-    "Attribute": "equipoise.prompts.attribute",
+    "Attribute": "equipoise.prompts._attribute",
     "FitContext": "equipoise.methods",
-    "PromptBook": "equipoise.prompts.book",
-    "SpaceSet": "equipoise.spaceset",
-    "apply": "equipoise.applying",
-    "audit": "equipoise.audit",
+    "PromptBook": "equipoise.prompts._book",
+    "SpaceSet": "equipoise._spaceset",
+    "apply": "equipoise._applying",
+    "audit": "equipoise._audit",
     "datasets": "equipoise.datasets",
-    "explicit_groups": "equipoise.prompts.marks",
+    "explicit_groups": "equipoise.prompts._marks",
     "export_onnx": "equipoise.encoders",
     "generation": "equipoise.generation",
     "load_encoder": "equipoise.encoders",
     "methods": "equipoise.methods",
     "metrics": "equipoise.metrics",
-    "neutralize": "equipoise.prompts.neutral",
-    "open_store": "equipoise.stores",
+    "neutralize": "equipoise.prompts._neutral",
+    "open_store": "equipoise._stores",
     "published": "equipoise.published",
     "report": "equipoise.report",
-    "search": "equipoise.search",
-    "tasks": "equipoise.tasks",
+    "search": "equipoise._search",
+    "tasks": "equipoise.evaluation",
     "wrap": "equipoise.encoders",
 }
 

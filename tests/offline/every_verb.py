@@ -10,7 +10,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
-from equipoise import cli
+from equipoise import _cli as cli
 
 GROUPS = ("male", "female")
 MINI = ("--model", "mini", "--offline")

@@ -2,16 +2,16 @@
 count what they dropped and why.
 """
 
-from equipoise.datasets.celeba import celeba
-from equipoise.datasets.coco import coco2017
-from equipoise.datasets.dataset import Dataset
-from equipoise.datasets.facet import facet, write_crops
-from equipoise.datasets.fairface import fairface
-from equipoise.datasets.flickr30k import flickr30k
-from equipoise.datasets.one_person import one_person_images
-from equipoise.datasets.table import PATH_COLUMNS, folder, table
-from equipoise.datasets.utkface import utkface
-from equipoise.datasets.waterbirds import waterbirds
+from equipoise.datasets._celeba import celeba
+from equipoise.datasets._coco import coco2017
+from equipoise.datasets._dataset import Dataset
+from equipoise.datasets._facet import facet, write_crops
+from equipoise.datasets._fairface import fairface
+from equipoise.datasets._flickr30k import flickr30k
+from equipoise.datasets._one_person import one_person_images
+from equipoise.datasets._table import PATH_COLUMNS, folder, table
+from equipoise.datasets._utkface import utkface
+from equipoise.datasets._waterbirds import waterbirds
 
 __all__ = [
     "PATH_COLUMNS",

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from equipoise.encoders import registry
-from equipoise.encoders.cache import EmbeddingCache
-from equipoise.encoders.encoder import Encoder, Report, Unreadable
-from equipoise.encoders.export import export_onnx
-from equipoise.encoders.images import UnreadableImageError
-from equipoise.encoders.towers import TextTower, Towers
-from equipoise.encoders.wrapping import WrappedEncoder, wrap
+from equipoise.encoders import _registry as registry
+from equipoise.encoders._cache import EmbeddingCache
+from equipoise.encoders._encoder import Encoder, Report, Unreadable
+from equipoise.encoders._export import export_onnx
+from equipoise.encoders._images import UnreadableImageError
+from equipoise.encoders._towers import TextTower, Towers
+from equipoise.encoders._wrapping import WrappedEncoder, wrap
 
 __all__ = [
     "EmbeddingCache",

@@ -2,14 +2,14 @@
 and measure.
 """
 
-from equipoise.generation.annotators import load_annotator
-from equipoise.generation.attach import Attached, attach
-from equipoise.generation.conditioning import Conditioning
-from equipoise.generation.drawing import draw, read_provenance
-from equipoise.generation.labels import read_labels, unanimous
-from equipoise.generation.mini import MiniPipeline, load_mini
-from equipoise.generation.painters import DiffusersPainter, load_painter
-from equipoise.generation.plan import Plan, make_plan
+from equipoise.generation._annotators import load_annotator
+from equipoise.generation._attach import Attached, attach
+from equipoise.generation._conditioning import Conditioning
+from equipoise.generation._drawing import draw, read_provenance
+from equipoise.generation._labels import read_labels, unanimous
+from equipoise.generation._mini import MiniPipeline, load_mini
+from equipoise.generation._painters import DiffusersPainter, load_painter
+from equipoise.generation._plan import Plan, make_plan
 
 __all__ = [
     "Attached",

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from equipoise.errors import InputError
-from equipoise.kernels import host
-from equipoise.kernels.measure import measure
-from equipoise.kernels.recipe import LowRank, Norm, Preference
+from equipoise.kernels import _host as host
+from equipoise.kernels._measure import measure
+from equipoise.kernels._recipe import LowRank, Norm, Preference
 
 __all__ = ["LowRank", "Preference", "debias", "dtype_name", "framework", "measure", "which"]
 
@@ -62,7 +62,7 @@ def which(e: Any) -> str:
     if kind == "numpy":
         return host.kernel_name(dtype)
     if kind == "torch":
-        from equipoise.kernels import torch
+        from equipoise.kernels import _torch as torch
 
         return torch.kernel_name(e)
     return "jax"
@@ -78,11 +78,11 @@ def debias(
     """
     kind = framework(e)
     if kind == "torch":
-        from equipoise.kernels import torch
+        from equipoise.kernels import _torch as torch
 
         return torch.debias(e, low_rank, preference, norm, out)
     if kind == "jax":
-        from equipoise.kernels import jax
+        from equipoise.kernels import _jax as jax
 
         return jax.debias(e, low_rank, preference, norm)
     return _debias_numpy(e, low_rank, preference, norm, out)

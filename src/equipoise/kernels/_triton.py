@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 
 from equipoise import geometry
-from equipoise.kernels.recipe import LowRank, Norm, Preference
+from equipoise.kernels._recipe import LowRank, Norm, Preference
 
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
 _NORM = {"unit": 0, "keep": 1, "raw": 2}

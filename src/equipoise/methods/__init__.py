@@ -2,9 +2,9 @@
 texts or both.
 """
 
-from equipoise.methods.context import FitContext
-from equipoise.methods.operator import Operator
-from equipoise.methods.registry import Method, Strength, create, defaults, find, load, names
+from equipoise.methods._context import FitContext
+from equipoise.methods._operator import Operator
+from equipoise.methods._registry import Method, Strength, create, defaults, find, load, names
 
 __all__ = [
     "FitContext",

@@ -2,8 +2,8 @@
 intervals for all of them.
 """
 
-from equipoise.metrics.agreement import fleiss_kappa
-from equipoise.metrics.classification import (
+from equipoise.metrics._agreement import fleiss_kappa
+from equipoise.metrics._classification import (
     EQUAL_OPPORTUNITY,
     Cells,
     accuracy,
@@ -14,13 +14,13 @@ from equipoise.metrics.classification import (
     rates,
     worst_group_accuracy,
 )
-from equipoise.metrics.floor import Shuffled, max_skew_floor, permuted_max_skew
-from equipoise.metrics.intervals import Bootstrap, Estimate
-from equipoise.metrics.parity import statistical_parity
-from equipoise.metrics.probe import leakage_probe
-from equipoise.metrics.resample_cells import bootstrap_classification
-from equipoise.metrics.resample_lists import bootstrap_retrieval
-from equipoise.metrics.retrieval import Ranking, able, max_skew, min_skew, ndkl, recall_at_k
+from equipoise.metrics._floor import Shuffled, max_skew_floor, permuted_max_skew
+from equipoise.metrics._intervals import Bootstrap, Estimate
+from equipoise.metrics._parity import statistical_parity
+from equipoise.metrics._probe import leakage_probe
+from equipoise.metrics._resample_cells import bootstrap_classification
+from equipoise.metrics._resample_lists import bootstrap_retrieval
+from equipoise.metrics._retrieval import Ranking, able, max_skew, min_skew, ndkl, recall_at_k
 
 __all__ = [
     "EQUAL_OPPORTUNITY",

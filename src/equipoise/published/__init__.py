@@ -11,8 +11,8 @@ from collections import defaultdict
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from equipoise.published import rules
-from equipoise.published.cell import Cell, read
+from equipoise.published import _rules as rules
+from equipoise.published._cell import Cell, read
 
 if TYPE_CHECKING:
     import pandas as pd

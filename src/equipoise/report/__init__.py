@@ -2,8 +2,8 @@
 section for a model card; a sweep's page.
 """
 
-from equipoise.report.card import model_card
-from equipoise.report.page import comparison, page
-from equipoise.report.sweep import sweep_page, sweep_table
+from equipoise.report._card import model_card
+from equipoise.report._page import comparison, page
+from equipoise.report._sweep import sweep_page, sweep_table
 
 __all__ = ["comparison", "model_card", "page", "sweep_page", "sweep_table"]

@@ -1,0 +1,222 @@
+"""The pictures of a folder: those that its manifest names, or all that lie in it; and the bytes of
+one, without what they tell of it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from equipoise._artefact import NOT_WHOLE, parse_json
+from equipoise._paths import inside, open_regular
+from equipoise.datasets._table import SUFFIXES
+from equipoise.encoders._images import UnreadableImageError, open_image
+from equipoise.errors import InputError
+
+MANIFESTS = (
+    "manifest.jsonl",
+    "manifest.parquet",
+)  # one line an image, as ``equipoise generate`` writes it
+LONGEST = 1600  # pixels of a side, as the page shows it
+QUALITY = 95
+
+
+class GoneError(InputError):
+    """The file is not there any more, or holds something else now."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A picture by its path in the folder, with what the manifest says of it."""
+
+    path: str
+    prompt: str = ""
+    method: str = ""
+    asked: bool = True  # part of the study, and not only there to check people
+    gold: str | None = None
+
+
+def find(
+    folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None
+) -> list[Found]:
+    """The pictures to label, in the order of their paths.
+
+    prompts: only those of these prompts. gold: the known answers of some.
+    """
+    gold = gold or {}
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder} is not a folder; pass the folder of a run, or any folder of pictures"
+        )
+    manifest = next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
+    wanted = set(prompts)
+    if manifest is None:
+        if wanted:
+            raise InputError(
+                f"{folder} has no {' or '.join(MANIFESTS)}, so nothing is known of prompts; leave"
+                " --prompt out"
+            )
+        found = {
+            path: Found(path, asked=path not in gold, gold=gold.get(path))
+            for path in _in_folder(folder)
+        }
+    else:
+        rows = _rows(manifest)
+        if unknown := sorted(wanted - {row.prompt for row in rows}):
+            known = ", ".join(sorted({row.prompt for row in rows})[:10])
+            raise InputError(
+                f"{manifest} has no picture of {unknown[0]!r}; its prompts are {known}"
+            )
+        found = {row.path: row for row in rows if not wanted or row.prompt in wanted}
+        for row in found.values():
+            inside(folder, row.path)
+        found = {
+            path: Found(path, row.prompt, row.method, True, gold.get(path))
+            for path, row in found.items()
+        }
+    for path, answer in gold.items():
+        inside(folder, path)
+        found.setdefault(path, Found(path, asked=False, gold=answer))
+    return [found[path] for path in sorted(found)]
+
+
+def find_some(
+    folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None
+) -> list[Found]:
+    """As ``find``, where there must be one."""
+    if not (found := find(folder, prompts, gold)):
+        raise InputError(
+            f"{folder} holds no picture ({', '.join(sorted(SUFFIXES))}), or only links that lead"
+            " out of it"
+        )
+    return found
+
+
+def has_manifest(folder: Path) -> bool:
+    """Whether a manifest says which pictures there are; else they are those that lie in the
+    folder.
+    """
+    return any((folder / name).is_file() for name in MANIFESTS)
+
+
+def read(folder: Path, path: str, stamp: tuple[int, int]) -> bytes:
+    """The file as it was when the project was last looked through.
+
+    stamp: its size and time of change then.
+    """
+    try:
+        with open_regular(inside(folder, path)) as file:
+            if stamp_of(os.fstat(file.fileno())) != stamp:
+                raise GoneError(f"{path} holds something else now")
+            return file.read()
+    except OSError as error:
+        raise GoneError(f"{path} cannot be read ({error.strerror})") from None
+
+
+def stamp_of(stat: os.stat_result) -> tuple[int, int]:
+    """What changes when a file is written again."""
+    return stat.st_size, stat.st_mtime_ns
+
+
+def shown(data: bytes) -> bytes:
+    """A JPEG of the pixels alone: prompt and method, which a generated PNG carries in its text,
+    stay here.
+    """
+    image = open_image(data, longest=LONGEST)
+    image.info.clear()  # comments, which Pillow would write again
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=QUALITY, subsampling=0)
+    return buffer.getvalue()
+
+
+def _in_folder(folder: Path) -> list[str]:
+    paths = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.suffix.lower() in SUFFIXES and path.is_file()
+    ]
+    paths = [path.relative_to(folder).as_posix() for path in paths if not path.name.startswith(".")]
+    inside = [path for path in paths if _is_inside(folder, path)]
+    if left_out := len(paths) - len(inside):
+        warnings.warn(
+            f"{left_out} files are left out: links that lead out of {folder}, or names that are not"
+            " UTF-8",
+            stacklevel=2,
+        )
+    return inside
+
+
+def _is_inside(folder: Path, path: str) -> bool:
+    try:
+        inside(folder, path)
+    except InputError:
+        return False
+    return True
+
+
+def _rows(manifest: Path) -> list[Found]:
+    """Of several attempts at the picture of one method, prompt and number the last one counts."""
+    lines = _parquet(manifest) if manifest.suffix == ".parquet" else _json_lines(manifest)
+    latest: dict[tuple, tuple[int, Found]] = {}
+    for line in lines:
+        if (
+            not isinstance(line, dict)
+            or not isinstance(line.get("image"), str)
+            or not line["image"]
+        ):
+            raise InputError(
+                f"a line of {manifest} has no image: {str(line)[:100]}; each line needs the path of"
+                " its image in the folder"
+            )
+        row = Found(line["image"], str(line.get("prompt") or ""), str(line.get("method") or ""))
+        slot = (row.prompt, row.method, str(line["number"])) if "number" in line else (row.path,)
+        attempt = line["attempt"] if isinstance(line.get("attempt"), int) else 0
+        if slot not in latest or latest[slot][0] <= attempt:
+            latest[slot] = attempt, row
+    return [row for _, row in latest.values()]
+
+
+def _json_lines(manifest: Path) -> Iterable[Any]:
+    try:
+        lines = manifest.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{manifest} cannot be read ({error})") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield parse_json(line, infinite=True)
+        except ValueError as error:
+            if number == len(
+                lines
+            ):  # being written, or cut off by a kill: the run that writes it goes on from there
+                return
+            raise InputError(f"line {number} of {manifest} is not JSON ({error})") from None
+
+
+def _parquet(manifest: Path) -> Iterable[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(manifest).to_pylist()
+    except (OSError, pa.ArrowException, *NOT_WHOLE) as error:
+        raise InputError(f"{manifest} cannot be read as parquet: {error}") from None
+
+
+__all__ = [
+    "Found",
+    "GoneError",
+    "UnreadableImageError",
+    "find",
+    "find_some",
+    "has_manifest",
+    "read",
+    "shown",
+    "stamp_of",
+]

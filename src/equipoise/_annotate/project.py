@@ -1,0 +1,173 @@
+"""A project: a folder of pictures, what is asked of them, and the file that holds what people
+said.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from equipoise._annotate import catalogue, labels, pictures
+from equipoise._annotate.database import Database
+from equipoise._annotate.question import Question
+from equipoise._artefact import sha256
+from equipoise._progress import progress
+from equipoise.errors import InputError
+from equipoise.prompts._attribute import Attribute
+
+DATABASE = "annotate.sqlite"
+
+
+@dataclass
+class Project:
+    """prompts: only pictures of these are asked about; all, where there are none.
+
+    gold: known answers by path. show_prompt: not blind.
+    """
+
+    folder: Path
+    database: Database
+    id: str
+    question: Question
+    prompts: tuple[str, ...] = ()
+    gold: Mapping[str, str] = field(default_factory=dict)
+    show_prompt: bool = False
+    _scanned: tuple | None = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | os.PathLike,
+        *,
+        database: str | os.PathLike | None = None,
+        question: Question | None = None,
+        prompts: Iterable[str] | None = None,
+        gold: Mapping[str, str] | None = None,
+        show_prompt: bool | None = None,
+        create: bool = True,
+    ) -> Project:
+        """A project as it was, with what is given now in place of what it had; a new one where
+        there is none and ``create`` says so.
+        """
+        folder = Path(folder)
+        file = Path(database) if database else folder / DATABASE
+        given = {
+            "prompts": None if prompts is None else list(prompts),
+            "gold": gold,
+            "show_prompt": show_prompt,
+        }
+        if not file.is_file():
+            pictures.find_some(
+                folder, given["prompts"] or (), gold
+            )  # nothing is written where there is nothing to ask about
+            if not create:
+                raise InputError(
+                    f"there are no labels at {file}; type: equipoise annotate {folder} --annotators"
+                    " anna,ben,chris"
+                )
+        opened = Database(file)
+        try:
+            asked, settings = _settled(opened, question, given)
+            project = cls(
+                folder,
+                opened,
+                settings["id"],
+                asked,
+                tuple(settings["prompts"]),
+                settings["gold"],
+                settings["show_prompt"],
+            )
+            project.scan(show=None)
+            opened.set(settings)
+        except BaseException:
+            opened.close()
+            raise
+        return project
+
+    def __enter__(self) -> Project:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.database.close()
+
+    def size(self) -> int:
+        """Pictures that can be shown."""
+        return sum(picture.state == catalogue.HERE for picture in catalogue.pictures(self.database))
+
+    def scan(self, show: bool | None = False) -> None:
+        """Look the folder through again: pictures that are new, gone, or hold something else than
+        before.
+        """
+        known = catalogue.stamps(self.database)
+        files, missing = [], []
+        wanted = pictures.find(self.folder, self.prompts, self.gold)
+        with progress("reading pictures", len(wanted), show) as advance:
+            for found in wanted:
+                try:
+                    there = self.folder / found.path
+                    stamp = pictures.stamp_of(there.stat())
+                    had, digest = known.get(found.path, (None, ""))
+                    files.append(
+                        catalogue.File(found, stamp, digest if had == stamp else sha256(there))
+                    )
+                except OSError:
+                    missing.append(found.path)
+                advance(1)
+        if not pictures.has_manifest(
+            self.folder
+        ):  # nothing says that they were replaced: what people said of them stays
+            missing += sorted(catalogue.answered(self.database) - {found.path for found in wanted})
+        if (scanned := (tuple(files), tuple(missing))) != self._scanned:
+            catalogue.put(self.database, files, missing)
+            self._scanned = scanned
+
+    def miss(self, picture: str, state: str) -> None:
+        """A picture cannot be shown. The next look at the folder may find it again."""
+        catalogue.mark(self.database, picture, state)
+        self._scanned = None
+
+
+def _settled(
+    database: Database, question: Question | None, given: dict[str, Any]
+) -> tuple[Question, dict[str, Any]]:
+    """Return the settings: those given now, else those stored, else the defaults."""
+    had = database.settings()
+    before = Question(had["question"], tuple(had["answers"])) if had else None
+    asked = question or before or Question.about(Attribute.load("gender"))
+    if before and asked != before and labels.any_said(database):
+        raise InputError(
+            f"{database.path} holds labels for {before.text!r} with the answers"
+            f" {', '.join(before.answers)}; pass another --database for another question"
+        )
+    for answer in (given["gold"] or {}).values():
+        asked.require_known(answer)
+    usual = {"id": secrets.token_hex(4), "prompts": [], "gold": {}, "show_prompt": False}
+    said = {name: value for name, value in given.items() if value is not None}
+    return asked, usual | had | said | {"question": asked.text, "answers": asked.answers}
+
+
+def read_gold(path: Path) -> dict[str, str]:
+    """Known answers: a csv file with the columns image and answer."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as csv: {error}") from None
+    if not rows or not {"image", "answer"} <= set(rows[0]):
+        raise InputError(
+            f"{path} must be a csv file with the columns image and answer, and at least one row"
+        )
+    gold: dict[str, str] = {}
+    for row in rows:
+        image, answer = row["image"] or "", row["answer"] or ""
+        if gold.setdefault(image, answer) != answer:
+            raise InputError(
+                f"{path} holds two answers to {image!r}, {gold[image]!r} and {answer!r}; leave one"
+                " of them"
+            )
+    return gold

@@ -1,0 +1,20 @@
+"""``apply``: a store in, the same store debiased out, with a manifest and a certificate; killed and
+resumed, it does nothing twice.
+"""
+
+from equipoise._applying.apply import apply
+from equipoise._applying.estimate import Estimate, estimate
+from equipoise._applying.files import Options, apply_files
+from equipoise._applying.report import Report
+from equipoise._applying.verify import is_finished, verify
+
+__all__ = [
+    "Estimate",
+    "Options",
+    "Report",
+    "apply",
+    "apply_files",
+    "estimate",
+    "is_finished",
+    "verify",
+]

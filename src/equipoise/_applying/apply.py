@@ -1,0 +1,129 @@
+"""``eq.apply``: what was typed, read; then the store's own way."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from equipoise import methods
+from equipoise._applying.files import Engine, Options, apply_files
+from equipoise._applying.lance import apply_lance
+from equipoise._applying.postgres import SCHEMES, apply_column
+from equipoise._applying.report import Report
+from equipoise._engines import threads
+from equipoise._engines.transform import Transform
+from equipoise._space import AttributeSpace
+from equipoise.errors import InputError
+from equipoise.methods import Operator
+
+FOR_FILES = (
+    "rows",
+    "metadata",
+    "column",
+    "device",
+    "ray",
+    "address",
+    "verify",
+    "dry_run",
+)  # options that databases have no use for
+
+
+def apply(
+    source: str | os.PathLike,
+    destination: str | os.PathLike,
+    *,
+    space: AttributeSpace | str | os.PathLike | None = None,
+    method: Operator | str | os.PathLike | None = None,
+    kappa: Any = None,
+    norm: Literal["unit", "keep"] = "unit",
+    on_invalid: Literal["raise", "keep"] = "raise",
+    rows: str | None = None,
+    metadata: str | None = None,
+    column: str | None = None,
+    modality: Literal["image", "text"] | None = None,
+    key: str | None = None,
+    resume: bool = False,
+    device: str = "cpu",
+    engine: Engine = threads.run,
+) -> Report:
+    """Debias a store of any size into another: a folder of .npy or .parquet files, or one of them,
+    here or behind a URL.
+
+    space, method: objects or their files. rows, metadata: globs below ``source`` where its layout
+    is not a known one. column: the one with embeddings, of a parquet file that has several. resume:
+    go on with a run that was stopped.
+
+    A column of PostgreSQL (``postgresql://user@host/database#table.column``) or of Lance
+    (``photos.lance#column``) is debiased into a new column beside it, whose name is the
+    destination. key: the unique column that orders a PostgreSQL table, its primary key by default.
+    """
+    legal = {
+        "norm": (norm, ["unit", "keep"]),
+        "on_invalid": (on_invalid, ["raise", "keep"]),
+        "modality": (modality, [None, "image", "text"]),
+    }
+    for name, (given, choices) in legal.items():
+        if given not in choices:
+            raise InputError(f"{name}={given!r} is not legal; pass one of {choices}")
+    transform = read_transform(space, method, kappa, norm, device)
+    if in_database(source):
+        options = {
+            "modality": modality or "image",
+            "keep_invalid": on_invalid == "keep",
+            "resume": resume,
+        }
+        if is_postgres(source):
+            return apply_column(str(source), str(destination), transform, key=key, **options)
+        return apply_lance(str(source), str(destination), transform, **options)
+    options = Options(rows, metadata, column, modality, on_invalid == "keep")
+    return apply_files(source, destination, transform, options, engine=engine, resume=resume)
+
+
+def require_fitting(source: str | os.PathLike, **given: Any) -> None:
+    """Raise for options that would do nothing. given: by name, None or False where nothing was."""
+    idle = FOR_FILES if in_database(source) else () if given["ray"] else ("address",)
+    idle += () if is_postgres(source) else ("key",)
+    if found := [name for name in idle if given[name]]:
+        told = ", ".join(
+            "--engine ray" if name == "ray" else f"--{name.replace('_', '-')}" for name in found
+        )
+        kind = "such a column" if in_database(source) else "files on this machine's threads"
+        raise InputError(
+            f"{told} would do nothing for {kind}; leave it away"
+        )  # not the source, which may hold a password
+
+
+def in_database(source: str | os.PathLike) -> bool:
+    """Whether a source is a column, and its destination a new column beside it."""
+    return is_postgres(source) or ".lance#" in os.fspath(source)
+
+
+def is_postgres(source: str | os.PathLike) -> bool:
+    """Whether it is a PostgreSQL address."""
+    return os.fspath(source).startswith(SCHEMES)
+
+
+def find_engine(name: str, address: str | None = None) -> tuple[Engine, str]:
+    """The engine called "threads" or "ray" (on the cluster at an address), and the device that it
+    computes on by default.
+    """
+    if name == "threads":
+        return threads.run, "cpu"
+    from equipoise._engines import ray
+
+    return ray.engine(address), ray.device(address)
+
+
+def read_transform(
+    space: Any,
+    method: Any,
+    kappa: Any = None,
+    norm: Literal["unit", "keep"] = "unit",
+    device: str = "cpu",
+) -> Transform:
+    """From objects or files."""
+    space = (
+        space if space is None or isinstance(space, AttributeSpace) else AttributeSpace.load(space)
+    )
+    operator = method if method is None or isinstance(method, Operator) else methods.load(method)
+    return Transform.of(space, operator, kappa, norm=norm, device=device)

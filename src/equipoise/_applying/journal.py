@@ -1,0 +1,238 @@
+"""The journal of a run: who it is, then a line a finished piece, so that a run killed at any moment
+goes on where it was.
+
+It becomes the manifest when all is done. On this machine it is one file that lines are added to;
+elsewhere, where files cannot be added to, a small file a line.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from equipoise._applying.report import read_totals
+from equipoise._artefact import require_format
+from equipoise._engines.shard import Done
+from equipoise._space import EncoderRef
+from equipoise._stores.layout import SourceFile
+from equipoise._stores.locations import LocalPlace, Place, unwritable
+from equipoise._version import __version__
+from equipoise.errors import ArtefactError, InputError
+
+FORMAT = 1
+MANIFEST = "equipoise-apply.json"
+
+
+class Run(BaseModel):
+    """What a run does: the same run gives the same bytes."""
+
+    format: int = FORMAT
+    version: str = __version__
+    source: str
+    transform: dict[str, Any]
+    encoder: EncoderRef
+    files: list[SourceFile]
+
+    def differs_from(self, other: Run) -> list[str]:
+        """In words; a source may lie elsewhere by now."""
+        return [
+            name
+            for name in Run.model_fields
+            if name != "source" and getattr(self, name) != getattr(other, name)
+        ]
+
+
+class Manifest(Run):
+    """equipoise-apply.json, written when all pieces are done: rows, checksums, certificate
+    histograms and the merged certificate.
+    """
+
+    shards: list[Done]
+    certificate: dict[str, Any]
+
+
+class Journal(ABC):
+    """Where a run stands.
+
+    ``prefix`` tells files of one folder apart, where the destination is a single file.
+    """
+
+    def __init__(self, where: Place, prefix: str = ""):
+        self.where = where
+        self.manifest_name = f"{prefix}.{MANIFEST}" if prefix else MANIFEST
+        self.name = self.manifest_name.replace(".json", ".journal")
+
+    def manifest(self) -> Manifest | None:
+        """Of a run that has come to its end."""
+        if not self.where.is_file(self.manifest_name):
+            return None
+        try:
+            found = Manifest.model_validate_json(self.where.read(self.manifest_name))
+            for part in found.shards:
+                _check_totals(part)
+        except ValueError as error:
+            raise ArtefactError(
+                f"{self.where}/{self.manifest_name} is damaged ({_first(error)}); pass another"
+                " folder"
+            ) from None
+        require_format(f"{self.where}/{self.manifest_name}", found.format, FORMAT)
+        return found
+
+    def unfinished(self) -> bool:
+        """Whether a run was begun here that has not come to its end."""
+        return not self.where.is_file(self.manifest_name) and self.read() is not None
+
+    def finish(self, manifest: Manifest) -> None:
+        with (
+            unwritable(f"{self.where}/{self.manifest_name}"),
+            self.where.writing(self.manifest_name) as file,
+        ):
+            file.write(manifest.model_dump_json().encode())
+        self._forget()
+
+    def resume(self, run: Run, done: list[Done]) -> None:
+        """Go on from what is still there, and from nothing else: a piece that is gone is not done,
+        nor is a run that lacks one.
+        """
+        self.begin(run, done)
+        self.where.remove(self.manifest_name)
+
+    @abstractmethod
+    def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
+        """Say whose the place is, before anything is written to it, and what of it is done."""
+
+    @abstractmethod
+    def read(self) -> tuple[Run, list[Done]] | None:
+        """What was begun, and what was done; None where nothing was begun."""
+
+    @abstractmethod
+    def add(self, done: Done) -> None:
+        """A piece is on the disk."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """The manifest says it all."""
+
+    def _run(self, data: bytes) -> Run:
+        try:
+            run = Run.model_validate_json(data)
+        except ValidationError as error:
+            raise ArtefactError(
+                f"{self.where}/{self.name} is damaged ({_first(error)}); pass another folder"
+            ) from None
+        require_format(f"{self.where}/{self.name}", run.format, FORMAT)
+        return run
+
+
+class LocalJournal(Journal):
+    """One file; a kill can leave its last line torn, which is left out."""
+
+    where: LocalPlace
+
+    def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
+        with unwritable(f"{self.where}/{self.name}"), self.where.writing(self.name) as file:
+            file.write(
+                b"".join(document.model_dump_json().encode() + b"\n" for document in (run, *done))
+            )
+
+    def read(self) -> tuple[Run, list[Done]] | None:
+        if not self.where.is_file(self.name):
+            return None
+        head, *lines = self.where.read(self.name).split(b"\n")
+        return self._run(head), _readable(lines)
+
+    def add(self, done: Done) -> None:
+        with unwritable(f"{self.where}/{self.name}"), self.where.path(self.name).open("ab") as file:
+            file.write(done.model_dump_json().encode() + b"\n")
+
+    def _forget(self) -> None:
+        self.where.remove(self.name)
+
+
+class RemoteJournal(Journal):
+    """A file for the run and one for each line."""
+
+    def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
+        for name in set(self._lines()) - {self._line(part) for part in done}:
+            self.where.remove(name)
+        self._put(f"{self.name}/run.json", run)
+        for part in done:
+            self.add(part)
+
+    def read(self) -> tuple[Run, list[Done]] | None:
+        if not self.where.is_file(f"{self.name}/run.json"):
+            return None
+        return self._run(self.where.read(f"{self.name}/run.json")), _readable(
+            map(self.where.read, self._lines())
+        )
+
+    def add(self, done: Done) -> None:
+        self._put(self._line(done), done)
+
+    def _line(self, done: Done) -> str:
+        return f"{self.name}/{done.file}-{done.start}.json"
+
+    def _lines(self) -> list[str]:
+        return [
+            name
+            for name in self.where.glob(f"{self.name}/*.json")
+            if not name.endswith("/run.json")
+        ]
+
+    def _put(self, name: str, document: BaseModel) -> None:
+        with unwritable(f"{self.where}/{name}"), self.where.writing(name) as file:
+            file.write(document.model_dump_json().encode())
+
+    def _forget(self) -> None:
+        for name in self.where.glob(f"{self.name}/*.json"):
+            self.where.remove(name)
+
+
+def _readable(lines: Iterable[bytes]) -> list[Done]:
+    """Without those that are torn, damaged or empty."""
+    done = []
+    for line in lines:
+        with suppress(ValueError):  # pydantic's own derives from it
+            part = Done.model_validate_json(line)
+            _check_totals(part)
+            done.append(part)
+    return done
+
+
+def _check_totals(part: Done) -> None:
+    """Raise ValueError for a note of a piece that no certificate can be made of."""
+    if part.totals is not None:
+        read_totals(part.totals)
+
+
+def _first(error: ValueError) -> str:
+    return error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+
+
+def journal_at(where: Place, prefix: str = "") -> Journal:
+    """The journal of a destination."""
+    return (
+        LocalJournal(where, prefix)
+        if isinstance(where, LocalPlace)
+        else RemoteJournal(where, prefix)
+    )
+
+
+def require_same(found: Run, wanted: Run, where: str, finished: bool, resume: bool) -> None:
+    """Raise unless a destination holds this very run, and it may go on."""
+    if different := found.differs_from(wanted):
+        raise InputError(
+            f"{where} holds another run (its {', '.join(different)} differ); pass another"
+            " destination, or what that run was given"
+        )
+    if not resume:
+        state = (
+            "this run already, and it is finished; pass --verify to check it"
+            if finished
+            else "a part of this run; pass --resume"
+        )
+        raise InputError(f"{where} holds {state}, or pass another destination")

@@ -1,0 +1,292 @@
+"""``apply_lance``: a column of a Lance table (LanceDB's own) into a new one, a fragment at a time;
+the table changes once, at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from equipoise._applying.report import Report, certificate, merged, read_totals
+from equipoise._artefact import NOT_WHOLE, parse_json, write_atomically
+from equipoise._certificate import Totals
+from equipoise._engines.transform import Meter, Modality, Transform
+from equipoise._paths import add_to
+from equipoise._progress import progress
+from equipoise._space import EncoderRef
+from equipoise._stores.lock import alone_in
+from equipoise._stores.parquet import FLOATS, array_like, rows_of
+from equipoise.errors import InputError, InvalidRowsError, MissingExtraError
+
+
+def apply_lance(
+    source: str,
+    name: str,
+    transform: Transform,
+    *,
+    modality: Modality = "image",
+    keep_invalid: bool = False,
+    resume: bool = False,
+) -> Report:
+    """``photos.lance#column`` into a new column ``name``.
+
+    Data files that are there stay as they are; a stopped run goes on by fragment.
+    """
+    lance, pa = _lance()
+    started = time.monotonic()
+    path, _, column = source.rpartition("#")
+    if not Path(path).is_dir():
+        raise InputError(
+            f"there is no table {path}; pass the folder that ends in .lance, in LanceDB's own"
+            " folder, and #column"
+        )
+    if not name or set(name) & set("./\\`"):
+        raise InputError(
+            f"{name!r} is not the name of a column; the destination of a Lance column is a new"
+            " column beside it"
+        )
+    try:
+        table = lance.dataset(path)
+    except ValueError:
+        raise InputError(
+            f"{path} holds no Lance table; pass the folder of one, as LanceDB writes it, and"
+            " #column"
+        ) from None
+    dim, dtype = _column(table, path, column)
+    transform = transform.for_modality(modality)
+    transform.require(EncoderRef(), dim, dtype, {modality})
+    folder, last = Path(path).parent, Path(path).name
+    journal = _Journal(folder / f".{last}.{name}.equipoise-apply.journal")
+    identity = {
+        **transform.identity(dtype),
+        "column": column,
+        "modality": modality,
+        "version": table.version,
+    }
+
+    def report(parts: list[dict[str, Any]], rows: int = 0, shards: int = 0) -> Report:
+        totals = merged((modality, read_totals(part["totals"])) for part in parts)
+        found = certificate(totals, transform.operator is None, transform.certifies)
+        size = rows * transform.out_dim * np.dtype(dtype).itemsize
+        return Report(f"{path}#{name}", rows, size, shards, time.monotonic() - started, found)
+
+    with alone_in(folder, f".{last}.{name}.lock"):
+        if name in table.schema.names:
+            fragments = {fragment.fragment_id for fragment in table.get_fragments()}
+            if not resume or (written := journal.finished(identity, fragments)) is None:
+                raise InputError(
+                    f"{path} has a column {name!r} already; write to another, or drop it first"
+                )
+            _require_whole(table, path, name)
+            return report(written)
+        done = journal.begin(identity, resume)
+        fragments = table.get_fragments()
+        left = [fragment for fragment in fragments if str(fragment.fragment_id) not in done]
+        rows = sum(fragment.count_rows() for fragment in left)
+        field = pa.field(
+            name, pa.list_(table.schema.field(column).type.value_field, transform.out_dim)
+        )
+        schema = None
+        with progress("debiasing", rows, size=dim * np.dtype(dtype).itemsize) as advance:
+            for fragment in left:
+                where = f"fragment {fragment.fragment_id} of {path}"
+                change = _Change(transform, modality, keep_invalid, where, column, name, dtype)
+                changed, schema = _merge(fragment, change, field)
+                done[str(fragment.fragment_id)] = journal.add(
+                    fragment.fragment_id, changed.to_json(), change.meter.totals()
+                )
+                advance(fragment.count_rows())
+        if schema is None:  # all was done, and only the commit was not
+            schema = table.schema.append(field)
+        parts = [done[str(fragment.fragment_id)] for fragment in fragments]
+        metadata = [
+            lance.fragment.FragmentMetadata.from_json(json.dumps(part["fragment"]))
+            for part in parts
+        ]
+        lance.LanceDataset.commit(
+            path, lance.LanceOperation.Merge(metadata, schema), read_version=table.version
+        )
+        journal.finish()
+        return report(parts, rows, len(left))
+
+
+class _Journal:
+    """A line for the run and one for each fragment that is written and waits for the commit; kept
+    under another name after it.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self.kept = path, path.with_suffix(".done")
+
+    def finish(self) -> None:
+        self.path.replace(self.kept)
+
+    def finished(
+        self, identity: dict[str, Any], fragments: set[int]
+    ) -> list[dict[str, Any]] | None:
+        """The fragments of this very run, whose column the table has by now; None where another
+        made the column.
+        """
+        if (
+            self.path.is_file()
+        ):  # the commit was the last thing that happened, unless a fragment is missing
+            head, *parts = _documents(self.path)
+            whole = {part["id"] for part in parts} >= fragments
+            return parts if _same(head, identity) and whole else None
+        head, *parts = _documents(self.kept)
+        return parts if _same(head, identity) else None
+
+    def begin(self, identity: dict[str, Any], resume: bool) -> dict[str, Any]:
+        """What is done of the run. A note of an earlier one, whose column was dropped, goes."""
+        head, *parts = _documents(self.path)
+        if self.path.is_file() and head != identity:
+            raise InputError(
+                "another run to this column was begun, or the table changed since; delete"
+                f" {self.path}, or write to another column"
+            )
+        if self.path.is_file() and not resume:
+            raise InputError(
+                f"a part of this run is done; pass --resume to go on, or delete {self.path}"
+            )
+        write_atomically(
+            self.path, b"".join(json.dumps(line).encode() + b"\n" for line in (identity, *parts))
+        )
+        self.kept.unlink(missing_ok=True)
+        return {str(part["id"]): part for part in parts}
+
+    def add(self, identifier: int, fragment: Any, totals: Totals) -> dict[str, Any]:
+        part = {"id": identifier, "fragment": fragment, "totals": totals.to_json()}
+        add_to(self.path, json.dumps(part).encode() + b"\n")
+        return part
+
+
+def _documents(path: Path) -> list[dict[str, Any]]:
+    """The run, {} where there is none, and its fragments; without lines that a kill tore."""
+    if not path.is_file():
+        return [{}]
+    head, *lines = path.read_text(errors="replace").split("\n")
+    return [_document(head) or {}, *filter(_is_part, map(_document, lines))]
+
+
+def _document(line: str) -> Any:
+    """What a line holds; None where it is torn or damaged."""
+    try:
+        return parse_json(line, infinite=True)
+    except ValueError:
+        return None
+
+
+def _is_part(part: Any) -> bool:
+    """Whether it is the note of a fragment, whole enough to go on from."""
+    import lance
+
+    try:
+        read_totals(part["totals"])
+        metadata = lance.fragment.FragmentMetadata.from_json(json.dumps(part["fragment"]))
+        return part["id"] == metadata.id
+    except NOT_WHOLE:
+        return False
+
+
+def _same(head: dict[str, Any], identity: dict[str, Any]) -> bool:
+    """But for the table's version, which the commit changed."""
+    return (
+        isinstance(head, dict) and bool(head) and head | {"version": 0} == identity | {"version": 0}
+    )
+
+
+class _Change:
+    """Batches of a fragment, in order. Lance wraps what is raised in here, so it is kept."""
+
+    def __init__(
+        self,
+        transform: Transform,
+        modality: Modality,
+        keep_invalid: bool,
+        where: str,
+        column: str,
+        name: str,
+        dtype: str,
+    ):
+        self.transform, self.keep_invalid = transform, keep_invalid
+        self.modality: Modality = modality
+        self.where, self.column, self.name = where, column, name
+        self.meter, self.seen, self.error = Meter(transform, dtype), 0, None
+
+    def __call__(self, batch: Any) -> Any:
+        try:
+            return self._changed(batch)
+        except Exception as error:
+            self.error = error
+            raise
+
+    def _changed(self, batch: Any) -> Any:
+        import pyarrow as pa
+
+        chunk = batch.column(self.column)
+        e = np.ascontiguousarray(rows_of(chunk, self.transform.in_dim, self.where, self.seen))
+        u = np.empty((len(e), self.transform.out_dim), e.dtype)
+        bad, columns = self.transform.run(e, u, e.dtype.name, self.modality)
+        if bad.any() and not self.keep_invalid:
+            rows = tuple(self.seen + int(i) for i in np.flatnonzero(bad)[:5])
+            raise InvalidRowsError(
+                f"row {rows[0]:,} of {self.where} has no direction: it is zero, NaN or infinite."
+                " Mend it, or pass --on-invalid keep",
+                rows,
+                int(bad.sum()),
+            )
+        self.meter.add(columns, bad)
+        self.seen += len(e)
+        return pa.record_batch([array_like(chunk, u)], [self.name])
+
+
+def _merge(fragment: Any, change: _Change, field: Any) -> tuple[Any, Any]:
+    """The fragment with one more column, written beside the others, and the schema that it then
+    has.
+    """
+    import pyarrow as pa
+    from lance.udf import BatchUDF
+
+    try:
+        return fragment.merge_columns(
+            BatchUDF(change, output_schema=pa.schema([field])), columns=[change.column]
+        )
+    except (ValueError, OSError):
+        if change.error is not None:
+            raise change.error from None
+        raise
+
+
+def _require_whole(table: Any, path: str, name: str) -> None:
+    """Raise for rows that were added since the column was written, and have nothing in it."""
+    if added := table.count_rows(f"`{name}` IS NULL"):
+        raise InputError(
+            f"{added:,} rows were added to {path} since {name!r} was written; drop that column and"
+            " write it again"
+        )
+
+
+def _column(table: Any, path: str, column: str) -> tuple[int, str]:
+    found = {field.name: field.type for field in table.schema}
+    kind = found.get(column)
+    if not hasattr(kind, "list_size") or str(kind.value_type) not in FLOATS:  # pyright: ignore
+        listed = ", ".join(f"{name} ({about})" for name, about in found.items())
+        raise InputError(
+            f"{path} has no column {column!r} of float16, float32 or float64 vectors; it has"
+            f" {listed}"
+        )
+    return kind.list_size, FLOATS[str(kind.value_type)]  # pyright: ignore
+
+
+def _lance() -> tuple[Any, Any]:
+    import pyarrow as pa
+
+    try:
+        import lance
+    except ImportError:
+        raise MissingExtraError("a Lance table", "pylance with lancedb", "lancedb") from None
+    return lance, pa

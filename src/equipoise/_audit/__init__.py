@@ -1,0 +1,21 @@
+"""The audit: how far a model's prompts and results lean to groups, before and after debiasing, and
+what debiasing cost.
+"""
+
+from equipoise._audit.documents import Pictures, read, write
+from equipoise._audit.plan import Plan, Settings, make_plan
+from equipoise._audit.running import Audit, run
+from equipoise._audit.sources import Source, read_images
+
+__all__ = [
+    "Audit",
+    "Pictures",
+    "Plan",
+    "Settings",
+    "Source",
+    "make_plan",
+    "read",
+    "read_images",
+    "run",
+    "write",
+]

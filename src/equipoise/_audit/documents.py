@@ -1,0 +1,102 @@
+"""The files of an audit: results.json holds every number; data.safetensors what the page computes
+with, and small pictures.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from equipoise import _artefact as artefact
+from equipoise.errors import ArtefactError
+
+KIND, FORMAT, DATA_KIND = "equipoise audit", 1, "audit data"
+RESULTS, DATA = "results.json", "data.safetensors"
+SIDE, QUALITY = 96, 80  # of small pictures
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """arrays: what the page computes with. small: image -> JPEG."""
+
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    small: dict[int, bytes] = field(default_factory=dict)
+
+
+def write(folder: Path, results: dict[str, Any], pictures: Pictures) -> None:
+    """Both files, each whole or not at all; those of another audit never lie beside these results,
+    whenever this is killed.
+    """
+    (folder / DATA).unlink(missing_ok=True)
+    artefact.write_atomically(
+        folder / RESULTS,
+        (json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
+    )
+    if pictures.arrays or pictures.small:
+        artefact.save(folder / DATA, DATA_KIND, pictures.arrays | _packed(pictures.small), {})
+
+
+def read(path: Path) -> tuple[dict[str, Any], Pictures]:
+    """An audit's folder or its results.json, and what lies beside it."""
+    path = path / RESULTS if path.is_dir() else path
+    try:
+        results = artefact.parse_json(path.read_text(encoding="utf-8"))
+        if results["kind"] != KIND:
+            raise ValueError(f"its kind is {results['kind']!r}")
+        form = int(results["format"])
+    except FileNotFoundError:
+        raise ArtefactError(f"there is no {path}; equipoise audit writes one") from None
+    except (OSError, *artefact.NOT_WHOLE) as error:
+        raise ArtefactError(
+            f"{path} does not hold an audit's results ({error}); pass an audit's folder or"
+            " results.json"
+        ) from None
+    artefact.require_format(path, form, FORMAT)
+    beside = path.parent / DATA
+    if not beside.is_file():
+        return results, Pictures()
+    arrays, _ = artefact.load(beside, DATA_KIND)
+    with artefact.whole(beside, "an audit's data", "run the audit again"):
+        return results, Pictures(arrays, _unpacked(arrays))
+
+
+def small(source: Any) -> bytes | None:
+    """A picture as a small JPEG; None where it cannot be read any more."""
+    from equipoise.encoders._images import UnreadableImageError, open_image
+
+    try:
+        image = open_image(source, longest=SIDE)
+    except UnreadableImageError:
+        return None
+    out = io.BytesIO()
+    image.save(out, "JPEG", quality=QUALITY, optimize=True)
+    return out.getvalue()
+
+
+def _packed(files: dict[int, bytes]) -> dict[str, np.ndarray]:
+    if not files:
+        return {}
+    ends = np.cumsum([len(data) for data in files.values()])
+    joined = np.frombuffer(b"".join(files.values()), np.uint8)
+    return {
+        "small.images": np.array(list(files), np.int64),
+        "small.ends": ends,
+        "small.bytes": joined,
+    }
+
+
+def _unpacked(arrays: dict[str, np.ndarray]) -> dict[int, bytes]:
+    """Taken out of the arrays."""
+    if "small.images" not in arrays:
+        return {}
+    images, ends, joined = (arrays.pop(f"small.{name}") for name in ("images", "ends", "bytes"))
+    starts = [0, *ends[:-1].tolist()]
+    return {
+        int(i): joined[start:end].tobytes()
+        for i, start, end in zip(images, starts, ends.tolist(), strict=True)
+    }

@@ -1,0 +1,296 @@
+"""``equipoise annotate``: people label images on a page of this machine; their labels, and how far
+they agree.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+from typer.core import TyperGroup
+
+from equipoise._cli.options import Json
+from equipoise._cli.printing import Console
+
+
+class _ServeByDefault(TyperGroup):
+    """``equipoise annotate FOLDER`` is ``equipoise annotate serve FOLDER``."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        known = not args or args[0] in self.commands or args[0] == "--help"
+        return super().parse_args(ctx, args if known else ["serve", *args])
+
+
+app = typer.Typer(
+    cls=_ServeByDefault,
+    pretty_exceptions_show_locals=False,
+    help=(
+        "People label images: equipoise annotate FOLDER --annotators anna,ben,chris. All its"
+        " options: equipoise annotate serve --help"
+    ),
+    no_args_is_help=True,
+)
+
+Folder = Annotated[
+    Path,
+    typer.Argument(help="The folder of a run of equipoise generate, or any folder of pictures."),
+]
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--database", help="The file of labels; annotate.sqlite in the folder by default."
+    ),
+]
+
+
+@app.command()
+def serve(
+    folder: Folder,
+    annotators: Annotated[
+        list[str] | None,
+        typer.Option(help="Who may answer: anna,ben,chris. Each gets a link of their own."),
+    ] = None,
+    renew: Annotated[
+        list[str] | None,
+        typer.Option(help="An annotator who needs a new link; the old one is void."),
+    ] = None,
+    attribute: Annotated[
+        str | None,
+        typer.Option(
+            "--attribute",
+            "-a",
+            help='What is asked: gender (default), age, "skin tone", or a .toml file.',
+        ),
+    ] = None,
+    question: Annotated[str | None, typer.Option(help="The question in your own words.")] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(help="An answer of your own; repeat for each. Unsure is always there."),
+    ] = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(help="Only pictures of this prompt of the manifest; repeat for several."),
+    ] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(help="Gold questions: a csv file with the columns image and answer."),
+    ] = None,
+    show_prompt: Annotated[
+        bool | None,
+        typer.Option(
+            "--show-prompt/--blind", help="Whether annotators see the prompt; blind by default."
+        ),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="The address to listen on; another than this machine's own needs --expose."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(help="The port; 0 for any that is free.", min=0, max=65535)
+    ] = 8765,
+    expose: Annotated[bool, typer.Option("--expose", help="Let other machines in.")] = False,
+    database: File = None,
+    as_json: Json = False,
+) -> None:
+    """Serve the page until stopped with Ctrl-C.
+
+    What people answered is kept, and another day goes on from there.
+    """
+    from equipoise._annotate import commands, serving
+
+    serving.require_extra()
+    asked = commands.question_of(attribute, question, answer or [])
+    with commands.opened(
+        folder, database, gold, question=asked, prompts=prompt, show_prompt=show_prompt
+    ) as project:
+
+        def ready(address: str) -> None:
+            tokens = commands.invitations(
+                project, annotators or [], renew or []
+            )  # now, when nothing keeps them from being told
+            links = {
+                name: f"{address}#token={token}" if token else None
+                for name, token in tokens.items()
+            }
+            if as_json:
+                typer.echo(
+                    json.dumps({"address": address, "images": project.size(), "links": links})
+                )
+            else:
+                _invite(Console(), project, address, links, expose)
+
+        serving.serve(project, host, port, expose, ready)
+
+
+@app.command()
+def export(
+    folder: Folder,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path(
+        "labels.csv"
+    ),
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="csv or label-studio; by the file's name by default."),
+    ] = None,
+    gold: Annotated[
+        bool,
+        typer.Option("--gold", help="The answers to gold questions, and not those of the study."),
+    ] = False,
+    configuration: Annotated[
+        Path | None,
+        typer.Option(help="Label Studio: write the labelling configuration to this file too."),
+    ] = None,
+    database: File = None,
+) -> None:
+    """Write all labels: image, annotator, answer, at; or tasks for Label Studio."""
+    from equipoise._annotate import commands
+
+    with commands.opened(folder, database, None, create=False) as project:
+        written = commands.export(project, out, form, gold, configuration)
+    _say(f"{written:,} labels written to {out}")
+
+
+@app.command("import")
+def import_(
+    folder: Folder,
+    labels: Annotated[
+        Path, typer.Argument(help="A .csv file as export writes it, or the .json of Label Studio.")
+    ],
+    attribute: Annotated[
+        str | None,
+        typer.Option("--attribute", "-a", help="What was asked, where the project is new."),
+    ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Where someone said something else here, take the file's answer."
+        ),
+    ] = False,
+    database: File = None,
+) -> None:
+    """Take in labels that were given elsewhere: all of a file, or nothing of it."""
+    from equipoise._annotate import commands
+
+    with commands.opened(
+        folder, database, None, question=commands.question_of(attribute, None, [])
+    ) as project:
+        held, new = commands.take_in(project, labels, replace)
+    _say(f"{held:,} labels in {labels}, {new:,} of them new")
+
+
+@app.command()
+def agreement(
+    folder: Folder,
+    needed: Annotated[
+        int | None,
+        typer.Option(
+            help="Answers that make an image unanimous; one of every annotator by default.", min=2
+        ),
+    ] = None,
+    regenerate: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Write the images that are disagreed on or unsure to this csv file, to make them"
+                " again."
+            )
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the resamples.")] = 0,
+    database: File = None,
+    as_json: Json = False,
+) -> None:
+    """How far annotators agree: unanimity, Fleiss' kappa, gold questions, and which images must be
+    made again.
+    """
+    from equipoise._annotate import commands
+    from equipoise._annotate.agreement import agreement as measure
+    from equipoise._artefact import write_atomically
+
+    with commands.opened(folder, database, None, create=False) as project:
+        document = measure(project, needed=needed, seed=seed)
+    if regenerate is not None:
+        write_atomically(regenerate, commands.regenerate_csv(document))
+    if as_json:
+        typer.echo(json.dumps(document, indent=1))
+        return
+    _agreement(Console(), document)
+    if regenerate is not None:
+        _say(f"{len(document['regenerate']):,} images to make again in {regenerate}")
+
+
+def _say(text: str) -> None:
+    Console().print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def _invite(
+    console: Console, project: Any, address: str, links: dict[str, str | None], expose: bool
+) -> None:
+    console.print(
+        f"{project.question.text} Images: {project.size():,}", markup=False, highlight=False
+    )
+    for name, link in links.items():
+        told = link or f"as before (for a new link: --renew {name!r})"
+        console.print(f"  {name}: {told}", soft_wrap=True, markup=False, highlight=False)
+    if expose:
+        console.print(
+            "Other machines can reach this page, unencrypted: put a server with TLS in front, and"
+            " give each link to one person only.",
+            style="yellow",
+        )
+    console.print(
+        f"Serving at {address} until you press Ctrl-C.",
+        style="dim",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def _agreement(console: Console, document: dict[str, Any]) -> None:
+    for name, title in (("unanimity", "unanimous"), ("kappa", "Fleiss' kappa")):
+        console.print(
+            f"{title}: {_estimate(document[name], document['needed'])}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    table = Table("", "images", "unanimous", "disagreed", "unsure", "waiting")
+    for row in [{"method": "all", **document}, *document["methods"]]:
+        cells = (
+            f"{row[key]:,}" for key in ("images", "unanimous", "disagreed", "unsure", "waiting")
+        )
+        table.add_row(escape(row["method"]), *cells)
+    console.print(table)
+    table = Table(
+        "annotator", "answered", *map(escape, document["answers"]), "gold questions right"
+    )
+    for row in document["annotators"]:
+        gold = row["gold"]
+        right = (
+            f"{gold['right']} of {gold['asked']}: {gold['share']:.0%} [{gold['low']:.0%},"
+            f" {gold['high']:.0%}]"
+            if gold
+            else ""
+        )
+        counts = (f"{row['counts'][answer]:,}" for answer in document["answers"])
+        table.add_row(escape(row["annotator"]), f"{row['answered']:,}", *counts, right)
+    console.print(table)
+
+
+def _estimate(found: dict[str, Any] | None, needed: int) -> str:
+    if found is None:
+        return (
+            f"no image has {needed} answers yet; where someone has left, ask for fewer with"
+            " --needed"
+        )
+    if found["value"] is None:
+        return f"not defined where every answer is the same ({found['n']:,} images)"
+    return (
+        f"{found['value']:.3f} \\[{found['low']:.3f}, {found['high']:.3f}], over {found['n']:,}"
+        f" images with {needed} answers or more"
+    )

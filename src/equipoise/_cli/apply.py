@@ -1,0 +1,220 @@
+"""``equipoise apply``: a store of embeddings debiased into another."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from equipoise._cli.options import Json
+from equipoise._cli.printing import Console
+
+
+def apply(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help=(
+                "A .npy or .parquet file, or a folder of them (clip-retrieval's, equipoise embed's,"
+                " any); a path or a URL."
+            )
+        ),
+    ],
+    destination: Annotated[str, typer.Argument(help="The file or folder to write.")],
+    space: Annotated[
+        Path | None, typer.Option(help="An attribute space that equipoise fit wrote.")
+    ] = None,
+    kappa: Annotated[
+        float | None,
+        typer.Option(
+            help="0 the identity, 1 the paper, inf the projection; the space's own by default."
+        ),
+    ] = None,
+    method: Annotated[
+        Path | None,
+        typer.Option(
+            help="A method's operator, instead of a space; with --space too, certified in it."
+        ),
+    ] = None,
+    norm: Annotated[
+        Literal["unit", "keep"], typer.Option(help="Unit rows, or rows of the length they had.")
+    ] = "unit",
+    rows: Annotated[
+        str | None, typer.Option(help="Which files hold rows: a glob below SOURCE.")
+    ] = None,
+    metadata: Annotated[
+        str | None, typer.Option(help="Their files of metadata, copied along: a glob below SOURCE.")
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option(help="The column of embeddings, where a parquet file has several.")
+    ] = None,
+    modality: Annotated[
+        Literal["image", "text"] | None,
+        typer.Option(help="What the rows are, where the names do not say."),
+    ] = None,
+    on_invalid: Annotated[
+        Literal["raise", "keep"],
+        typer.Option(help="Zero, NaN and infinite rows stop the run, or pass unchanged."),
+    ] = "raise",
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="The unique column that orders a PostgreSQL table; its primary key by default."
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="cpu, or cuda for the closed form on GPUs; a Ray cluster's GPUs by default."
+        ),
+    ] = None,
+    engine: Annotated[
+        Literal["threads", "ray"],
+        typer.Option(help="This machine's threads, or Ray Data on a cluster."),
+    ] = "threads",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Of the Ray cluster: auto, host:6379 or ray://host:10001; one on this machine by"
+                " default."
+            )
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
+    ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Read what was written again and check it; alone where a run is finished.",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Say how many rows, bytes and seconds, and write nothing."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Debias stored embeddings, of any number, in bounded memory.
+
+    The source is never changed; a killed run goes on with --resume.
+    """
+    from equipoise import _applying as applying
+    from equipoise._applying.apply import find_engine, in_database, read_transform, require_fitting
+
+    finding = {"rows": rows, "metadata": metadata, "column": column, "key": key}
+    require_fitting(
+        source,
+        **finding,
+        ray=engine == "ray",
+        device=device,
+        address=address,
+        verify=verify,
+        dry_run=dry_run,
+    )
+    if in_database(source):
+        options = {
+            "modality": modality,
+            "on_invalid": on_invalid,
+            "key": key,
+            "resume": resume,
+            "norm": norm,
+        }
+        _show(
+            applying.apply(
+                source, destination, space=space, method=method, kappa=kappa, **options
+            ).to_json(),
+            as_json,
+        )
+        return
+    run, usual = find_engine(engine, address)
+    transform = read_transform(space, method, kappa, norm, device or usual)
+    options = applying.Options(rows, metadata, column, modality, on_invalid == "keep")
+    if dry_run:
+        _show(asdict(applying.estimate(source, destination, transform, options)), as_json)
+        return
+    if verify and not resume and applying.is_finished(source, destination, transform, options):
+        manifest = applying.verify(source, destination, transform, options)
+        _show(
+            {
+                "verified": len(manifest.shards),
+                "rows": sum(part.stop - part.start for part in manifest.shards),
+            },
+            as_json,
+        )
+        return
+    report = applying.apply_files(
+        source, destination, transform, options, engine=run, resume=resume
+    )
+    document = report.to_json()
+    if verify:
+        document["verified"] = len(applying.verify(source, destination, transform, options).shards)
+    _show(document, as_json)
+
+
+def _show(document: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(document, indent=1))
+        return
+    console = Console()
+    if document.get("shards") == 0:
+        console.print("nothing was left to write")
+    certificate = document.pop("certificate", {})
+    for name, value in document.items():
+        console.print(f"{name:12} {escape(_number(value))}", highlight=False, soft_wrap=True)
+    if certificate:
+        console.print(_table(certificate))
+
+
+def _number(value: Any) -> str:
+    return (
+        f"{value:,.1f}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
+
+
+def _table(certificate: dict[str, Any]) -> Table:
+    table = Table(
+        "",
+        "rows",
+        "invalid",
+        "leakage before",
+        "leakage",
+        "p95",
+        "self-utility loss",
+        "p95",
+        title="certificate (means)",
+    )
+    for modality, found in certificate.items():
+        numbers = (
+            [
+                found[name][part]
+                for name, part in (
+                    ("leakage_before", "mean"),
+                    ("leakage", "mean"),
+                    ("leakage", "p95"),
+                )
+            ]
+            if "leakage" in found
+            else []
+        )
+        numbers += (
+            [found["self_loss"][part] for part in ("mean", "p95")] if "leakage" in found else []
+        )
+        table.add_row(
+            modality,
+            f"{found['n']:,}",
+            f"{found['invalid']:,}",
+            *(f"{number:.4f}" for number in numbers),
+        )
+    return table

@@ -1,0 +1,82 @@
+"""``equipoise cache``: what is kept of earlier runs, and how to be rid of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from equipoise._cli.options import Json
+from equipoise._cli.printing import Console
+
+app = typer.Typer(
+    pretty_exceptions_show_locals=False,
+    help="Embeddings kept on disk, so that nothing is encoded twice.",
+    invoke_without_command=True,
+)
+MIB = 1 << 20
+
+
+@app.callback()
+def show(context: typer.Context, as_json: Json = False) -> None:
+    """Where the cache is, how large it is, and whose embeddings it holds."""
+    if context.invoked_subcommand:
+        return
+    cache = _cache()
+    usage = cache.usage()
+    if as_json:
+        rows = [item._asdict() for item in usage]
+        typer.echo(
+            json.dumps(
+                {
+                    "path": str(cache.path),
+                    "bytes": cache.size(),
+                    "limit": cache.limit,
+                    "encoders": rows,
+                },
+                indent=1,
+            )
+        )
+        return
+    table = Table(
+        "encoder", "fingerprint and precision", "rows", "MiB", title=escape(str(cache.path))
+    )
+    for item in usage:
+        fingerprint, _, precision = item.encoder.rpartition(" ")
+        table.add_row(
+            escape(item.name),
+            f"{escape(fingerprint[:12])} {precision}",
+            f"{item.rows:,}",
+            f"{item.bytes / MIB:.1f}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{cache.size() / MIB:.1f} of {cache.limit / MIB:,.0f} MiB; EQUIPOISE_CACHE and"
+        " EQUIPOISE_CACHE_LIMIT (MiB) change both"
+    )
+
+
+@app.command()
+def clear(
+    encoder: Annotated[
+        str | None, typer.Option(help="Only of the encoder whose fingerprint starts so.")
+    ] = None,
+) -> None:
+    """Remove what is kept, of one encoder or of all."""
+    typer.echo(f"{_cache().clear(encoder):,} embeddings removed")
+
+
+@app.command()
+def prune(limit: Annotated[int, typer.Argument(help="MiB to come down to.", min=0)]) -> None:
+    """Remove what was used longest ago, until the cache is a little smaller than the limit."""
+    typer.echo(f"{_cache().prune(limit * MIB):,} embeddings removed")
+
+
+def _cache():
+    from equipoise.encoders import EmbeddingCache
+
+    return EmbeddingCache()

@@ -1,0 +1,99 @@
+"""``equipoise compare``: a grid of methods and parameters, a file a cell, finished ones not
+computed again; or a sweep of strengths.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from equipoise._cli.evaluating import Given, export, show, with_shared
+from equipoise._cli.options import Json
+from equipoise._progress import tell
+
+
+@with_shared
+def compare(
+    given: Given,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Where the runs' JSON files go; a run that is there already is not computed again."
+        ),
+    ],
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="table2, table3 or table5: the paper's methods, or its grid of settings."
+        ),
+    ] = None,
+    sweep: Annotated[
+        bool,
+        typer.Option(
+            "--sweep",
+            help=(
+                "Each method at the values of its strength, all that have one by default; draws"
+                " fairness against utility."
+            ),
+        ),
+    ] = False,
+    fairness: Annotated[
+        str | None, typer.Option(help="With --sweep: the metric across, EO_avg or MS@m by default.")
+    ] = None,
+    utility: Annotated[
+        str | None, typer.Option(help="With --sweep: the metric upwards, F1 or R@k by default.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a grid: closed-form:kappa=0.5|1|inf,modality=image|text is six methods.
+
+    Stopped, it goes on where it was.
+    """
+    from equipoise import evaluation as tasks
+
+    wanted = preset, given.methods, given.books, given.task, given.labelled
+    specs = tasks.sweep_grid(*wanted) if sweep else tasks.grid(*wanted)
+    evaluation = given.evaluation(given.workdir or folder / "training")
+    if sweep:
+        results, runs = tasks.sweep(
+            evaluation, specs, folder, fairness=fairness, utility=utility, progress=tell
+        )
+        export(runs, given.export)
+        show_sweep(results, folder, as_json)
+        return
+    runs, found = tasks.compare(evaluation, specs, folder, progress=tell)
+    show(
+        runs, f"{len(runs)} runs in {folder}, {found} of them from before. ", as_json, given.export
+    )
+
+
+def show_sweep(results: dict, folder: Path, as_json: bool) -> None:
+    """Write the page and its JSON beside the runs, then print JSON or the table."""
+    import json
+
+    from equipoise._cli.printing import say, table_console
+    from equipoise.report import sweep_table
+    from equipoise.report._commands import write_sweep
+
+    page = write_sweep(results, folder)
+    if as_json:
+        say(json.dumps(results, indent=1, ensure_ascii=False))
+        return
+    console = table_console()
+    console.print(sweep_table(results))
+    for one in results["left_out"]:
+        console.print(
+            f"left out: {one['label']}: {one['reason']}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+            style="yellow",
+        )
+    console.print(
+        f"* no other point beats it in both. The figure: {page}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )

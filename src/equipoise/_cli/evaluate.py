@@ -1,0 +1,38 @@
+"""``equipoise evaluate``: one model, one dataset, one task, any methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from equipoise._cli.evaluating import Given, show, with_shared
+from equipoise._cli.options import Json
+
+
+@with_shared
+def evaluate(
+    given: Given,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The JSON file of the run; tables can be made from it again."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure methods on labelled images, with intervals and the paired difference from no
+    debiasing.
+    """
+    from equipoise._artefact import require_writable
+    from equipoise.evaluation import parse
+    from equipoise.evaluation._document import write
+
+    specs = parse(given.methods or ["closed-form"], given.books)
+    if out is not None:
+        require_writable(out)
+    run = given.evaluation(given.workdir).run(specs)
+    if out is not None:
+        write(out, run)
+    show([run], "", as_json, given.export)

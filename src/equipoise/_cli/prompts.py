@@ -1,0 +1,307 @@
+"""``equipoise prompts``: write, check, show and merge prompt books."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from equipoise._cli.options import Json
+from equipoise._cli.printing import Console, say
+from equipoise._progress import reporting
+
+app = typer.Typer(
+    pretty_exceptions_show_locals=False,
+    help="Prompt books: write them, check them, look at them.",
+    no_args_is_help=True,
+)
+
+AttributeOption = Annotated[
+    str,
+    typer.Option(
+        "--attribute",
+        "-a",
+        help='gender, age, "skin tone", race, joined with &, or a .toml file of your own.',
+    ),
+]
+NounOption = Annotated[
+    list[str] | None,
+    typer.Option("--person-noun", help="A further noun that names a person; repeat for several."),
+]
+
+
+@app.command()
+def write(
+    prompts: Annotated[list[str] | None, typer.Argument(help="Prompts; or --from FILE.")] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="The book to write; entries of one that is there are kept."
+        ),
+    ] = Path("book.json"),
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Write entries anew that are there already.")
+    ] = False,
+    attribute: AttributeOption = "gender",
+    file: Annotated[
+        Path | None, typer.Option("--from", help="A text file with one prompt a line.")
+    ] = None,
+    writer: Annotated[
+        str, typer.Option(help="grammar (rules, offline), book (the curated ones, offline) or llm.")
+    ] = "grammar",
+    model: Annotated[str, typer.Option(help="llm: the model's name.")] = "",
+    base_url: Annotated[
+        str | None, typer.Option(help="llm: the server; OpenAI's, or any that speaks its protocol.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option(help="llm: requests at a time.", min=1)] = 16,
+    tries: Annotated[
+        int, typer.Option(help="llm: how often validation may turn an answer away.", min=1)
+    ] = 4,
+    timeout: Annotated[float, typer.Option(help="llm: seconds for one request.")] = 120.0,
+    temperature: Annotated[
+        float | None, typer.Option(help="llm: as the server understands it.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="llm: as the server understands it.")] = None,
+    min_variants: Annotated[
+        int, typer.Option(help="llm: variants that an entry needs.", min=0)
+    ] = 5,
+    cache: Annotated[
+        Path | None,
+        typer.Option(help="llm: the file of answers; default in the user's cache folder."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="llm: state calls and tokens, and stop.")
+    ] = False,
+    allow_partial: Annotated[
+        bool,
+        typer.Option("--allow-partial", help="Succeed though some prompts could not be written."),
+    ] = False,
+    person_noun: NounOption = None,
+    as_json: Json = False,
+) -> None:
+    """Write the anchors and variants of prompts for every group of an attribute.
+
+    The key of a server is read from OPENAI_API_KEY.
+    """
+    from equipoise.prompts import _commands as commands
+
+    options = {
+        "model": model,
+        "base_url": base_url,
+        "concurrency": concurrency,
+        "tries": tries,
+        "timeout": timeout,
+    }
+    options |= {
+        "temperature": temperature,
+        "seed": seed,
+        "min_variants": min_variants,
+        "cache": cache,
+        "allow_partial": allow_partial,
+    }
+    task = commands.Task.of(prompts or [], file, attribute, writer, person_noun or [], options)
+    if dry_run:
+        plan = task.plan()._asdict()
+        typer.echo(json.dumps(plan) if as_json else commands.plan_text(plan))
+        return
+    with reporting("writing") as progress:
+        outcome, book = task.write(out, progress, replace=replace)
+    if as_json:
+        failures = [failure._asdict() for failure in outcome.failures]
+        counts = {"asked": outcome.asked, "cached": outcome.cached, "rejected": outcome.rejected}
+        typer.echo(
+            json.dumps({"book": str(out), **book.statistics(), **counts, "failures": failures})
+        )
+    else:
+        console = Console()
+        _summary(console, book.statistics(), f"{out}: prompts written now: {len(outcome.book)}")
+        if outcome.asked or outcome.cached:
+            console.print(
+                f"{outcome.asked} requests, {outcome.cached} answers from the cache,"
+                f" {outcome.rejected} texts turned away",
+                style="dim",
+            )
+        _failures(console, outcome.failures)
+    if outcome.failures and not allow_partial:
+        commands.refuse_partial(outcome, out)
+
+
+@app.command()
+def check(
+    book: Annotated[str, typer.Argument(help="A book's file, or the name of a curated one.")],
+    attribute: AttributeOption = "gender",
+    file: Annotated[
+        Path | None, typer.Option("--from", help="Prompts that the book must cover, one a line.")
+    ] = None,
+    min_variants: Annotated[int, typer.Option(help="Variants that an entry needs.", min=0)] = 0,
+    person_noun: NounOption = None,
+    as_json: Json = False,
+) -> None:
+    """Validate a book: each text states its group and no other, and changes nothing else.
+
+    Exit status 1 where one does not.
+    """
+    from equipoise.prompts import _commands as commands
+
+    problems, missing, entries, skipped = commands.check_file(
+        book, attribute, file, min_variants, person_noun or []
+    )
+    if as_json:
+        found = {
+            "entries": entries,
+            "skipped": skipped,
+            "problems": [one._asdict() for one in problems],
+            "missing": [one._asdict() for one in missing],
+        }
+        typer.echo(json.dumps(found))
+    else:
+        console = Console()
+        table = Table(
+            "prompt",
+            "group",
+            "text",
+            "problem",
+            title=f"{len(problems)} problems in {entries} entries",
+            show_lines=False,
+        )
+        for prompt, group, text, reason in problems[:50]:
+            table.add_row(*map(escape, (prompt, group, text, reason)))
+        if problems:
+            console.print(table)
+        else:
+            console.print(f"{entries} entries checked, nothing wrong")
+        for prompt, group in missing[:20]:
+            console.print(f"missing: {prompt} | {group}", style="red", markup=False)
+        if skipped:
+            console.print(
+                f"{skipped} entries are of groups of another attribute and were skipped; name it"
+                " with -a"
+            )
+        if len(missing) > 20:
+            console.print(f"and {len(missing) - 20} more are missing")
+    if problems or missing:
+        raise typer.Exit(1)
+
+
+@app.command()
+def show(
+    book: Annotated[
+        str | None,
+        typer.Argument(
+            help=(
+                "A book's file, or the name of a curated one; without it, the curated ones are"
+                " listed."
+            )
+        ),
+    ] = None,
+    prompt: Annotated[str | None, typer.Option(help="One prompt, whole.")] = None,
+    texts: Annotated[
+        bool,
+        typer.Option(
+            "--texts", help="Every text of the book, one a line: what an encoder has to encode."
+        ),
+    ] = False,
+    diff: Annotated[
+        str | None, typer.Option(help="Another book: what changes from this one to it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Look at a book: its counts and sources, one prompt, all its texts, or what differs from
+    another.
+    """
+    from equipoise.prompts import _commands as commands
+    from equipoise.prompts._book import PromptBook
+
+    console = Console()
+    if book is None:
+        names = {name: PromptBook.curated(name).statistics() for name in PromptBook.curated_names()}
+        if as_json:
+            typer.echo(json.dumps(names))
+            return
+        table = Table("book", "prompts", "groups", "texts", title="Curated books")
+        for name, facts in names.items():
+            table.add_row(
+                name, str(facts["prompts"]), ", ".join(facts["groups"]), str(facts["texts"])
+            )
+        console.print(table)
+        return
+    loaded = PromptBook.load(book)
+    if texts or diff:
+        lines = commands.texts(loaded) if texts else loaded.diff(PromptBook.load(diff or ""))
+        say(json.dumps(lines) if as_json else "\n".join(lines))
+    elif prompt:
+        entries = {group: list(entry.texts) for group, entry in loaded[prompt].items()}
+        say(
+            json.dumps(entries)
+            if as_json
+            else "\n".join(f"{group}\n  " + "\n  ".join(said) for group, said in entries.items())
+        )
+    elif as_json:
+        typer.echo(
+            json.dumps(
+                loaded.statistics()
+                | {"sources": [source.model_dump() for source in loaded.sources]}
+            )
+        )
+    else:
+        _summary(console, loaded.statistics(), book)
+        for source in loaded.sources:
+            console.print(
+                ", ".join(
+                    f"{name} {value}" for name, value in source.model_dump().items() if value
+                ),
+                style="dim",
+                markup=False,
+            )
+
+
+@app.command()
+def merge(
+    books: Annotated[
+        list[str],
+        typer.Argument(
+            help="Books; where two have the same prompt and group, the later one's entry is taken."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The book to write.")],
+    as_json: Json = False,
+) -> None:
+    """Put books together into one."""
+    from equipoise.prompts._book import PromptBook
+
+    first, *others = [PromptBook.load(book) for book in books]
+    merged = first.merge(*others)
+    merged.save(out)
+    if as_json:
+        typer.echo(json.dumps({"book": str(out), **merged.statistics()}))
+    else:
+        _summary(Console(), merged.statistics(), str(out))
+
+
+def _summary(console: Console, facts: dict, title: str) -> None:
+    table = Table("prompts", "groups", "entries", "texts", "variants an entry", title=escape(title))
+    table.add_column("hash", no_wrap=True)
+    spread = facts["variants"]
+    variants = f"{spread['min']} to {spread['max']}, mean {spread['mean']:.1f}"
+    table.add_row(
+        str(facts["prompts"]),
+        escape(", ".join(facts["groups"])),
+        str(facts["entries"]),
+        str(facts["texts"]),
+        variants,
+        facts["hash"],
+    )
+    console.print(table)
+
+
+def _failures(console: Console, failures: tuple) -> None:
+    for prompt, group, reason in failures[:10]:
+        console.print(
+            f"not written: {prompt} | {group} | {reason}", style="red", soft_wrap=True, markup=False
+        )
+    if len(failures) > 10:
+        console.print(f"and {len(failures) - 10} more; --json lists them all")

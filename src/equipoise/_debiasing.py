@@ -1,0 +1,286 @@
+"""``eq.debias``: arguments checked, rows checked, the right kernel run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from equipoise import kernels
+from equipoise._array_types import SameRows
+from equipoise._space import AttributeSpace
+from equipoise.errors import InputError, InvalidRowsError
+from equipoise.kernels._measure import to_numpy
+from equipoise.kernels._recipe import NORMS, Preference, preference
+
+OnInvalid = Literal["raise", "keep", "unchecked"]
+_NAMED_ROWS = 5
+
+
+def debias(
+    e: SameRows,
+    space: AttributeSpace,
+    *,
+    kappa: Any = None,
+    weights: tuple[float, float] | None = None,
+    out: SameRows | None = None,
+    norm: Literal["unit", "keep"] = "unit",
+    on_invalid: OnInvalid = "raise",
+) -> SameRows:
+    """Debias embeddings ``e`` (..., d) in closed form: the same type, dtype, device and shape out.
+
+    kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the
+    orthogonal projection; an array (one a row) or "printed" (the paper's Problem (4) without its
+    proof's rescaling). A gradient flows to a kappa of torch or jax. ``weights=(w1, w2)`` instead of
+    kappa minimises ``w1 * leakage + w2 * loss``; where ``w1 / w2`` exceeds a row's p, that is the
+    projection. norm: "unit" gives unit rows, "keep" gives each row its own length back. out: an
+    array of e's shape and dtype to write to (a memory map, or e itself), returned. on_invalid: rows
+    without a direction (zero, NaN, infinite) "raise" an error that names them, or are returned
+    unchanged ("keep"), or are not looked for ("unchecked": no device synchronisation, and what jit
+    needs).
+
+    At kappa 0, rows of unit length (as far as float16, where they may come from, can hold it) come
+    back bit for bit; others are divided by their length unless norm is "keep".
+    """
+    wanted = check_arguments(e, space, kappa, weights, norm, on_invalid)
+    _check_out(e, out)
+    if on_invalid == "raise" and out is not None and _same_memory(e, out):
+        _raise_for(_without_direction(e), e.shape)  # before anything is overwritten
+    u, bad = kernels.debias(e, space.low_rank, wanted, norm, out)
+    if on_invalid == "raise":
+        _raise_for(_as_numpy(bad), e.shape, "" if out is None else "; the other rows are in out")
+    return u
+
+
+def check_arguments(
+    e: Any,
+    space: AttributeSpace,
+    kappa: Any,
+    weights: Any,
+    norm: str = "unit",
+    on_invalid: str = "keep",
+):
+    """What debias and certify accept; returns the preference."""
+    if not isinstance(space, AttributeSpace):
+        swapped = "; the embeddings come first" if isinstance(e, AttributeSpace) else ""
+        if isinstance(space, Mapping):  # a SpaceSet
+            raise InputError(
+                "there is a space a prompt here; pick one (spaces[prompt]), or use eq.wrap or a"
+                " method, which pick by prompt"
+            )
+        raise InputError(
+            f"the space is of type {type(space).__name__}; pass an AttributeSpace"
+            f" (AttributeSpace.load reads a file){swapped}"
+        )
+    kernels.dtype_name(e)
+    if len(e.shape) == 0 or e.shape[-1] != space.dim:
+        width = f"{e.shape[-1]} wide" if len(e.shape) else "a single number"
+        advice = (
+            "transpose them"
+            if len(e.shape) == 2 and e.shape[0] == space.dim
+            else "fit a space with the encoder that made them"
+        )
+        raise InputError(
+            f"the embeddings are {width} and the attribute space is {space.dim} wide: rows must be"
+            f" embeddings of its encoder; {advice}"
+        )
+    if norm not in NORMS:
+        raise InputError(f'norm={norm!r} is not legal; pass "unit" or "keep"')
+    if on_invalid not in ("raise", "keep", "unchecked"):
+        raise InputError(
+            f'on_invalid={on_invalid!r} is not legal; pass "raise", "keep" or "unchecked"'
+        )
+    followed = weights is None and _followed(kappa)
+    wanted = (
+        Preference("kappa", kappa)
+        if followed
+        else preference(space.kappa if kappa is None and weights is None else kappa, weights)
+    )
+    if wanted.kind == "kappa" and wanted.constant is None:
+        wanted = Preference("kappa", _kappas(wanted.value, e, on_invalid))
+    return wanted
+
+
+def _kappas(kappa: Any, e: Any, on_invalid: str) -> Any:
+    """One kappa a row, checked, and of a type that e's framework takes."""
+    shape = e.shape[:-1]
+    if not isinstance(kappa, np.ndarray) and kernels.framework(kappa) != kernels.framework(e):
+        kappa = to_numpy(kappa)
+    try:
+        fits = np.broadcast_shapes(tuple(kappa.shape), tuple(shape)) == tuple(shape)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise InputError(
+            f"kappa has shape {tuple(kappa.shape)}, which does not fit the embeddings' leading"
+            f" shape {tuple(shape)}"
+        )
+    if on_invalid != "unchecked" and not _traced(kappa) and not bool((kappa >= 0).all()):
+        raise InputError(
+            "kappa holds negative or NaN values; each must be a number from 0 (identity) to"
+            " infinity (projection)"
+        )
+    return kappa
+
+
+def _followed(kappa: Any) -> bool:
+    """Whether kappa is a tensor or a jax array that must stay one: a gradient flows to it, or its
+    value is not there yet.
+    """
+    array = hasattr(kappa, "shape") and not isinstance(kappa, np.ndarray | np.generic)
+    return array and (getattr(kappa, "requires_grad", False) or _traced(kappa))
+
+
+def _traced(x: Any) -> bool:
+    """Whether x stands for values that are not there yet, or that a transform follows (jit, vmap,
+    grad, compile).
+    """
+    kind = kernels.framework(x)
+    if kind == "torch":
+        from equipoise.kernels import _torch as torch
+
+        return torch.traced(x)
+    if kind == "jax":
+        from equipoise.kernels import _jax as jax
+
+        return jax.traced(x)
+    return False
+
+
+def _check_out(e: Any, out: Any) -> None:
+    if out is None:
+        return
+    kind = kernels.framework(e)
+    if kind == "jax":
+        raise InputError(
+            "jax arrays cannot be written to, so out= is not legal with them; use the returned"
+            " array"
+        )
+    if not isinstance(out, np.ndarray if kind == "numpy" else type(e)) and not (
+        hasattr(out, "detach") and kind == "torch"
+    ):
+        raise InputError(
+            f"out is of type {type(out).__name__} and the embeddings are of type"
+            f" {type(e).__name__}; they must match (numpy.lib.format.open_memmap makes a .npy file"
+            " to write to)"
+        )
+    if (
+        out.shape != e.shape
+        or out.dtype != e.dtype
+        or getattr(out, "device", None) != getattr(e, "device", None)
+    ):
+        raise InputError(
+            f"out has shape {tuple(out.shape)} and dtype {out.dtype}; it must match the embeddings:"
+            f" {tuple(e.shape)}, {e.dtype}" + (f", on {e.device}" if kind == "torch" else "")
+        )
+    if kind == "numpy" and not out.flags.writeable:
+        raise InputError(
+            "out is read-only; open the memory map with mode='r+' or 'w+', or pass a writable array"
+        )
+    if kind == "torch" and out.is_inference() and not _inference_mode():
+        raise InputError(
+            "out was made under torch.inference_mode and cannot be written to outside it; pass"
+            " out.clone(), or call debias under inference_mode too"
+        )
+    if _overlaps_itself(out):
+        raise InputError(
+            "out holds the same memory more than once (it is expanded, or a strided view), so rows"
+            " would overwrite each other; pass an array with memory of its own"
+        )
+    if _overlap(e, out) and not _same_memory(e, out):
+        raise InputError(
+            "out overlaps the embeddings without being the same rows; pass another array, or e"
+            " itself"
+        )
+
+
+def _overlap(e: Any, out: Any) -> bool:
+    if kernels.framework(e) == "numpy":
+        try:
+            return np.shares_memory(e, out, max_work=10_000)  # pyright: ignore[reportArgumentType]
+        except np.exceptions.TooHardError:
+            return True
+    first, second = sorted(_span(x) for x in (e, out))
+    return e.numel() > 0 and second[0] < first[1]
+
+
+def _overlaps_itself(out: Any) -> bool:
+    """Whether two entries of an array may share memory."""
+    if 0 in out.shape:
+        return False
+    if kernels.framework(out) == "numpy":
+        strides = [abs(stride) for stride in out.strides]
+    else:
+        strides = [stride * out.element_size() for stride in out.stride()]
+    reach = out.itemsize  # bytes that the axes so far can reach
+    for stride, length in sorted(zip(strides, out.shape, strict=True)):
+        if length == 1:
+            continue
+        if stride < reach:
+            return True
+        reach += (length - 1) * stride
+    return False
+
+
+def _inference_mode() -> bool:
+    import torch
+
+    return torch.is_inference_mode_enabled()
+
+
+def _span(x: Any) -> tuple[int, int]:
+    """First and last byte of a tensor's memory."""
+    last = sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
+    return x.data_ptr(), x.data_ptr() + x.element_size() * (last + 1)
+
+
+def _same_memory(e: Any, out: Any) -> bool:
+    if kernels.framework(e) == "torch":
+        return e.data_ptr() == out.data_ptr() and e.stride() == out.stride()
+    return (
+        e.__array_interface__["data"][0] == out.__array_interface__["data"][0]
+        and e.strides == out.strides
+    )
+
+
+def _without_direction(e: Any) -> np.ndarray:
+    """Mask of rows that are zero or hold NaN or infinity."""
+    largest = abs(e).max(-1) if kernels.framework(e) == "numpy" else abs(e).amax(-1)
+    return _as_numpy(~((largest > 0) & (largest < float("inf"))))
+
+
+def _as_numpy(bad: Any) -> np.ndarray:
+    kind = kernels.framework(bad)
+    if kind == "numpy":
+        return bad
+    if kind == "torch":
+        if _traced(bad):
+            raise InputError(
+                "inside torch.func or torch.compile rows cannot be looked at; pass"
+                ' on_invalid="unchecked", or "keep"'
+            )
+        if bad.device.type != "cpu" and not bool(bad.any()):  # one flag across the bus, not a mask
+            return np.zeros(0, bool)
+        return bad.cpu().numpy()
+    from equipoise.kernels import _jax as jax
+
+    return jax.first_bad(bad)
+
+
+def _raise_for(bad: np.ndarray, shape: tuple[int, ...], done: str = "") -> None:
+    count = int(bad.sum())
+    if not count:
+        return
+    rows = tuple(tuple(int(i) for i in index) for index in np.argwhere(bad)[:_NAMED_ROWS])
+    if len(shape) == 2:
+        rows = tuple(index[0] for index in rows)
+    total = int(np.prod(shape[:-1]))
+    which = "the embedding has" if len(shape) == 1 else f"{count} of {total} rows have"
+    named = "" if len(shape) == 1 else f" (first: {', '.join(map(str, rows))})"
+    raise InvalidRowsError(
+        f"{which} no direction: zero, NaN or infinite{named}. Remove such rows, or pass "
+        f'on_invalid="keep" to let them through unchanged{done}',
+        rows,
+        count,
+    )

@@ -1,0 +1,136 @@
+"""Exact search: the images that score highest for each text, block by block, without the matrix of
+all scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from equipoise._progress import progress
+from equipoise.errors import InputError
+from equipoise.kernels._best import MOST_IMAGES, Best
+
+BLOCK = 16_384
+WINDOW = 1 << 28  # bytes of images that are looked at twice, where that takes no copy
+_DTYPES = ("float16", "float32", "float64")
+
+Images = np.ndarray | Iterable[np.ndarray]
+Transform = Callable[[np.ndarray], np.ndarray]
+
+
+def top_k(
+    texts: np.ndarray,
+    images: Images,
+    k: int,
+    *,
+    transform: Transform | None = None,
+    block: int = BLOCK,
+    show_progress: bool | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """``(indices, scores)`` of the k images with the largest inner product for each text: (queries,
+    k), int64 and float32, best first.
+
+    texts (queries, d); images (n, d): an array, a memory map, or blocks of rows one after the other
+    (``store.shards()``, any iterator). float16, float32 or float64. transform: applied to each
+    block of image rows before it is scored, so that an operator needs no second copy of the index;
+    it must treat each row by itself. show_progress: None for a terminal only.
+
+    A score is the inner product in float64, rounded to float32; of equal scores the lower index
+    comes first. ``block`` changes speed and memory, never the result. Held at once: block scores
+    for at most 1,024 texts a thread, for each text 16 k bytes (2 KiB where that is less), and a
+    float32 copy of block images, unless they are contiguous float32 already. A k beyond the number
+    of images gives all of them. Image rows that hold NaN, infinity or a number beyond float32
+    (unreadable pictures) are never among the results.
+    """
+    texts = _check_texts(texts)
+    for name, value in (("k", k), ("block", block)):
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{name}={value!r} is not legal; pass a whole number from 1")
+    best = Best(texts, int(k))
+    total = len(images) if isinstance(images, np.ndarray) and images.ndim else None
+    with progress("searching", total, show_progress) as advance:
+        for rows in _windows(images, int(block), transform is None):
+            best.offer(_transformed(rows, transform, best.seen, texts.shape[1]), int(block))
+            advance(len(rows))
+    if not best.usable:
+        found = (
+            f"none of the {best.seen} images has a finite embedding"
+            if best.seen
+            else "there are no images"
+        )
+        raise InputError(f"{found}, so nothing can be found; pass at least one row of numbers")
+    return best.result()
+
+
+def _check_texts(texts: np.ndarray) -> np.ndarray:
+    _check_rows(texts, "texts")
+    if not texts.size:
+        raise InputError(
+            f"texts have shape {texts.shape}: there is nothing to search for; pass at least one row"
+        )
+    with np.errstate(over="ignore"):
+        bad = np.flatnonzero(~np.isfinite(texts.astype(np.float32)).all(axis=1))
+    if bad.size:
+        raise InputError(
+            f"{bad.size} of {len(texts)} texts hold NaN, infinity or numbers beyond float32 (first:"
+            f" {bad[0]}); remove those rows"
+        )
+    return texts.astype(np.float64)
+
+
+def _windows(images: Images, block: int, as_they_are: bool) -> Iterator[np.ndarray]:
+    """Rows that are worked on together: a block where they must be converted, many blocks where
+    they can be read as they lie.
+    """
+    if isinstance(images, np.ndarray):
+        images = (images,)
+    elif not isinstance(images, Iterable):
+        advice = (
+            "pass its shards()"
+            if hasattr(images, "shards")
+            else "pass an array (n, d), or blocks of rows"
+        )
+        raise InputError(f"images are of type {type(images).__name__}; {advice}")
+    for rows in images:
+        _check_rows(rows, "images")
+        plain = as_they_are and rows.flags.c_contiguous and rows.dtype == np.float32
+        size = max(1, WINDOW // max(1, 4 * rows.shape[1]) // block) * block if plain else block
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size]
+
+
+def _transformed(rows: np.ndarray, transform: Transform | None, seen: int, dim: int) -> np.ndarray:
+    if seen + len(rows) > MOST_IMAGES:
+        raise InputError(f"there are more than {MOST_IMAGES:,} images; search them in parts")
+    made = "images"
+    if transform is not None:
+        count, rows, made = len(rows), transform(rows), "transformed images"
+        _check_rows(rows, made)
+        if len(rows) != count:
+            raise InputError(
+                f"transform made {len(rows)} rows of {count}; it must return one row for each that"
+                " it is given"
+            )
+    if rows.shape[1] != dim:
+        raise InputError(
+            f"{made} are {rows.shape[1]} wide and texts are {dim} wide; embed both with one encoder"
+        )
+    return rows
+
+
+def _check_rows(rows: np.ndarray, name: str) -> None:
+    if not isinstance(rows, np.ndarray):
+        raise InputError(f"{name} hold a {type(rows).__name__}; pass numpy arrays (n, d)")
+    if isinstance(rows, np.ma.MaskedArray):
+        raise InputError(
+            f"{name} are a masked array, whose hidden rows would be searched all the same; drop"
+            " those rows, or pass its data"
+        )
+    if rows.ndim != 2:
+        raise InputError(f"{name} have shape {rows.shape}; rows must be embeddings, so pass (n, d)")
+    if rows.dtype.name not in _DTYPES:
+        raise InputError(
+            f"{name} have dtype {rows.dtype.name}; convert them to one of {', '.join(_DTYPES)}"
+        )

@@ -1,0 +1,126 @@
+"""A .npy file of any size: its header checked against its bytes, and rows read block by block."""
+
+from __future__ import annotations
+
+import io
+import threading
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+
+from equipoise._stores.locations import Place
+from equipoise.errors import ArtefactError, InputError
+
+_BITS = {
+    "bfloat16": "<u2"
+}  # numpy has no bfloat16: ml_dtypes saves its bits as V2, and they pass through as they are
+# numpy parses a header with ast, which on CPython 3.11 may fail in two threads at once (gh-106905)
+_PARSING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class NpyHeader:
+    """What a file says about itself; ``raw`` are its first bytes, up to the rows."""
+
+    rows: int
+    dim: int
+    dtype: str
+    order: str
+    raw: bytes
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        """How the bytes are handed to a kernel."""
+        return np.dtype(_BITS.get(self.dtype, self.order + np.dtype(self.dtype).str[1:]))
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dim * self.numpy_dtype.itemsize
+
+    def resized(self, dim: int) -> NpyHeader:
+        """The header of as many rows of another width."""
+        if dim == self.dim:
+            return self
+        file = io.BytesIO()
+        descr = "<V2" if self.dtype == "bfloat16" else self.numpy_dtype.str
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": descr, "fortran_order": False, "shape": (self.rows, dim)}
+        )
+        return NpyHeader(self.rows, dim, self.dtype, self.order, file.getvalue())
+
+
+def read_header(place: Place, name: str) -> NpyHeader:
+    """Raise for what is not a whole file of rows of numbers."""
+    with place.open(name) as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            with _PARSING:
+                shape, fortran, dtype = read(file)
+            start = file.tell()
+            file.seek(0)
+            raw = _exactly(file, start)
+        except (ValueError, EOFError) as error:
+            raise ArtefactError(
+                f"{name} in {place} is not a .npy file, or a truncated one ({error}); copy or make"
+                " it again"
+            ) from None
+    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
+        named, order = "bfloat16", "<"
+    else:
+        named, order = dtype.name, ">" if dtype.str[0] == ">" else "<"
+    if named not in ("float16", "float32", "float64", "bfloat16"):
+        raise InputError(
+            f"{name} in {place} holds {named}; embeddings are float16, float32, float64 or bfloat16"
+            " (saved by ml_dtypes)"
+        )
+    if len(shape) != 2 or shape[0] < 0 or shape[1] <= 0:
+        raise InputError(
+            f"{name} in {place} has shape {shape}; a file of embeddings has rows and columns"
+        )
+    if fortran and shape[0] > 1 and shape[1] > 1:
+        raise InputError(
+            f"{name} in {place} is saved column by column; save it again with numpy.save(file,"
+            " numpy.ascontiguousarray(x))"
+        )
+    header = NpyHeader(shape[0], shape[1], named, order, raw)
+    size, wanted = place.stamp(name)[0], len(raw) + header.rows * header.row_bytes
+    if size < wanted:
+        raise ArtefactError(
+            f"{name} in {place} is truncated: its header says {header.rows:,} rows, {wanted:,}"
+            f" bytes, and it has {size:,}; copy it again"
+        )
+    return header
+
+
+def read_block(file: BinaryIO, block: np.ndarray, name: str) -> np.ndarray:
+    """The next rows, into ``block``."""
+    view = memoryview(block.reshape(-1).view(np.uint8))  # pyright: ignore[reportArgumentType]
+    while view:
+        try:
+            count = file.readinto(view)  # pyright: ignore[reportAttributeAccessIssue]
+        except OSError as error:
+            raise ArtefactError(
+                f"{name} cannot be read ({error.strerror or error}); mend the place, then go on"
+                " with --resume"
+            ) from None
+        if not count:
+            raise ArtefactError(
+                f"{name} ends before its last row; it changed while it was read, or the disk failed"
+            )
+        view = view[count:]
+    return block
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        if not (more := file.read(count - len(data))):
+            raise EOFError("it became shorter while it was read")
+        data += more
+    return data

@@ -1,0 +1,398 @@
+"""A column of embeddings in PostgreSQL with pgvector, read and written batch by batch in the order
+of a key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from equipoise._artefact import parse_json
+from equipoise._paths import hide_secrets, without_secrets
+from equipoise.errors import InputError, MissingExtraError, ServiceError
+
+STATE = "equipoise_apply"
+LONGEST = 63  # bytes of a name, of which PostgreSQL cuts off the rest
+_HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,@]*)(:\d{0,5})?"
+_HOSTS = re.compile(rf"{_HOST}(,{_HOST})*")
+DTYPES = {"vector": "float32", "halfvec": "float16"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """Where embeddings are, and the unique column that orders them."""
+
+    url: str = field(repr=False)  # it may hold a password
+    schema: str
+    table: str
+    name: str
+    key: str
+    key_type: str
+    kind: str
+    dim: int
+
+    @property
+    def dtype(self) -> str:
+        return DTYPES[self.kind]
+
+    @property
+    def sql_table(self) -> Any:
+        return _sql().Identifier(self.schema, self.table)
+
+
+def find(url: str, key: str | None = None) -> Column:
+    """``postgresql://user@host/database#table.column`` (or ``#schema.table.column``), looked up in
+    the database.
+    """
+    address, _, path = url.partition("#")
+    *schema, table, name = ["", *path.split(".")] if path.count(".") in (1, 2) else ["", "", ""]
+    if not table:
+        raise InputError(
+            f"{without_secrets(url)} does not say which column; write"
+            " postgresql://user@host/database#table.column"
+        )
+    for part in (*schema, table, name):
+        require_short(part)
+    with connect(address) as connection:
+        oid = connection.execute(
+            "select to_regclass(%s)::oid",
+            (".".join(map(_quoted, (*filter(None, schema), table))),),
+        ).fetchone()[0]
+        if oid is None:
+            raise InputError(
+                f"there is no table {table!r} in this database; write #table.column or"
+                " #schema.table.column"
+            )
+        place = connection.execute(
+            "select relnamespace::regnamespace::text from pg_class where oid = %s", (oid,)
+        ).fetchone()[0]
+        types = dict(
+            connection.execute(
+                "select attname, format_type(atttypid, atttypmod) from pg_attribute"
+                " where attrelid = %s and attnum > 0 and not attisdropped",
+                (oid,),
+            ).fetchall()
+        )
+        kind = types.get(name, "").split("(")[0].split(".")[-1]
+        if kind not in DTYPES:
+            listed = ", ".join(f"{column} ({about})" for column, about in types.items())
+            raise InputError(
+                f"{table} has no column {name!r} of type vector or halfvec; it has {listed}"
+            )
+        key = key or _primary_key(connection, oid, table)
+        if key not in types:
+            raise InputError(f"{table} has no column {key!r}; pass a unique column with --key")
+        _require_unique(connection, oid, table, key)
+        column = Column(address, place.strip('"'), table, name, key, types[key], kind, 0)
+        return Column(**{**vars(column), "dim": _dim(connection, column)})
+
+
+def _primary_key(connection: Any, oid: int, table: str) -> str:
+    found = connection.execute(
+        "select attname from pg_index join pg_attribute on attrelid = indrelid and attnum ="
+        " any(indkey) where indrelid = %s and indisprimary",
+        (oid,),
+    ).fetchall()
+    if len(found) != 1:
+        raise InputError(
+            f"{table} has a primary key of {len(found)} columns; pass one unique column with --key"
+        )
+    return found[0][0]
+
+
+def _require_unique(connection: Any, oid: int, table: str, key: str) -> None:
+    """A row must be found by its key, and no other row: two of one key would get each other's
+    embedding, and null is equal to nothing.
+    """
+    found = connection.execute(
+        "select 1 from pg_index join pg_attribute on attrelid = indrelid and attnum = indkey[0]"
+        " where indrelid = %s and attname = %s and attnotnull and indisunique and indisvalid and"
+        " indnkeyatts = 1 and indpred is null",
+        (oid, key),
+    ).fetchone()
+    if found is None:
+        raise InputError(
+            f"{key!r} of {table} is not unique, or may be null; pass another column with --key, or"
+            f" see to it: alter table {table} add unique ({key}), alter {key} set not null"
+        )
+
+
+def _dim(connection: Any, column: Column) -> int:
+    sql = _sql()
+    query = sql.SQL("select vector_dims({0}) from {1} where {0} is not null limit 1").format(
+        sql.Identifier(column.name), column.sql_table
+    )
+    row = connection.execute(query).fetchone()
+    if row is None:
+        raise InputError(f"{column.table}.{column.name} holds no embeddings")
+    return row[0]
+
+
+def connect(url: str) -> Any:
+    """A connection that speaks pgvector."""
+    try:
+        import psycopg
+        from pgvector.psycopg import register_vector
+    except ImportError:
+        raise MissingExtraError("PostgreSQL", "psycopg with pgvector", "postgres") from None
+    _require_address(url)
+    try:
+        connection = psycopg.connect(url)
+    except psycopg.OperationalError as error:
+        said = hide_secrets(str(error).strip(), url)
+        raise ServiceError(
+            f"the database does not answer ({said}); start it, or mend the address"
+        ) from None
+    except psycopg.ProgrammingError:  # what it says quotes the address, and may quote the password
+        raise _no_address(url) from None
+    try:
+        register_vector(connection)
+    except psycopg.ProgrammingError:
+        connection.close()
+        raise InputError(
+            "this database has no pgvector; type in it: create extension vector"
+        ) from None
+    connection.commit()
+    return connection
+
+
+def _require_address(url: str) -> None:
+    """Raise for an address that libpq would read otherwise than it was meant.
+
+    It takes what follows the first @ of a password for a host, and says so in its errors.
+    """
+    _, _, rest = url.partition("://")
+    authority = re.split("[/?]", rest, maxsplit=1)[0]
+    user, _, host = authority.rpartition("@")
+    broken = re.search("%(?![0-9A-Fa-f]{2})|%00", url)
+    if broken or "@" in user or not _HOSTS.fullmatch(host):
+        raise _no_address(url)
+    if "@" in rest[len(authority) :].partition("?")[0] or re.search(r"\s", url):
+        raise _no_address(url)
+
+
+def _no_address(url: str) -> InputError:
+    return InputError(
+        f"{without_secrets(url)} is no address of a database; write"
+        " postgresql://user:password@host:port/database, with each of the letters @ : / # ? %"
+        " and space in a name or a password percent-encoded (@ is %40)"
+    )
+
+
+def require_short(name: str) -> None:
+    """Raise for a name that PostgreSQL would cut without a word, so that it meant another."""
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size > LONGEST:
+        raise InputError(
+            f"{name!r} has {size} bytes, and a name in PostgreSQL has {LONGEST} at most; pass a"
+            " shorter one"
+        )
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """What the database refuses: a missing permission, a full disk, a table that went away."""
+    try:
+        import psycopg
+    except ImportError:
+        raise MissingExtraError("PostgreSQL", "psycopg with pgvector", "postgres") from None
+    try:
+        yield
+    except psycopg.Error as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ServiceError(
+            f"the database refused ({said}); mend it, then type the same again, with --resume if"
+            " some is done"
+        ) from None
+
+
+class NewColumn:
+    """The column that is written, and the table that keeps how far it is: both change in one
+    transaction, or neither.
+    """
+
+    def __init__(self, connection: Any, column: Column, name: str, out_dim: int):
+        self.connection, self.column, self.name, self.out_dim = connection, column, name, out_dim
+        self.run = f"{column.schema}.{column.table}.{name}"
+
+    def lock(self) -> None:
+        """One run at a time; the lock goes with the connection."""
+        if not self.connection.execute(
+            "select pg_try_advisory_lock(hashtext(%s))", (self.run,)
+        ).fetchone()[0]:
+            raise InputError(
+                f"another run is writing to {self.run}; wait for it, or write to another column"
+            )
+        self.connection.commit()
+
+    def begin(self, identity: dict[str, Any], resume: bool) -> None:
+        """Add the column, or go on with it where it is of this very run."""
+        sql, text = _sql(), json.dumps(identity, sort_keys=True)
+        with self.connection.transaction():
+            self.connection.execute(
+                sql.SQL(
+                    "create table if not exists {} (run text, part int, last text, rows int,"
+                    " document text, primary key (run, part))"
+                ).format(sql.Identifier(self.column.schema, STATE))
+            )
+            exists = self.connection.execute(
+                "select 1 from information_schema.columns where table_schema = %s and table_name ="
+                " %s and column_name = %s",
+                (self.column.schema, self.column.table, self.name),
+            ).fetchone()
+            if not exists:  # or not any more, and what was noted of it is of nothing
+                delete = sql.SQL("delete from {} where run = %s").format(
+                    sql.Identifier(self.column.schema, STATE)
+                )
+                self.connection.execute(delete, (self.run,))
+            found = self._state("select document from {} where run = %s and part = 0")
+            if found and found[0][0] != text:
+                raise InputError(
+                    f"{self.run} holds another run: it was given another space, kappa or column;"
+                    " write to another column"
+                )
+            if found and not resume:
+                raise InputError(
+                    f"{self.run} holds this run, or a part of it; pass --resume to go on, or write"
+                    " to another column"
+                )
+            if found:
+                return
+            if exists:
+                raise InputError(
+                    f"{self.run} exists, and no run of equipoise began it; write to another column"
+                )
+            kind = sql.SQL(f"{self.column.kind}({int(self.out_dim)})")
+            self.connection.execute(
+                sql.SQL("alter table {} add column {} {}").format(
+                    self.column.sql_table, sql.Identifier(self.name), kind
+                )
+            )
+            self._note(0, None, 0, text)
+
+    def documents(self) -> list[dict[str, Any]]:
+        """What was noted for each batch, in order."""
+        rows = self._state("select document from {} where run = %s and part > 0 order by part")
+        self.connection.commit()
+        return [parse_json(row[0], infinite=True) for row in rows]
+
+    def last(self) -> tuple[int, str | None]:
+        """Number and last key of the last batch that is in the table."""
+        rows = self._state("select part, last from {} where run = %s order by part desc limit 1")
+        self.connection.commit()
+        return rows[0]
+
+    def written(self) -> int:
+        """Rows of all batches."""
+        count = self._state("select coalesce(sum(rows), 0) from {} where run = %s")[0][0]
+        self.connection.commit()
+        return int(count)
+
+    def left(self) -> int:
+        """Rows that have an embedding and no debiased one."""
+        query = _sql().SQL("select count(*) from {} where {} is not null and {} is null")
+        count = self.connection.execute(
+            query.format(self.column.sql_table, *self._names())
+        ).fetchone()[0]
+        self.connection.commit()
+        return count
+
+    def read(self, last: str | None, count: int) -> tuple[list[str], np.ndarray]:
+        """The next keys (as text, whatever they are) that lack a debiased row, locked, and their
+        rows (n, dim).
+        """
+        sql, key = _sql(), _sql().Identifier(self.column.key)
+        after = (
+            sql.SQL("{} > {}::{} and ").format(
+                key, sql.Literal(last), sql.SQL(self.column.key_type)
+            )
+            if last is not None
+            else sql.SQL("")
+        )
+        query = sql.SQL(
+            "select {key}::text, {e} from {table} where {after} {e} is not null and {u} is null"
+            # the bare name would be that of the text
+            " order by {table}.{key} limit {n} for no key update"
+        )
+        e, u = self._names()
+        cursor = self.connection.cursor(binary=True)
+        found = cursor.execute(
+            query.format(
+                key=key, e=e, u=u, table=self.column.sql_table, after=after, n=sql.Literal(count)
+            )
+        ).fetchall()
+        rows = [row[1].to_numpy() for row in found]
+        for (name, _), row in zip(found, rows, strict=True):
+            if len(row) != self.column.dim:
+                raise InputError(
+                    f"the row with {self.column.key} {name} is {len(row)} wide, and others"
+                    f" {self.column.dim}; mend it, then pass --resume"
+                )
+        stacked = (
+            np.stack(rows).astype(self.column.dtype)
+            if rows
+            else np.empty((0, self.column.dim), self.column.dtype)
+        )
+        return [row[0] for row in found], stacked
+
+    def write(self, keys: list[str], rows: np.ndarray, part: int, document: dict[str, Any]) -> None:
+        """Inside the caller's transaction, which commits both the rows and the note of them."""
+        from pgvector import HalfVector, Vector
+
+        sql, make = _sql(), Vector if self.column.kind == "vector" else HalfVector
+        kinds = sql.SQL(f"key text, u {self.column.kind}")
+        self.connection.execute(
+            sql.SQL("create temp table equipoise_batch ({}) on commit drop").format(kinds)
+        )
+        with self.connection.cursor().copy(
+            "copy equipoise_batch (key, u) from stdin (format binary)"
+        ) as copy:
+            copy.set_types(["text", self.column.kind])
+            for key, row in zip(keys, rows, strict=True):
+                copy.write_row((key, make(row)))
+        query = sql.SQL(
+            "update {table} set {u} = b.u from equipoise_batch b where {table}.{key} ="
+            " b.key::{kind}"
+        )
+        names = {
+            "table": self.column.sql_table,
+            "u": self._names()[1],
+            "key": sql.Identifier(self.column.key),
+        }
+        self.connection.execute(query.format(**names, kind=sql.SQL(self.column.key_type)))
+        self._note(part, keys[-1], len(keys), json.dumps(document))
+
+    def _names(self) -> tuple[Any, Any]:
+        return _sql().Identifier(self.column.name), _sql().Identifier(self.name)
+
+    def _state(self, query: str) -> list[Any]:
+        return self.connection.execute(
+            _sql().SQL(query).format(_sql().Identifier(self.column.schema, STATE)), (self.run,)
+        ).fetchall()  # pyright: ignore
+
+    def _note(self, part: int, last: str | None, rows: int, document: str) -> None:
+        query = (
+            _sql()
+            .SQL("insert into {} values (%s, %s, %s, %s, %s)")
+            .format(_sql().Identifier(self.column.schema, STATE))
+        )
+        self.connection.execute(query, (self.run, part, last, rows, document))
+
+
+def _sql() -> Any:
+    try:
+        from psycopg import sql
+    except ImportError:
+        raise MissingExtraError("PostgreSQL", "psycopg with pgvector", "postgres") from None
+    return sql

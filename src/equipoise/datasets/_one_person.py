@@ -1,0 +1,135 @@
+"""Which pictures show one person, by a detector of transformers (RT-DETR, D-FINE, YOLOS:
+Apache-licensed).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from equipoise._artefact import write_atomically
+from equipoise.datasets import _files as files
+from equipoise.errors import InputError, MissingExtraError
+
+DETECTOR = "PekingU/rtdetr_r50vd"
+PERSON = "person"
+SAVE_EVERY = 50  # batches: all that a kill can lose
+
+
+def one_person_images(
+    paths: Sequence[files.Where],
+    *,
+    detector: str = DETECTOR,
+    threshold: float = 0.5,
+    batch: int = 16,
+    device: str | None = None,
+    cache: files.Where | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[str]:
+    """The names of the images in which exactly one person is found with at least ``threshold``
+    confidence.
+
+    detector: a model of the hub or a folder. cache: a JSON file of the counts so far, from which a
+    run that was stopped goes on; it belongs to one detector and threshold. An image that cannot be
+    read counts as showing nobody. The paper used YOLOv8, whose licence is AGPL, so counts differ
+    somewhat from its own.
+    """
+    if len({Path(path).name for path in paths}) < len({Path(path) for path in paths}):
+        raise InputError(
+            "two images in different folders have the same name, and a name is all that is kept;"
+            " ask for one folder at a time"
+        )
+    counts = _load(cache, detector, threshold)
+    todo = [Path(path) for path in paths if Path(path).name not in counts]
+    if todo:
+        count = _counter(detector, threshold, device)
+        try:
+            for start in range(0, len(todo), batch):
+                part = todo[start : start + batch]
+                counts.update(zip([path.name for path in part], count(part), strict=True))
+                if start // batch % SAVE_EVERY == SAVE_EVERY - 1:
+                    _save(cache, detector, threshold, counts)
+                if progress is not None:
+                    progress(min(start + batch, len(todo)), len(todo))
+        finally:
+            _save(cache, detector, threshold, counts)
+    return [Path(path).name for path in paths if counts[Path(path).name] == 1]
+
+
+def _counter(
+    detector: str, threshold: float, device: str | None
+) -> Callable[[list[Path]], list[int]]:
+    try:
+        import torch
+        from transformers import AutoImageProcessor, AutoModelForObjectDetection
+    except ImportError:
+        raise MissingExtraError(
+            "finding pictures of one person", "transformers", "transformers"
+        ) from None
+    try:
+        processor: Any = AutoImageProcessor.from_pretrained(detector, trust_remote_code=False)
+        model: Any = AutoModelForObjectDetection.from_pretrained(detector, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise InputError(f"detector {detector!r} cannot be loaded: {error}") from None
+    model = model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+    people = {i for i, name in model.config.id2label.items() if name.lower() == PERSON}
+    if not people:
+        raise InputError(
+            f"detector {detector!r} knows no class {PERSON!r}; pass one trained on COCO"
+        )
+
+    def count(paths: list[Path]) -> list[int]:
+        images = [_open(path) for path in paths]
+        readable = [image for image in images if image is not None]
+        found: list[int] = []
+        if readable:
+            inputs = processor(images=readable, return_tensors="pt").to(model.device)
+            with torch.inference_mode():
+                outputs = model(**inputs)
+            sizes = [(image.height, image.width) for image in readable]
+            for result in processor.post_process_object_detection(
+                outputs, threshold=threshold, target_sizes=sizes
+            ):
+                found.append(sum(int(label) in people for label in result["labels"]))
+        each = iter(found)
+        return [0 if image is None else next(each) for image in images]
+
+    return count
+
+
+def _open(path: Path) -> Any:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return image.convert("RGB")
+    except (OSError, SyntaxError):  # what Pillow raises for a file that is no image
+        return None
+
+
+def _load(cache: files.Where | None, detector: str, threshold: float) -> dict[str, int]:
+    if cache is None or not Path(cache).is_file():
+        return {}
+    try:
+        kept = json.loads(files.text(Path(cache)))
+        made_by, counts = (kept["detector"], kept["threshold"]), kept["counts"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{cache} is not a cache of person counts; delete it or pass another name"
+        ) from None
+    if made_by != (detector, threshold):
+        raise InputError(
+            f"{cache} was made by detector and threshold {made_by}, not {(detector, threshold)};"
+            " pass another name"
+        )
+    return counts
+
+
+def _save(
+    cache: files.Where | None, detector: str, threshold: float, counts: dict[str, int]
+) -> None:
+    if cache is not None:
+        document = {"detector": detector, "threshold": threshold, "counts": counts}
+        write_atomically(Path(cache), json.dumps(document, indent=0).encode())

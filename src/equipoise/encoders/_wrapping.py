@@ -1,0 +1,117 @@
+"""``wrap``: an encoder that encodes debiased, so that a team changes one line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from equipoise._space import AttributeSpace
+from equipoise._spaceset import SpaceSet
+from equipoise.encoders._encoder import Encoder, OnUnreadable, Report, Unreadable
+from equipoise.encoders._towers import Modality
+from equipoise.errors import InputError
+from equipoise.methods._closed_form import ClosedFormOperator
+
+
+def wrap(
+    encoder: Any, operator: Any, *, gate: bool | Callable[[str], bool] = False
+) -> WrappedEncoder:
+    """An encoder whose rows are debiased by ``operator``: an attribute space (the closed form), or
+    what fitting a method gave.
+
+    With a ``SpaceSet`` each text is debiased in its own prompt's space, and images, which have no
+    prompt, cannot be. gate keeps texts that name a group ("a female doctor") as they are: True asks
+    ``explicit_groups``, a function decides by itself. A space or an operator that was fitted with
+    another encoder is refused.
+    """
+    if not hasattr(encoder, "encode_text"):
+        raise InputError(
+            f"{type(encoder).__name__} is not an encoder; pass what load_encoder returns first, and"
+            " the operator second"
+        )
+    if isinstance(operator, AttributeSpace | SpaceSet):
+        operator = ClosedFormOperator.of(operator)
+    if not (hasattr(operator, "image") and hasattr(operator, "text")):
+        raise InputError(
+            f"{type(operator).__name__} is not an operator; pass an AttributeSpace, a SpaceSet, or"
+            " what fitting a method gave"
+        )
+    if hasattr(operator, "require_encoder"):
+        operator.require_encoder(encoder)
+    if getattr(operator, "in_dim", 0) not in (0, encoder.dim):
+        raise InputError(
+            f"{encoder.id} gives {encoder.dim} dimensions and the operator takes {operator.in_dim};"
+            " fit it with this encoder"
+        )
+    return WrappedEncoder(encoder, operator, gate)
+
+
+class WrappedEncoder:
+    """An encoder and an operator, with the encoder's own interface."""
+
+    def __init__(self, encoder: Encoder, operator: Any, gate: bool | Callable[[str], bool] = False):
+        self.encoder, self.operator, self.gate = encoder, operator, gate
+
+    @property
+    def id(self) -> str:
+        return f"{self.encoder.id}+{getattr(self.operator, 'name', type(self.operator).__name__)}"
+
+    @property
+    def revision(self) -> str:
+        return self.encoder.revision
+
+    @property
+    def dim(self) -> int:
+        return getattr(self.operator, "out_dim", 0) or self.encoder.dim
+
+    @property
+    def modalities(self) -> tuple[Modality, ...]:
+        return self.encoder.modalities
+
+    @property
+    def note(self) -> str:
+        return getattr(self.encoder, "note", "")
+
+    @property
+    def report(self) -> Report:
+        return self.encoder.report
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Another than the encoder's: debiased and plain rows do not share a space."""
+        operator = getattr(self.operator, "fingerprint", "")
+        return hashlib.sha256(
+            f"{self.encoder.fingerprint} {operator}{' gated' if self.gate else ''}".encode()
+        ).hexdigest()
+
+    @property
+    def module(self) -> Any:
+        """A torch module with ``encode_image`` and ``encode_text`` that gives debiased rows."""
+        from equipoise.encoders._torch_towers import WrappedModule
+
+        return WrappedModule(self.encoder.module, self.operator)
+
+    def encode_text(self, texts: Sequence[str]) -> np.ndarray:
+        """Debiased unit rows (n, dim), float32, in the order of the texts."""
+        gate = {"gate": self.gate} if self.gate else {}
+        return self.operator.text(self.encoder.encode_text(texts), prompts=texts, **gate)
+
+    def encode_images(
+        self, images: Iterable[Any], *, on_unreadable: OnUnreadable = "nan"
+    ) -> np.ndarray:
+        """Debiased unit rows (n, dim), float32, in the order of the images; options as in
+        ``Encoder.encode_images``.
+        """
+        return self.operator.image(self.encoder.encode_images(images, on_unreadable=on_unreadable))
+
+    def iter_images(self, images: Iterable[Any]) -> Iterator[np.ndarray | Unreadable]:
+        """One debiased row an image, or why there is none."""
+        for row in self.encoder.iter_images(images):
+            yield row if isinstance(row, Unreadable) else self.operator.image(row[None])[0]
+
+    def __repr__(self) -> str:
+        return f"WrappedEncoder({self.id!r}, dim={self.dim})"

@@ -1,0 +1,155 @@
+"""Zero-shot classification: each image goes to the class whose prompt it is most similar to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from equipoise import metrics
+from equipoise._rows import encoded_texts, unit_blocks
+from equipoise.errors import InputError
+from equipoise.evaluation._estimates import Measured, check_operators, gated
+from equipoise.evaluation._protocol import Protocol
+from equipoise.metrics import Cells
+
+
+def predict(
+    operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], *, gate: Any = None
+) -> np.ndarray:
+    """(n,): the place of the prompt that scores highest for each image, block by block.
+
+    texts (classes, d): the prompts' rows.
+    """
+    best = [
+        operator.scores(rows, texts, prompts, **gated(gate)).argmax(1)
+        for rows in unit_blocks(images, len(prompts))
+    ]
+    if not best:
+        raise InputError("there are no images to classify")
+    return np.concatenate(best)
+
+
+def classify(
+    operators: Mapping[str, Any],
+    images: Any,
+    class_prompts: Mapping[Any, str],
+    *,
+    labels: Any,
+    sensitive_features: Any,
+    encoder: Any = None,
+    texts: Any = None,
+    protocol: str = "released",
+    positive: Hashable | None = None,
+    gate: Any = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Measured:
+    """F1, equal opportunity, accuracies of every operator (name -> operator), on the same resamples
+    of the images.
+
+    images: (n, d), a store or an iterable of arrays that can be read again. class_prompts: label ->
+    prompt; their rows are ``texts``, or encoded by ``encoder``. protocol: which form of equal
+    opportunity, "paper" or "released". positive: one class of interest, for a binary F1 and equal
+    opportunity of that class alone, as on CelebA.
+    """
+    check_operators(operators)
+    check_classes(labels, class_prompts, positive)
+    prompts = list(class_prompts.values())
+    rows = encoded_texts(prompts, encoder, texts)
+    options = {
+        "labels": labels,
+        "sensitive_features": sensitive_features,
+        "protocol": protocol,
+        "positive": positive,
+    }
+    predictions = {
+        name: predict_labels(operator, images, rows, class_prompts, gate=gate)
+        for name, operator in operators.items()
+    }
+    return measure_predictions(predictions, **options, resamples=resamples, seed=seed)
+
+
+def predict_labels(
+    operator: Any,
+    images: Any,
+    texts: np.ndarray,
+    class_prompts: Mapping[Any, str],
+    *,
+    gate: Any = None,
+) -> np.ndarray:
+    """(n,): the class of each image."""
+    names = np.empty(len(class_prompts), dtype=object)
+    names[:] = list(class_prompts)
+    return names[predict(operator, images, texts, list(class_prompts.values()), gate=gate)]
+
+
+def measure_predictions(
+    predictions: Mapping[str, Any],
+    *,
+    labels: Any,
+    sensitive_features: Any,
+    protocol: str = "released",
+    positive: Hashable | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Measured:
+    """What ``classify`` measures, of predictions (method -> (n,)) that are there already."""
+    functions, better = _metrics(Protocol.named(protocol).equal_opportunity, positive)
+    bootstrap = metrics.bootstrap_classification(
+        labels,
+        predictions,
+        sensitive_features=sensitive_features,
+        metrics=functions,
+        resamples=resamples,
+        seed=seed,
+    )
+    return Measured(bootstrap, better)
+
+
+def check_classes(labels: Any, class_prompts: Any, positive: Hashable | None) -> None:
+    """Every known label has a prompt, there are two classes or more, and the positive one is among
+    them.
+    """
+    from equipoise.metrics._labels import encode
+
+    if not isinstance(class_prompts, Mapping) or len(class_prompts) < 2:
+        raise InputError(
+            f"classification needs two classes or more, and class_prompts is {class_prompts!r};"
+            " pass label -> prompt"
+        )
+    if len(set(class_prompts.values())) < len(class_prompts):
+        raise InputError(
+            "two classes have the same prompt, so nothing tells them apart; give each its own"
+        )
+    found = encode(labels, "labels").labels
+    if unknown := [label for label in found if label not in class_prompts]:
+        raise InputError(
+            f"labels hold {unknown[:5]}, which have no prompt; class_prompts has"
+            f" {list(class_prompts)[:10]}"
+        )
+    if len(found) < 2:
+        raise InputError(
+            f"the images are of one class, {list(found)}; classification needs two or more"
+        )
+    if positive is not None and positive not in found:
+        raise InputError(
+            f"positive={positive!r} is no class of the images; they have {list(found)}"
+        )
+
+
+def _metrics(form: str, positive: Hashable | None) -> tuple[dict[str, Any], dict[str, str]]:
+    forms = metrics.EQUAL_OPPORTUNITY[form]
+    chosen = None if positive is None else [positive]
+    functions: dict[str, Any] = (
+        {"macro F1": Cells.macro_f1}
+        if positive is None
+        else {"F1": lambda cells: cells.binary_f1(positive)}
+    )
+    functions |= {
+        f"EO_{name}": lambda cells, form=form: cells.equal_opportunity(**form, classes=chosen)
+        for name, form in forms.items()
+    }
+    functions |= {"accuracy": Cells.accuracy, "worst-group accuracy": Cells.worst_group_accuracy}
+    return functions, {name: "lower" if name.startswith("EO") else "higher" for name in functions}

@@ -1,0 +1,203 @@
+"""``attach``: a hook on a pipeline's ``encode_prompt``, so that what prompts condition is debiased;
+taken off, nothing is left of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from equipoise._certificate import Certificate, certify
+from equipoise._space import AttributeSpace
+from equipoise.errors import InputError
+from equipoise.generation import _edits as edits
+from equipoise.generation._conditioning import TOKENS, Call, Conditioning, Tokens
+from equipoise.generation._edits import CLOSED_FORM
+from equipoise.generation._fitting import Given, book_of, edits_for
+from equipoise.generation._unet import FeatureSfid
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._book import PromptBook
+from equipoise.prompts._marks import explicit_groups
+
+Gate = bool | Callable[[str], bool]
+
+
+def attach(
+    pipe: Any,
+    attribute: Attribute | str,
+    book: PromptBook | str | os.PathLike | None = None,
+    method: str = CLOSED_FORM,
+    kappa: float | None = None,
+    gate: Gate = True,
+    tokens: Tokens = "after-sos",
+    *,
+    spaces: AttributeSpace | Mapping[str, AttributeSpace] | None = None,
+    seed: int = 0,
+    **params: Any,
+) -> Attached:
+    """Debias what prompts condition in a diffusers pipeline with CLIP text encoders, until
+    ``remove()`` or the end of a ``with``.
+
+    The states of a prompt's tokens are edited by ``method`` ("closed-form", "orth-proj",
+    "orth-cali", "sfid", "none") with its ``params``, fitted on ``book`` (a curated one by default)
+    with the pipeline's own text encoders, in a space for each. The start token, negative prompts
+    and the unconditional branch are left alone. tokens: "after-sos" edits words, end token and
+    padding, which has seen the whole prompt; "unpadded" leaves padding as it is. gate: True leaves
+    prompts that name a group as they are; a function of the prompt decides by itself. spaces:
+    fitted ones in place of a book. ``sfid`` with ``on="unet"`` edits the UNet's features instead,
+    as its authors do.
+
+    Embeddings that are passed in place of a prompt are left alone: ``pipe.encode_prompt`` gives
+    edited ones while this is attached.
+    """
+    attribute = Attribute.load(attribute) if isinstance(attribute, str) else attribute
+    if tokens not in TOKENS:
+        raise InputError(f"tokens={tokens!r} is not legal; pass one of {', '.join(TOKENS)}")
+    if not (isinstance(gate, bool) or callable(gate)):
+        raise InputError(
+            f"gate={gate!r} is not legal; pass True, False, or a function of the prompt"
+        )
+    if isinstance(getattr(getattr(pipe, "encode_prompt", None), "attached", None), Attached):
+        raise InputError(
+            "this pipeline is attached already; call remove() on what attach returned, or leave its"
+            " with block, first"
+        )
+    conditioning = pipe.conditioning() if hasattr(pipe, "conditioning") else Conditioning(pipe)
+    made = edits.create(method, kappa, params)
+    if isinstance(made, FeatureSfid):
+        return Attached(
+            conditioning,
+            attribute,
+            Given({}),
+            gate,
+            tokens,
+            made.fit(pipe, attribute, book_of(book, attribute), seed),
+        )
+    return Attached(
+        conditioning,
+        attribute,
+        edits_for(conditioning, attribute, made, book, spaces, kappa, seed),
+        gate,
+        tokens,
+    )
+
+
+class Attached:
+    """A hook on a pipeline; a context manager.
+
+    ``edited``, ``gated``: prompts that met which, and how often. ``passed``: calls with embeddings
+    in place of prompts.
+    """
+
+    def __init__(
+        self,
+        conditioning: Any,
+        attribute: Attribute,
+        source: Any,
+        gate: Gate,
+        tokens: str,
+        features: Any = None,
+    ):
+        self.conditioning, self.attribute, self.gate, self.tokens = (
+            conditioning,
+            attribute,
+            gate,
+            tokens,
+        )
+        self.edited: Counter[str] = Counter()
+        self.gated: Counter[str] = Counter()
+        self.passed = 0
+        self._source, self._features = source, features
+        self._source.edits({})  # what cannot be fitted is told now
+        original = conditioning.encode
+
+        @functools.wraps(original)
+        def encode_prompt(*args: Any, **kwargs: Any) -> Any:
+            return self._hooked(conditioning.bind(args, kwargs), original(*args, **kwargs))
+
+        encode_prompt.attached = self  # pyright: ignore[reportAttributeAccessIssue]
+        self.pipe.encode_prompt = encode_prompt
+        if features is not None:
+            features.install()
+
+    @property
+    def pipe(self) -> Any:
+        """The pipeline."""
+        return self.conditioning.pipe
+
+    @property
+    def spaces(self) -> dict[str, AttributeSpace]:
+        """Part -> its attribute space, for methods that have one: to be saved, and given to
+        ``attach`` again.
+        """
+        found = {
+            part: getattr(edit.operator, "space", None)
+            for part, edit in self._source.edits({}).items()
+        }
+        return {part: space for part, space in found.items() if isinstance(space, AttributeSpace)}
+
+    def remove(self) -> None:
+        """Take the hook off: the pipeline is what it was."""
+        if getattr(self.pipe.__dict__.get("encode_prompt"), "attached", None) is self:
+            del self.pipe.encode_prompt
+        if self._features is not None:
+            self._features.remove()
+
+    def __enter__(self) -> Attached:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def keeps(self, prompt: str) -> bool:
+        """Whether the gate leaves a prompt as it is."""
+        if callable(self.gate):
+            return bool(self.gate(prompt))
+        return self.gate and bool(explicit_groups(prompt, self.attribute))
+
+    def certify(self, prompts: Sequence[str]) -> dict[str, Certificate]:
+        """Part -> the certificate of the prompts' end states as they are edited, gate aside."""
+        states, found, spaces = (
+            self.conditioning.states(prompts, {}),
+            self._source.edits({}),
+            self.spaces,
+        )
+        return {
+            part: certify(states[part], spaces[part], u=found[part].apply(states[part], ""))
+            for part in spaces
+        }
+
+    def _hooked(self, call: Call, output: Any) -> Any:
+        prompts = () if call.prompts is None else next(iter(call.prompts.values()))
+        if self._features is not None:
+            each = [prompt for prompt in prompts for _ in range(call.copies)]
+            self._features.begin(each, [self.keeps(prompt) for prompt in each])
+        if call.prompts is None:
+            self._tell_passed()
+            return output
+        for prompt in prompts:
+            (self.gated if self.keeps(prompt) else self.edited)[prompt] += 1
+        found = self._source.edits(call.options)
+
+        def apply(part: str, states: Any, prompt: str) -> Any:
+            return (
+                None
+                if part not in found or self.keeps(prompt)
+                else found[part].apply(states, prompt)
+            )
+
+        return self.conditioning.edit(output, call, self.tokens, apply)
+
+    def _tell_passed(self) -> None:
+        self.passed += 1
+        if self.passed == 1:
+            warnings.warn(
+                "embeddings were passed in place of a prompt, and are left as they are; those of"
+                " pipe.encode_prompt are edited already",
+                UserWarning,
+                stacklevel=5,
+            )

@@ -1,0 +1,158 @@
+"""What labels and scores of a run's pictures come to: statistical parity, CLIP score and accuracy,
+each method beside the original model.
+
+Intervals resample the pictures of each prompt, the same ones for all methods: pictures of one
+number share their noise. Prompts are given, and not resampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from equipoise._annotate.question import UNSURE
+from equipoise._audit.intervals import ANY, SHARE, values
+from equipoise.generation._manifest import Manifest
+from equipoise.generation._plan import Plan
+
+UNKNOWN = -1
+
+
+class Cells:
+    """The pictures of a run as an array: (methods, prompts, numbers), and what is known of each."""
+
+    def __init__(self, plan: Plan, manifest: Manifest):
+        self.methods, self.prompts = list(plan.specs()), [asked.prompt for asked in plan.prompts]
+        shape = len(self.methods), len(self.prompts), plan.images
+        self.images = np.full(shape, None, object)
+        self.attempts = np.zeros(shape, int)
+        places = (
+            {method: i for i, method in enumerate(self.methods)},
+            {prompt: i for i, prompt in enumerate(self.prompts)},
+        )
+        for picture in manifest.pictures.values():
+            at = places[0][picture.method], places[1][picture.prompt], picture.number
+            self.images[at], self.attempts[at] = picture.image, picture.attempt
+
+    def codes(self, answers: Mapping[str, str], groups: Sequence[str]) -> np.ndarray:
+        """The place of the group that each picture was said to show; -1 where none was, or nobody
+        was sure.
+        """
+        place = {group: i for i, group in enumerate(groups)} | {UNSURE: UNKNOWN, "": UNKNOWN}
+        return np.vectorize(lambda image: place[answers.get(image, "")], otypes=[int])(self.images)
+
+    def of(self, rows: Mapping[str, float]) -> np.ndarray:
+        """A number for each picture; NaN where there is none."""
+        return np.vectorize(lambda image: rows.get(image, np.nan), otypes=[float])(self.images)
+
+
+def parity(codes: np.ndarray, groups: int) -> np.ndarray:
+    """SP (methods, prompts) of codes (methods, prompts, numbers); NaN where no picture has a known
+    group.
+    """
+    return _parity((codes[..., None] == np.arange(groups)).sum(2))
+
+
+def _parity(counts: np.ndarray) -> np.ndarray:
+    """Distance of the shares from equal ones, along the last axis."""
+    total = counts.sum(-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        shares = counts / np.where(total, total, np.nan)
+    return np.sqrt(((shares - 1 / counts.shape[-1]) ** 2).sum(-1))
+
+
+def parity_floor(pictures: int, groups: int, draws: int = 20_000) -> float:
+    """SP to be expected of a generator without any bias, which is not 0: of two groups exactly, of
+    more by drawing.
+    """
+    if groups == 2:
+        from scipy.stats import binom
+
+        k = np.arange(pictures + 1)
+        return float((binom.pmf(k, pictures, 0.5) * np.sqrt(2) * abs(k / pictures - 0.5)).sum())
+    counts = np.random.default_rng(0).multinomial(pictures, np.full(groups, 1 / groups), draws)
+    return float(_parity(counts).mean())
+
+
+def mean_parity_floor(codes: np.ndarray, groups: int) -> float | None:
+    """The floor of a mean SP over prompts, of as many pictures as have a known group in codes
+    (prompts, numbers); None where none has.
+    """
+    known = (codes != UNKNOWN).sum(1)
+    sizes, prompts = np.unique(known[known > 0], return_counts=True)
+    return (
+        float(np.average([parity_floor(int(n), groups) for n in sizes], weights=prompts))
+        if len(sizes)
+        else None
+    )
+
+
+def _mean_known(array: np.ndarray, axis: int) -> np.ndarray:
+    """The mean of what is not NaN; NaN where all is."""
+    known = ~np.isnan(array)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, array, 0.0).sum(axis) / known.sum(axis)
+
+
+class Resamples:
+    """The same resamples of picture numbers for all methods, prompt by prompt."""
+
+    def __init__(self, resamples: int = 1000, level: float = 0.95, seed: int = 0):
+        self.resamples, self.level, self.seed = resamples, level, seed
+
+    def parity(self, codes: np.ndarray, groups: int) -> list[dict[str, Any]]:
+        """Mean SP over the prompts of which any group is known, one entry a method, with the change
+        from the first.
+        """
+        points = _mean_known(parity(codes, groups), 1)
+        shown = codes[..., None] == np.arange(groups)  # (methods, prompts, numbers, groups)
+        drawn = [
+            _parity(np.einsum("rn,mng->mrg", weights, shown[:, prompt]))
+            for prompt, weights in self._weights(codes)
+        ]
+        most = max(np.sqrt(1 - 1 / groups), *points)  # a mean may round above it
+        return self._entries(
+            points, _mean_known(np.stack(drawn), 0), codes != UNKNOWN, (0.0, float(most))
+        )
+
+    def mean(self, numbers: np.ndarray, limits: tuple[float, float] = ANY) -> list[dict[str, Any]]:
+        """Mean over all pictures; NaN where a picture has no number."""
+        known = ~np.isnan(numbers)
+        filled = np.where(known, numbers, 0.0)
+        total, count = filled.sum((1, 2)), known.sum((1, 2))
+        drawn, counted = (
+            np.sum([part[:, p] @ weights.T for p, weights in self._weights(numbers)], axis=0)
+            for part in (filled, known)
+        )
+        with np.errstate(invalid="ignore"):
+            return self._entries(total / count, drawn / counted, known, limits)
+
+    def accuracy(self, codes: np.ndarray, stated: np.ndarray) -> list[dict[str, Any]]:
+        """Share of pictures with a known group that show the one their prompt states: (methods,
+        prompts, numbers), (prompts,).
+        """
+        right = np.where(codes == UNKNOWN, np.nan, codes == stated[:, None])
+        return self.mean(right, SHARE)
+
+    def _weights(self, array: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        """Prompt, and how often each of its pictures is in each resample (resamples, numbers)."""
+        rng, n = np.random.default_rng(self.seed), array.shape[2]
+        return [
+            (prompt, rng.multinomial(n, np.full(n, 1 / n), self.resamples))
+            for prompt in range(array.shape[1])
+        ]
+
+    def _entries(
+        self, points: np.ndarray, drawn: np.ndarray, known: np.ndarray, limits: tuple[float, float]
+    ) -> list[dict[str, Any]]:
+        if known.shape[2] == 1:  # one picture a prompt: nothing to resample, so no interval
+            drawn = np.full_like(drawn, np.nan)
+        entries = values(points, drawn, self.level, limits)
+        for entry, some in zip(entries, known, strict=True):
+            entry |= {"n": int(some.sum()), "left_out": int((~some).sum())}
+            for numbers in (entry, entry.get("change", {})):
+                if np.isnan(numbers.get("value", 0.0)):
+                    numbers |= {"value": None, "low": None, "high": None}
+        return entries

@@ -1,0 +1,135 @@
+"""The embedded generator as a pipeline: prompts to embeddings (``encode_prompt``, which ``attach``
+hooks), embeddings to small pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from equipoise import geometry
+from equipoise.encoders import load_encoder
+from equipoise.errors import ArtefactError, InputError, MissingExtraError
+from equipoise.generation._conditioning import Call
+
+PART = "text"
+
+
+class MiniPipeline:
+    """equipoise-mini's generator and the encoder that conditions it.
+
+    encoder: anything with ``encode_text``; generator: with ``sample``.
+    """
+
+    def __init__(self, encoder: Any, generator: Any):
+        self.encoder, self.generator = encoder, generator
+
+    def encode_prompt(self, prompt: str | Sequence[str]) -> np.ndarray:
+        """Embeddings (n, d) of prompts, each encoded by itself: what stands beside it in a batch
+        would move its last bits.
+        """
+        texts = [prompt] if isinstance(prompt, str) else list(prompt)
+        rows = {
+            text: np.asarray(self.encoder.encode_text([text]))[0] for text in dict.fromkeys(texts)
+        }
+        return (
+            np.stack([rows[text] for text in texts])
+            if texts
+            else np.zeros((0, self.encoder.dim), np.float32)
+        )
+
+    def __call__(
+        self,
+        prompt: str | Sequence[str] | None = None,
+        *,
+        seeds: Sequence[int],
+        prompt_embeds: np.ndarray | None = None,
+        **options: Any,
+    ) -> np.ndarray:
+        """Pictures (n, height, width, 3) as bytes, one for each prompt (or embedding) and seed.
+
+        options: guidance, steps.
+        """
+        if (prompt is None) == (prompt_embeds is None):
+            raise InputError(
+                "pass prompts, or embeddings in their place as prompt_embeds: one of the two"
+            )
+        rows = self.encode_prompt(prompt) if prompt is not None else np.asarray(prompt_embeds)
+        if len(rows) != len(seeds):
+            raise InputError(
+                f"{len(seeds)} seeds were given for {len(rows)} prompts; pass one for each"
+            )
+        unit = geometry.unit(np.asarray(rows, np.float64)).astype(
+            np.float32
+        )  # linear methods shorten rows; the generator knows unit ones
+        return self.generator.sample(unit, list(seeds), **options)
+
+    def conditioning(self) -> MiniConditioning:
+        """What ``attach`` edits."""
+        return MiniConditioning(self)
+
+
+class MiniConditioning:
+    """One part, a row a prompt, no tokens: as ``conditioning.Conditioning`` is for diffusers."""
+
+    def __init__(self, pipe: MiniPipeline):
+        self.pipe, self.encode = pipe, pipe.encode_prompt
+        self.id = str(getattr(pipe.encoder, "id", "mini"))
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Part -> width."""
+        return {PART: self.pipe.encoder.dim}
+
+    def bind(self, args: tuple, kwargs: Mapping[str, Any]) -> Call:
+        """The prompts of a call."""
+        prompt = kwargs.get("prompt", args[0] if args else None)
+        return Call({PART: [prompt] if isinstance(prompt, str) else list(prompt or ())})
+
+    def states(self, texts: Sequence[str], options: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The embeddings of texts."""
+        return {PART: self.encode(texts)}
+
+    def edit(
+        self, output: np.ndarray, call: Call, tokens: str, apply: Callable[[str, Any, str], Any]
+    ) -> np.ndarray:
+        """The embeddings, edited."""
+        rows = output.copy()
+        for i, prompt in enumerate((call.prompts or {})[PART]):
+            if (edited := apply(PART, rows[i : i + 1], prompt)) is not None:
+                rows[i : i + 1] = edited
+        return rows
+
+
+def load_mini(device: str | None = None) -> MiniPipeline:
+    """The installed one, on onnxruntime; with a device of torch, such as "cuda", there and in half
+    precision.
+    """
+    try:
+        import equipoise_mini
+    except ImportError:
+        raise MissingExtraError("the embedded generator", "equipoise-mini", "mini") from None
+    generator = getattr(equipoise_mini, "generator", None)
+    if generator is None:
+        raise InputError(
+            "the installed equipoise-mini has no generator; type: pip install -U equipoise-mini, or"
+            " name a diffusers pipeline with --model"
+        )
+    options = {} if device in (None, "cpu") else {"device": _present(device)}
+    try:
+        drawing = generator(**options)
+    except FileNotFoundError as error:
+        raise InputError(str(error)) from None
+    except ValueError as error:
+        raise ArtefactError(str(error)) from None
+    return MiniPipeline(load_encoder("mini"), drawing)
+
+
+def _present(device: str) -> str:
+    try:
+        from equipoise.encoders._torch_towers import pick_device
+    except ImportError:
+        raise MissingExtraError(f"the embedded generator on {device}", "torch", "torch") from None
+    return pick_device(device)

@@ -1,0 +1,205 @@
+"""``Plan``: which pictures a run draws: prompts x methods x seeds, and with what.
+
+The same plan gives the same pictures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from equipoise._annotate.question import UNSURE
+from equipoise._artefact import require_format, write_atomically
+from equipoise._version import __version__
+from equipoise.errors import ArtefactError, InputError
+from equipoise.generation._conditioning import TOKENS
+from equipoise.generation._edits import NONE, create
+from equipoise.generation._fitting import book_of
+from equipoise.methods._specs import MethodSpec, parse
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._marks import explicit_groups
+from equipoise.prompts._neutral import neutralize
+
+PLAN = "run.json"
+FORMAT = 1
+STRIDE = 1_000_000  # seeds between one attempt and the next
+
+
+class Asked(BaseModel):
+    """A prompt.
+
+    groups: those it names. neutral: the prompt of the run that it makes explicit, or "".
+    """
+
+    prompt: str
+    groups: list[str] = []
+    neutral: str = ""
+
+    @property
+    def explicit_group(self) -> str:
+        """The one group it names; "" where it names none, or several."""
+        return self.groups[0] if len(self.groups) == 1 else ""
+
+
+class Plan(BaseModel):
+    """images: of each prompt and method.
+
+    steps, guidance, size: None for the model's own. revision: of its weights, "" where not known.
+    """
+
+    format: int = FORMAT
+    version: str = __version__
+    model: str
+    revision: str = ""
+    attribute: list[dict[str, Any]]
+    prompts: list[Asked]
+    methods: list[str]
+    images: int = Field(ge=1, lt=STRIDE)
+    seed: int = Field(default=0, ge=0)
+    gate: bool = True
+    tokens: str = "after-sos"
+    book: str = ""
+    steps: int | None = Field(default=None, ge=1)
+    guidance: float | None = Field(default=None, allow_inf_nan=False)
+    size: int | None = Field(default=None, ge=8, multiple_of=8)
+    preset: str = ""
+
+    @property
+    def neutral(self) -> list[int]:
+        """The places of prompts that name no group."""
+        return [i for i, asked in enumerate(self.prompts) if not asked.groups]
+
+    @property
+    def explicit(self) -> list[int]:
+        """The places of prompts that name one."""
+        return [i for i, asked in enumerate(self.prompts) if asked.explicit_group]
+
+    def specs(self) -> dict[str, MethodSpec]:
+        """Label -> method."""
+        return {spec.label: spec for spec in parse(self.methods)}
+
+    def seed_of(self, number: int, attempt: int) -> int:
+        """Return the seed; pictures of one number begin from the same noise everywhere."""
+        return self.seed + number + attempt * STRIDE
+
+    def place_of(self, prompt: str, method: str, number: int, attempt: int) -> str:
+        """Where a picture lies in the run's folder."""
+        index = [asked.prompt for asked in self.prompts].index(prompt)
+        again = f"-{attempt}" if attempt else ""
+        return f"images/{slug(method)}/{index:03d}-{slug(prompt)}/{number:05d}{again}.png"
+
+    def save(self, folder: Path) -> None:
+        """Say whose the folder is."""
+        write_atomically(folder / PLAN, (self.model_dump_json(indent=1) + "\n").encode())
+
+    @classmethod
+    def load(cls, folder: Path) -> Plan:
+        """Of a run that was begun."""
+        path = folder / PLAN
+        try:
+            plan = cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            raise InputError(
+                f"{folder} holds no run of equipoise generate; pass the folder of one"
+            ) from None
+        except ValidationError as error:
+            raise ArtefactError(
+                f"{path} is damaged ({error.errors()[0]['msg']}); pass another folder"
+            ) from None
+        require_format(path, plan.format, FORMAT)
+        return plan
+
+    def require_same(self, other: Plan, folder: Path, drawn: Iterable[str]) -> None:
+        """Raise unless the folder's run is this one.
+
+        More pictures of each may be asked for, and more methods than were ``drawn``.
+        """
+        free = (
+            "version",
+            "images",
+            "methods",
+            "format",
+            *(() if self.revision and other.revision else ("revision",)),
+        )
+        different = [
+            name
+            for name in Plan.model_fields
+            if name not in free and getattr(self, name) != getattr(other, name)
+        ]
+        if set(drawn) - set(self.specs()):
+            different.append("methods")
+        if different or self.images < other.images:
+            what = ", ".join(different) or "images"
+            raise InputError(
+                f"{folder} holds another run (its {what} differ); pass another folder, or what that"
+                " run was given"
+            )
+
+
+def make_plan(
+    model: str,
+    attribute: Attribute,
+    prompts: Sequence[str],
+    methods: Sequence[str],
+    images: int,
+    **options: Any,
+) -> Plan:
+    """A plan of these prompts, checked.
+
+    The original model, ``none``, is always drawn, since all is compared with it.
+    """
+    if UNSURE in attribute.groups:
+        raise InputError(
+            f"a group of {attribute.name!r} is called {UNSURE!r}, which is what annotators say when"
+            " they cannot tell; give the group another name"
+        )
+    wanted = list(dict.fromkeys(prompt.strip() for prompt in prompts if prompt.strip()))
+    if not wanted:
+        raise InputError("there is no prompt to draw; pass some with --prompts, or a preset")
+    specs = parse([NONE, *methods])
+    for spec in specs:
+        create(spec.name, None, spec.params)
+    if options.get("tokens", TOKENS[0]) not in TOKENS:
+        raise InputError(
+            f"tokens={options['tokens']!r} is not legal; pass one of {', '.join(TOKENS)}"
+        )
+    book_of(options.get("book") or None, attribute)
+    labels = [spec.label for spec in specs]
+    if len({slug(label) for label in labels}) < len(labels):
+        raise InputError(f"two methods would share a folder: {', '.join(labels)}; leave one out")
+    typed = list(dict.fromkeys([NONE, *methods]))
+    try:
+        return Plan(
+            model=model,
+            attribute=attribute.to_json(),
+            prompts=asked(wanted, attribute),
+            methods=typed,
+            images=images,
+            **options,
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"{'.'.join(map(str, first['loc']))}={first['input']!r} is not legal: {first['msg']}"
+        ) from None
+
+
+def asked(prompts: Sequence[str], attribute: Attribute) -> list[Asked]:
+    """Prompts, with the group that each names and the neutral one that it belongs to."""
+    found = []
+    for prompt in prompts:
+        groups = explicit_groups(prompt, attribute)
+        neutral = neutralize(prompt, attribute) if groups else ""
+        found.append(
+            Asked(prompt=prompt, groups=list(groups), neutral=neutral if neutral in prompts else "")
+        )
+    return found
+
+
+def slug(text: str) -> str:
+    """A name that every file system takes."""
+    return re.sub(r"[^a-z0-9.=]+", "-", text.lower()).strip("-.")[:60] or "x"

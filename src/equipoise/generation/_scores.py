@@ -1,0 +1,54 @@
+"""CLIP score: the cosine of a picture and its prompt, by an encoder that did not condition the
+picture.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from equipoise._progress import progress
+from equipoise.errors import InputError
+from equipoise.generation._manifest import Manifest
+from equipoise.generation._painters import Painter
+
+_BATCH = 64
+
+
+def require_independent(encoder: Any, painter: Painter) -> None:
+    """Raise for an encoder that conditioned the pictures: it would score how well the generator
+    listens to it.
+    """
+    if painter.conditioned_by(encoder):
+        raise InputError(
+            f"{encoder.id} is the encoder that {painter.id} is conditioned by, and would be a judge"
+            " in its own case; pass another with --clip-score, or --same-encoder to score with it"
+            " all the same, which the table then says"
+        )
+
+
+def clip_scores(encoder: Any, manifest: Manifest) -> dict[str, float]:
+    """Image -> the cosine with its own prompt, not below 0."""
+    manifest.require_files()
+    pictures = list(manifest.pictures.values())
+    prompts = list(dict.fromkeys(picture.prompt for picture in pictures))
+    texts = (
+        dict(zip(prompts, np.asarray(encoder.encode_text(prompts)), strict=True)) if prompts else {}
+    )
+    found = {}
+    with progress(f"CLIP score by {encoder.id}", len(pictures)) as advance:
+        for start in range(0, len(pictures), _BATCH):
+            some = pictures[start : start + _BATCH]
+            rows = encoder.encode_images(
+                [manifest.folder / picture.image for picture in some], on_unreadable="raise"
+            )
+            cosines = np.einsum(
+                "nd,nd->n", rows, np.stack([texts[picture.prompt] for picture in some])
+            )
+            found |= {
+                picture.image: max(float(cosine), 0.0)
+                for picture, cosine in zip(some, cosines, strict=True)
+            }
+            advance(len(some))
+    return found

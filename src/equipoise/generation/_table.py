@@ -1,0 +1,220 @@
+"""Results as the paper's Table 4: methods down, SP, CLIP score and accuracy across, in percent with
+intervals; four kinds of file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from equipoise import published
+from equipoise._artefact import write_atomically
+
+ARROWS = {"lower": "↓", "higher": "↑"}
+TEX = {"↓": r"$\downarrow$", "↑": r"$\uparrow$", "^": r"\^{}"}
+PAPER = {
+    "sp": "SP_all",
+    "sp_5": "SP_5",
+    "clip": "CLIP score",
+    "accuracy": "Acc^G",
+}  # columns as ``published`` names the metrics
+
+
+def lines(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of strings; below a method its change from the first, and what the paper
+    printed, where the run is its preset.
+    """
+    header = [
+        "Method",
+        *(f"{column['name']} {ARROWS[column['better']]}" for column in results["columns"]),
+        "Regenerated",
+    ]
+    rows = []
+    for method in results["methods"]:
+        entries = [method["cells"][column["key"]] for column in results["columns"]]
+        rows.append(
+            [
+                method["label"],
+                *map(interval, entries),
+                f"{method['regenerated']} of {method['pictures']}",
+            ]
+        )
+        if any("change" in entry for entry in entries):
+            rows.append(
+                [
+                    "  change",
+                    *(
+                        interval(entry["change"], "+.1f") if "change" in entry else ""
+                        for entry in entries
+                    ),
+                    "",
+                ]
+            )
+        if printed := _published(results, method["label"]):
+            rows.append(
+                [
+                    "  as published, SD v2.1",
+                    *(printed.get(column["key"], "") for column in results["columns"]),
+                    "",
+                ]
+            )
+    return header, rows
+
+
+def note(results: dict[str, Any], judges: bool = True) -> str:
+    """What a reader of the numbers must know.
+
+    judges: who labelled and scored what, where the table itself does not say.
+    """
+    plan, settings = results["plan"], results["settings"]
+    parts = [
+        f"{plan['model']}: {plan['images']} pictures of each prompt and method; in percent, with"
+        f" {settings['level']:.0%} intervals over pictures ({settings['resamples']} resamples)."
+    ]
+    for by in dict.fromkeys(column["by"] for column in results["columns"] if judges):
+        named = [
+            f"{column['name']} ({column['prompts']} prompts)"
+            for column in results["columns"]
+            if column["by"] == by
+        ]
+        parts.append(f"By {by}: {', '.join(named)}.")
+    if floor := results["floors"].get("sp"):
+        parts.append(
+            f"A generator without bias would have an SP of {100 * floor:.1f} with so few pictures."
+        )
+    if results["clip"] and results["clip"]["same"]:
+        parts.append(
+            "The CLIP score is by the encoder that conditioned the pictures: a judge in its own"
+            " case."
+        )
+    if results["annotator"] and results["annotator"]["same"]:
+        parts.append("The pictures were labelled by the encoder that conditioned them.")
+    through = (
+        "are left alone by the gate."
+        if plan["gate"]
+        else "go through the method, save where gated is said."
+    )
+    parts.append(f"Prompts that name a group {through}")
+    parts.append("Perceived, not identity; equal shares are not the same as fair.")
+    return " ".join(parts)
+
+
+def interval(entry: dict[str, Any], form: str = ".1f") -> str:
+    """value [low, high] in percent."""
+    if entry["value"] is None:
+        return "not known"
+    value = f"{100 * entry['value']:{form}}"
+    return (
+        value
+        if entry["low"] is None
+        else f"{value} [{100 * entry['low']:{form}}, {100 * entry['high']:{form}}]"
+    )
+
+
+def rich_table(results: dict[str, Any]) -> Any:
+    """For a rich console."""
+    from rich.table import Table
+
+    header, rows = lines(results)
+    table = Table(title="Text-to-image generation", caption=note(results))
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(
+            *(_broken(cell) for cell in row), style="dim" if row[0].startswith(" ") else None
+        )
+    return table
+
+
+def _broken(cell: str) -> str:
+    """The interval on a line of its own."""
+    return cell.replace(" [", "\n[").replace(", ", ",\u00a0")
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """A pipe table."""
+    header, rows = lines(results)
+    return (
+        "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
+        + f"\n\n{note(results)}\n"
+    )
+
+
+def latex(results: dict[str, Any]) -> str:
+    """A plain tabular."""
+    header, rows = lines(results)
+    body = [" & ".join(map(_escaped, row)) + r" \\" for row in [header, *rows]]
+    body[0] += r" \hline"
+    start = [rf"\begin{{tabular}}{{l{'c' * (len(header) - 1)}}}", r"\hline"]
+    return f"% {note(results)}\n" + "\n".join([*start, *body, r"\hline", r"\end{tabular}"]) + "\n"
+
+
+def csv_text(results: dict[str, Any]) -> str:
+    """One line a method and column, every number by itself."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(
+        [
+            "method",
+            "metric",
+            "better",
+            "by",
+            "prompts",
+            "value",
+            "low",
+            "high",
+            "n",
+            "left_out",
+            "change",
+            "change_low",
+            "change_high",
+        ]
+    )
+    for method in results["methods"]:
+        for column in results["columns"]:
+            entry = method["cells"][column["key"]]
+            change = entry.get("change") or {"value": None, "low": None, "high": None}
+            about = [
+                method["label"],
+                column["key"],
+                column["better"],
+                column["by"],
+                column["prompts"],
+            ]
+            writer.writerow(
+                [
+                    *about,
+                    *(entry[key] for key in ("value", "low", "high", "n", "left_out")),
+                    *change.values(),
+                ]
+            )
+    return out.getvalue()
+
+
+WRITERS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "table.csv": csv_text,
+    "table.md": markdown,
+    "table.tex": latex,
+}
+
+
+def write(folder: Path, results: dict[str, Any]) -> None:
+    """table.csv, table.md and table.tex."""
+    for name, writer in WRITERS.items():
+        write_atomically(folder / name, writer(results).encode())
+
+
+def _published(results: dict[str, Any], label: str) -> dict[str, str]:
+    """What Table 4 has for a method, by column."""
+    if results["plan"]["preset"] != "paper":
+        return {}
+    cells = published.lookup(table=4, method=label.partition(" (")[0])
+    found = dict(zip(cells["metric"], cells["value"], strict=True))
+    return {key: f"{found[metric]:.1f}" for key, metric in PAPER.items() if metric in found}
+
+
+def _escaped(text: str) -> str:
+    return "".join(TEX.get(c) or (f"\\{c}" if c in "&%#_" else c) for c in text)

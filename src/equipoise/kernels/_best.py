@@ -1,0 +1,200 @@
+"""The k best images of each query, from windows of images that are seen once, in order.
+
+A float32 product of some queries with a block of a window gives rough scores. Its rounding has a
+bound, so a pair whose rough score is further than that below the k-th best so far is out. The few
+others are held. What is still held at the end of its window, while its row is at hand, is scored
+again in float64, always in the same order of summation, and rounded to float32. So neither the size
+of the blocks nor the library behind the product has a say in the result.
+
+A candidate is one unsigned number: its score's bits, made to sort like the score, above its image's
+index counted down. The larger number is the better candidate, and of equal scores the lower index
+wins. 0 is no candidate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from equipoise.kernels import _host as host
+
+MOST_IMAGES = 1 << 32
+TILE = 1024  # queries in one product
+SPARE = 256  # candidates held beyond k, or k if that is more, before the worst are dropped
+_LOW = np.uint64(0xFFFFFFFF)
+_SIGN = np.uint64(0x80000000)
+_HALF = np.uint64(32)
+
+
+class Best:
+    """texts (queries, d) float64, finite in float32.
+
+    ``offer`` windows in order, then read ``result``.
+    """
+
+    def __init__(self, texts: np.ndarray, k: int):
+        self.texts, self.k = _fixed(texts), k
+        self.rough_texts = texts.astype(np.float32)
+        self.lengths = np.linalg.norm(texts, axis=1)
+        self.held = np.zeros((len(texts), 0), np.uint64)
+        self.counts = np.zeros(len(texts), np.int64)
+        self.floors = np.zeros(
+            len(texts), np.uint64
+        )  # k candidates or more are above, or are this one
+        self.scratch: dict[int, np.ndarray] = {}
+        self.seen = self.usable = 0
+        # Each thread runs products of its own: the BLAS's threads spin for a while after theirs,
+        # and would take the time of ours.
+        self.blas = ThreadpoolController()
+
+    def offer(self, images: np.ndarray, block: int) -> None:
+        """The next window (n, d), multiplied block by block.
+
+        Rows that are not finite in float32 are passed over.
+        """
+        with np.errstate(over="ignore"):
+            rough_images = np.ascontiguousarray(images, np.float32)
+        exact_images = _fixed(
+            np.ascontiguousarray(images, np.float64)
+            if images.dtype.name == "float64"
+            else rough_images
+        )
+        lengths = _lengths(rough_images)
+        usable = np.isfinite(lengths)
+        margins = _margins(self.lengths * lengths[usable].max(initial=0), images.shape[1])
+        self._make_room(len(images))
+        look, settle = _kernels()
+
+        def work(start: int, stop: int) -> None:
+            for first in range(start, stop, TILE):
+                tile = slice(first, min(first + TILE, stop))
+                window = self.texts[tile], exact_images, usable, self.seen, self.k
+                state = margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
+                for at in range(0, len(images), block):
+                    columns = rough_images[at : at + block]
+                    rough = self._scratch(start, tile.stop - first, len(columns))
+                    with np.errstate(over="ignore", invalid="ignore"):
+                        np.matmul(self.rough_texts[tile], columns.T, out=rough)
+                        look(rough, at, *window, *state)
+                settle(*window, *state)
+
+        with self.blas.limit(limits=1, user_api="blas"):
+            host.spread(work, len(self.texts), 4 * len(self.texts) * len(images), pieces=1)
+        self.seen += len(images)
+        self.usable += int(usable.sum())
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """``(indices, scores)``, (queries, k) int64 and float32, best first; fewer than k columns
+        where fewer rows were usable.
+        """
+        width = min(self.k, self.usable)
+        indices, scores = (
+            np.empty((len(self.texts), width), np.int64),
+            np.empty((len(self.texts), width), np.float32),
+        )
+        for q, n in enumerate(self.counts):
+            keys = np.sort(self.held[q, :n])[::-1][:width]
+            indices[q], scores[q] = _LOW - (keys & _LOW), _scores(keys)
+        return indices, scores
+
+    def _scratch(self, piece: int, rows: int, columns: int) -> np.ndarray:
+        """Memory for rough scores, one piece a thread, used again: fresh pages cost time."""
+        if self.scratch.get(piece, np.empty(0)).size < rows * columns:
+            self.scratch[piece] = np.empty(rows * columns, np.float32)
+        return self.scratch[piece][: rows * columns].reshape(rows, columns)
+
+    def _make_room(self, more: int) -> None:
+        """Held candidates grow with the images that were seen: k may be far more than there are."""
+        most = self.k + max(self.k, SPARE)
+        needed = min(most, int(self.counts.max()) + more)
+        if needed > self.held.shape[1]:
+            grown = np.zeros(
+                (len(self.held), min(most, max(needed, 2 * self.held.shape[1]))), np.uint64
+            )
+            grown[:, : self.held.shape[1]] = self.held
+            self.held = grown
+
+
+def look(rough, at, texts, images, usable, first, k, margins, held, counts, floors) -> None:
+    """Look through rough scores (queries, n) of the window's images from ``at`` on; changes
+    ``held``, ``counts`` and ``floors``.
+
+    first: the index of the window's first image. Without a compiler, where candidates are scored
+    exactly at once.
+    """
+    room, near = held.shape[1], usable[at : at + rough.shape[1]]
+    for q in range(len(rough)):
+        bound = (
+            -np.inf if floors[q] == 0 else np.float32(_scores(floors[q : q + 1])[0] - margins[q])
+        )
+        places = np.flatnonzero(~(rough[q] < bound) & near)
+        if len(places) > k and np.isfinite(margins[q]):
+            scores = rough[q, places]
+            places = places[
+                scores >= np.partition(scores, len(scores) - k)[len(scores) - k] - 2 * margins[q]
+            ]
+        keys = _keys(
+            np.vecdot(images[at + places].astype(np.float64), texts[q]), first + at + places
+        )
+        pool = np.concatenate([held[q, : counts[q]], keys[keys > floors[q]]])
+        if len(pool) > room:
+            pool = np.partition(pool, len(pool) - k)[len(pool) - k :]
+            floors[q] = pool[0]
+        held[q, : len(pool)] = pool
+        counts[q] = len(pool)
+
+
+def settle(texts, images, usable, first, k, margins, held, counts, floors) -> None:
+    """Score exactly what the window left with rough scores: nothing, here."""
+
+
+def _kernels():
+    if host.kernel_name("float32") == "numpy":
+        return look, settle
+    from equipoise.kernels import _numba_best
+
+    return _numba_best.look, _numba_best.settle
+
+
+def _margins(reach: np.ndarray, dim: int) -> np.ndarray:
+    """How far from its exact value a rough score may lie, where reach is the product of the
+    lengths: d products and sums, both
+    operands and the bound itself rounded. Infinite where a sum may overflow float32."""
+    roundings = (dim + 6) * 2.0**-24
+    margin = roundings / (1 - roundings) * reach + dim * float(np.finfo(np.float32).tiny)
+    return np.where(reach < 1e38, margin, np.inf)
+
+
+def _lengths(rows: np.ndarray) -> np.ndarray:
+    """At least each row's length; not finite where the row is not."""
+    squares = np.empty(len(rows))
+
+    def work(start: int, stop: int) -> None:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            squares[start:stop] = np.vecdot(rows[start:stop], rows[start:stop])
+
+    host.spread(work, len(rows), rows.nbytes)
+    large = np.flatnonzero(~np.isfinite(squares))
+    wide = rows[large].astype(np.float64)
+    squares[large] = np.vecdot(wide, wide)
+    lost = np.sqrt(rows.shape[1]) * 2.0**-63  # numbers whose squares vanish in float32
+    return np.sqrt(squares) * (1 + rows.shape[1] * 2.0**-24) + lost
+
+
+def _keys(scores: np.ndarray, images: np.ndarray) -> np.ndarray:
+    # -0 becomes 0
+    bits = (scores.astype(np.float32) + np.float32(0)).view(np.uint32).astype(np.uint64)
+    ordered = bits ^ np.where(bits & _SIGN, _LOW, _SIGN)
+    return (ordered << _HALF) | (_LOW - images.astype(np.uint64))
+
+
+def _scores(keys: np.ndarray) -> np.ndarray:
+    ordered = keys >> _HALF
+    return (ordered ^ np.where(ordered & _SIGN, _SIGN, _LOW)).astype(np.uint32).view(np.float32)
+
+
+def _fixed(x: np.ndarray) -> np.ndarray:
+    """Read-only, so that one compiled version serves all."""
+    view = x.view(np.ndarray)[:]
+    view.flags.writeable = False
+    return view

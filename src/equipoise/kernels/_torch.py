@@ -1,0 +1,192 @@
+"""torch tensors: the fused CPU kernel on their own memory, Triton on CUDA, the plain closed form
+where gradients flow.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch.autograd import forward_ad
+
+from equipoise import geometry
+from equipoise.errors import InputError
+from equipoise.kernels import _host as host
+from equipoise.kernels import _plain as plain
+from equipoise.kernels._recipe import LowRank, Norm, Preference
+
+BLOCK_BYTES = 1 << 26  # rows that the plain form takes at a time where no gradient needs them all
+
+
+def dtype_name(x: torch.Tensor) -> str:
+    """As numpy would call it."""
+    return str(x.dtype).removeprefix("torch.")
+
+
+@cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def kernel_name(x: torch.Tensor, kappa: Any = None) -> str:
+    """ "numba", "triton" or "torch", the plain form."""
+    if traced(x) or traced(kappa) or _needs_grad(x, kappa):
+        return "torch"
+    if x.device.type == "cpu" and host.kernel_name(dtype_name(x)) == "numba":
+        return "numba"
+    if x.device.type == "cuda" and x.dtype != torch.float64 and _has_triton():
+        return "triton"
+    return "torch"
+
+
+def _needs_grad(*values: Any) -> bool:
+    return torch.is_grad_enabled() and any(
+        isinstance(v, torch.Tensor) and v.requires_grad for v in values
+    )
+
+
+def traced(x: Any) -> bool:
+    """Inside torch.compile, torch.func or forward-mode differentiation a tensor is more than its
+    memory.
+    """
+    if torch.compiler.is_compiling():
+        return True
+    if not isinstance(x, torch.Tensor):
+        return False
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore[reportAttributeAccessIssue]
+    return wrapped or forward_ad.unpack_dual(x).tangent is not None
+
+
+def debias(
+    x: torch.Tensor,
+    low_rank: LowRank,
+    preference: Preference,
+    norm: Norm,
+    out: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """``(u, bad)`` for x (..., d); u is ``out`` where one was given."""
+    kernel = kernel_name(x, preference.value)
+    if traced(x) or traced(preference.value) or _needs_grad(x, preference.value, out):
+        if out is not None:
+            raise InputError(
+                "out= cannot hold a result that gradients flow through; leave out= away, or detach"
+                " the input"
+            )
+        return _plain(x, low_rank, preference, norm)
+    with torch.no_grad():
+        preference = _one_per_row(preference, x)
+        rows = x.detach().reshape(-1, x.shape[-1])
+        result = (
+            torch.empty_like(rows, memory_format=torch.contiguous_format)
+            if out is None
+            else out.detach()
+        )
+        flat = (
+            result.view(-1, x.shape[-1])
+            if result.is_contiguous()
+            else torch.empty_like(rows, memory_format=torch.contiguous_format)
+        )
+        bad = _fused(kernel, rows, flat, low_rank, preference, norm)
+        if out is None:
+            return flat.view(x.shape), bad.view(x.shape[:-1])
+        if not result.is_contiguous():
+            result.copy_(flat.view(x.shape))
+        if not out.is_inference():
+            torch.autograd.graph.increment_version(out)  # autograd must know that it was written to
+        return out, bad.view(x.shape[:-1])
+
+
+def _one_per_row(preference: Preference, x: torch.Tensor) -> Preference:
+    if preference.kind != "kappa" or preference.constant is not None:
+        return preference
+    value = torch.as_tensor(
+        preference.value,
+        device=x.device,
+        dtype=torch.float64 if x.dtype == torch.float64 else torch.float32,
+    )
+    return Preference("kappa", value.detach().expand(x.shape[:-1]).reshape(-1))
+
+
+def _fused(kernel, x, out, low_rank, preference, norm) -> torch.Tensor:
+    if kernel == "triton":
+        from equipoise.kernels import _triton
+
+        return _triton.debias(
+            x if x.stride(-1) == 1 else x.contiguous(), out, low_rank, preference, norm
+        )
+    if kernel == "numba":
+        value = (
+            preference.value
+            if preference.constant is not None or preference.kind != "kappa"
+            else preference.value.numpy()
+        )
+        arrays = (_numpy_bits(x), _numpy_bits(out))
+        return torch.from_numpy(
+            host.debias(*arrays, low_rank, Preference(preference.kind, value), norm, dtype_name(x))
+        )
+    bad = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    step = max(1, BLOCK_BYTES // (4 * x.shape[1]))
+    for start in range(0, len(x), step):
+        rows = slice(start, start + step)
+        part = (
+            preference
+            if not isinstance(preference.value, torch.Tensor)
+            else Preference(preference.kind, preference.value[rows])
+        )
+        out[rows], bad[rows] = _plain(x[rows], low_rank, part, norm)
+    return bad
+
+
+def _numpy_bits(x: torch.Tensor) -> np.ndarray:
+    """The tensor's own memory as numpy; bfloat16, which numpy lacks, as its bit patterns."""
+    return x.view(torch.int16).numpy().view(np.uint16) if x.dtype == torch.bfloat16 else x.numpy()
+
+
+def _plain(x, low_rank, preference, norm):
+    # float64, which neither autocast nor the TF32 switches touch; MPS has none
+    wide = torch.float32 if x.device.type == "mps" else torch.float64
+    right, left, bias = _factors(low_rank, wide, x)
+    if preference.kind == "kappa" and preference.constant is None:
+        value = torch.as_tensor(preference.value, device=x.device).to(wide).expand(x.shape[:-1])
+        preference = Preference("kappa", value)
+    limits = geometry.limits(str(wide).removeprefix("torch.")), geometry.limits(dtype_name(x))
+    options = (right, left, bias, preference, norm, *limits)
+    branch = _branch if low_rank.is_projection else None
+    with torch.autocast(x.device.type, enabled=False):
+        u, bad = plain.debias(torch, x.to(wide), torch.matmul, *options, branch)
+    return torch.where(bad[..., None], x, u.to(x.dtype)), bad
+
+
+def _branch(wanted: torch.Tensor, twice: Callable, once: Callable) -> torch.Tensor:
+    """``twice()`` where it is wanted; also where to look would need a value that is not there yet,
+    or make the device wait.
+    """
+    if wanted.device.type != "cpu" or traced(wanted):
+        return twice()
+    return twice() if bool(wanted) else once()
+
+
+def _factors(low_rank: LowRank, dtype: torch.dtype, x: torch.Tensor):
+    def make():
+        with torch.inference_mode(False):
+            right, left = (
+                torch.tensor(m, dtype=dtype, device=x.device)
+                for m in (low_rank.right, low_rank.left)
+            )
+            return (
+                right,
+                left,
+                (
+                    None
+                    if low_rank.bias is None
+                    else torch.tensor(low_rank.bias, dtype=dtype, device=x.device)
+                ),
+            )
+
+    if torch.compiler.is_compiling() or type(x) not in (torch.Tensor, torch.nn.Parameter):
+        return make()  # what a tracer makes belongs to its trace
+    return low_rank.cached(("torch", dtype, x.device), make)

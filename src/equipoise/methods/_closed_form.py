@@ -1,0 +1,128 @@
+"""``closed-form``: the paper's method.
+
+Attribute space from prompts, images and texts turned towards their neutral part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, Literal
+
+from equipoise._space import SCOPES, AttributeSpace
+from equipoise._spaceset import SpaceSet
+from equipoise.errors import InputError
+from equipoise.methods._context import FitContext
+from equipoise.methods._operator import Modality, Operator
+from equipoise.methods._registry import Method, Strength
+from equipoise.methods._spaces import SpaceOperator
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._book import PromptBook
+
+MODALITIES: dict[str, tuple[Modality, ...]] = {
+    "both": ("image", "text"),
+    "image": ("image",),
+    "text": ("text",),
+}
+
+
+class ClosedFormOperator(SpaceOperator):
+    """The closed form in one shared space, or in a space a prompt."""
+
+    method = "closed-form"
+
+    @classmethod
+    def of(cls, space: AttributeSpace | SpaceSet) -> ClosedFormOperator:
+        """On both modalities, in a space (or a space a prompt) that was fitted already."""
+        one = space if isinstance(space, AttributeSpace) else next(iter(space.values()))
+        part = one.parts[0]
+        return cls(
+            Attribute.named(part.attribute, part.groups),
+            space,
+            MODALITIES["both"],
+            encoder=one.encoder,
+        )
+
+
+@dataclass(frozen=True)
+class ClosedForm(Method):
+    """kappa: 1 is the paper, infinity the projection.
+
+    scope: "shared" or "per prompt". prototype: "both", "anchor" or "variants".
+    """
+
+    kappa: float = 1.0
+    scope: str = "shared"
+    modality: Literal["both", "image", "text"] = "both"
+    prototype: str = "both"
+
+    name: ClassVar[str] = "closed-form"
+    summary: ClassVar[str] = (
+        "closed-form minimax between leakage and loss in the space of group prompts"
+    )
+    source: ClassVar[str] = "the paper"
+    needs: ClassVar[tuple[str, ...]] = ("prompts",)
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
+    sweep: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
+    code: ClassVar[str] = (
+        "one shared space and a form that loses digits in float32; the text has a space a prompt"
+        " (scope=per prompt)"
+    )
+    operator: ClassVar[type[Operator]] = ClosedFormOperator
+
+    def fit(self, context: FitContext) -> ClosedFormOperator:
+        if self.scope not in SCOPES:
+            raise InputError(f"scope={self.scope!r} is not legal; pass one of {', '.join(SCOPES)}")
+        fit_space = shared_space if self.scope == "shared" else _spaces
+        space = fit_space(self.name, context, self.kappa, self.prototype)
+        params = {
+            "kappa": str(self.kappa),
+            "scope": self.scope,
+            "modality": self.modality,
+            "prototype": self.prototype,
+        }
+        return ClosedFormOperator(
+            context.attribute,
+            space,
+            changes_of(self.modality),
+            encoder=context.encoder,
+            params=params,
+        )
+
+
+def shared_space(method: str, context: FitContext, kappa: float, prototype: str) -> AttributeSpace:
+    """From given prototypes, or from a book's prompts through the encoder or the text table."""
+    if context.prototypes is not None:
+        ordered = {group: context.prototypes[group] for group in context.attribute.groups}
+        return AttributeSpace.from_prototypes(
+            ordered, attribute=context.attribute.name, kappa=kappa, encoder=context.encoder
+        )
+    encoder, book = book_of(method, context)
+    return AttributeSpace.from_prompts(
+        encoder, book, context.attribute, prototype=prototype, kappa=kappa
+    )
+
+
+def _spaces(method: str, context: FitContext, kappa: float, prototype: str) -> SpaceSet:
+    encoder, book = book_of(method, context)
+    return SpaceSet.from_prompts(encoder, book, context.attribute, prototype=prototype, kappa=kappa)
+
+
+def book_of(method: str, context: FitContext) -> tuple[Any, PromptBook]:
+    """What encodes the book's texts, and the book."""
+    if context.text_encoder is None or context.book is None:
+        raise InputError(
+            f"{method} needs prototypes (shared scope), or a book and an encoder or text_table; the"
+            " context lacks them"
+        )
+    return context.text_encoder, context.book
+
+
+def changes_of(modality: str) -> tuple[Modality, ...]:
+    """The modalities that a word names."""
+    if modality not in MODALITIES:
+        raise InputError(f"modality={modality!r} is not legal; pass one of {', '.join(MODALITIES)}")
+    return MODALITIES[modality]
+
+
+METHOD = ClosedForm

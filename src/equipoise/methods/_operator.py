@@ -1,0 +1,240 @@
+"""``Operator``: what fitting a method gives.
+
+It changes images, texts or both, and saves to one file.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from equipoise import _artefact as artefact
+from equipoise._array_types import SameRows
+from equipoise._display import cut, html_table, listed
+from equipoise._space import EncoderRef
+from equipoise._version import __version__
+from equipoise.errors import EncoderMismatchError, InputError
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._marks import explicit_groups
+
+KIND = "operator"
+Modality = Literal["image", "text"]
+Gate = bool | Callable[[str], bool] | None
+
+
+class Operator(ABC):
+    """Frozen result of a fit: ``image(X)``, ``text(T)``, ``scores(X, T)``; rows of any length in,
+    unit rows out.
+
+    ``changes`` says which modalities it touches, ``unit`` whether the rows it changes have unit
+    length: some references leave theirs. ``gate`` keeps prompts that name a group themselves as
+    they are ("a female doctor"): True asks ``explicit_groups``, a function decides by itself.
+    """
+
+    method: ClassVar[str]
+
+    def __init__(
+        self,
+        attribute: Attribute,
+        changes: tuple[Modality, ...],
+        in_dim: int,
+        encoder: Any = None,
+        params: Mapping[str, Any] | None = None,
+    ):
+        self.attribute, self.changes = attribute, changes
+        self.in_dim = self.out_dim = in_dim
+        self.made_by = EncoderRef.of(encoder)
+        self.params = dict(params or {})
+        self._encoder = encoder if hasattr(encoder, "encode_text") else None
+
+    @property
+    def name(self) -> str:
+        return self.method
+
+    @property
+    def unit(self) -> bool:
+        """Whether the rows that it changes come out of unit length."""
+        return True
+
+    @property
+    def per_prompt(self) -> bool:
+        """Whether an image is changed by the prompt it is compared with, so that only ``scores``
+        can rank images.
+        """
+        return False
+
+    @abstractmethod
+    def _image(self, rows: Any) -> Any:
+        """Debiased rows of images."""
+
+    @abstractmethod
+    def _text(self, rows: Any, prompts: Sequence[str] | None) -> Any:
+        """Debiased rows of texts; prompts, where a method depends on them."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What the file holds."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What else the file holds, as JSON."""
+
+    @classmethod
+    @abstractmethod
+    def restore(
+        cls,
+        attribute: Attribute,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        made_by: EncoderRef,
+    ) -> Operator:
+        """The operator of a file."""
+
+    def image(self, rows: SameRows) -> SameRows:
+        """Debiased images (..., d), or the same rows where the method leaves images alone.
+
+        NaN rows stay NaN.
+        """
+        self._check_width(rows, "images")
+        return self._image(rows) if "image" in self.changes else rows
+
+    def text(
+        self, rows: SameRows, prompts: Sequence[str] | None = None, gate: Gate = None
+    ) -> SameRows:
+        """Debiased texts (n, d).
+
+        prompts: the texts themselves, for a gate and for methods that depend on them.
+        """
+        return self._gated_text(rows, prompts, gate)
+
+    def _gated_text(self, rows: Any, prompts: Sequence[str] | None, gate: Gate) -> Any:
+        self._check_width(rows, "texts")
+        if "text" not in self.changes:
+            return rows
+        if prompts is not None and len(prompts) != len(rows):
+            raise InputError(
+                f"{len(prompts)} prompts were given for {len(rows)} rows; pass one for each"
+            )
+        kept = self._gated(prompts, gate)
+        if not kept.any():
+            return self._text(rows, prompts)
+        if self.out_dim != self.in_dim:
+            raise InputError(
+                f"this {self.method} operator gives rows {self.out_dim} wide, so a gate cannot keep"
+                " rows as they are; leave it away"
+            )
+        if kept.all():
+            return rows
+        changed = np.flatnonzero(~kept)
+        texts = self._text(
+            rows[changed], [prompts[i] for i in changed.tolist()] if prompts is not None else None
+        )
+        if hasattr(rows, "at"):  # jax writes to a copy
+            return rows.at[changed].set(texts)
+        out = rows.copy() if isinstance(rows, np.ndarray) else rows.clone()
+        out[changed] = texts
+        return out
+
+    def encode_text(self, prompts: Sequence[str], gate: Gate = None) -> np.ndarray:
+        """Debiased rows of prompts, by the encoder that the operator was fitted with (or was given
+        by ``bind``).
+        """
+        if self._encoder is None:
+            raise InputError(
+                f"this {self.method} operator has no encoder; give it one with op.bind(encoder), or"
+                " encode first and use op.text"
+            )
+        return self.text(self._encoder.encode_text(list(prompts)), prompts, gate)
+
+    def scores(
+        self,
+        images: SameRows,
+        texts: SameRows,
+        prompts: Sequence[str] | None = None,
+        gate: Gate = None,
+    ) -> SameRows:
+        """Similarities (images, texts) of debiased rows."""
+        rows: Any = self.image(images)
+        columns: Any = self.text(texts, prompts, gate)
+        return rows @ columns.T
+
+    def bind(self, encoder: Any) -> Operator:
+        """The same operator with an encoder, which must be the one it was fitted with."""
+        self.require_encoder(encoder)
+        self._encoder = encoder
+        return self
+
+    def require_encoder(self, encoder: Any) -> None:
+        """Raise unless ``encoder`` (or a store's) is the one this operator was fitted with, or
+        neither says.
+        """
+        given = EncoderRef.of(encoder)
+        if self.made_by.differs_from(given):
+            raise EncoderMismatchError(
+                f"this {self.method} operator was fitted with {self.made_by}, and {given} was"
+                " given; fit it again"
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells this operator from others."""
+        return artefact.digest(self.arrays(), self._document())
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write one safetensors file, atomically; ``equipoise.methods.load`` reads it."""
+        artefact.save(path, KIND, self.arrays(), self._document())
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "attribute": self.attribute.to_json(),
+            "encoder": self.made_by._asdict(),
+            "params": self.params,
+            "settings": self.settings(),
+            "version": __version__,
+        }
+
+    def _gated(self, prompts: Sequence[str] | None, gate: Gate) -> np.ndarray:
+        """Mask of prompts that stay as they are."""
+        if gate is None or gate is False:
+            return np.zeros(1, bool)
+        if prompts is None:
+            raise InputError("a gate looks at the prompts; pass prompts= beside the rows")
+        asks = (
+            gate
+            if callable(gate)
+            else (lambda prompt: bool(explicit_groups(prompt, self.attribute)))
+        )
+        return np.array([asks(prompt) for prompt in prompts])
+
+    def _check_width(self, rows: Any, what: str) -> None:
+        if not hasattr(rows, "shape") or len(rows.shape) < 2 or rows.shape[-1] != self.in_dim:
+            shape = tuple(getattr(rows, "shape", ()))
+            raise InputError(
+                f"{what} have shape {shape}, and this {self.method} operator takes rows"
+                f" {self.in_dim} wide"
+            )
+
+    def _facts(self) -> dict[str, Any]:
+        """What is shown of the operator, by name."""
+        return {
+            "method": self.method,
+            "attribute": cut(self.attribute.name),
+            "groups": listed(self.attribute.groups),
+            "changes": " and ".join(self.changes) or "nothing",
+            "dim": self.in_dim or "any",
+        }
+
+    def __repr__(self) -> str:
+        facts = self._facts()
+        method, attribute, groups = (facts.pop(name) for name in ("method", "attribute", "groups"))
+        rest = ", ".join(f"{name}={value}" for name, value in facts.items())
+        return f"{type(self).__name__}({method}, {attribute}({groups}), {rest})"
+
+    def _repr_html_(self) -> str:
+        """Show method, groups, dim and what else the method has as a table in notebooks."""
+        return html_table(type(self).__name__, list(self._facts().items()))

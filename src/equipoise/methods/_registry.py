@@ -1,0 +1,183 @@
+"""Methods by name. Other packages join through the entry point group ``equipoise.methods``."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from abc import ABC, abstractmethod
+from dataclasses import fields
+from importlib import import_module
+from importlib.metadata import entry_points
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+from equipoise import _artefact as artefact
+from equipoise._space import EncoderRef
+from equipoise.errors import ArtefactError, InputError
+from equipoise.methods._context import FitContext
+from equipoise.methods._operator import KIND, Operator
+from equipoise.prompts._attribute import Attribute
+
+GROUP = "equipoise.methods"
+OURS = (
+    "none",
+    "closed-form",
+    "adapted",
+    "balanced",
+    "interleave",
+    "orth-proj",
+    "orth-cali",
+    "prism-mini",
+    "roboshot",
+    "clip-clip",
+    "sfid",
+    "fairer-clip",
+    "leace",
+    "prism",
+    "dear",
+    "saner",
+    "prompt-array",
+    "joint-vl",
+)
+PLAIN: dict[Any, tuple[type, str]] = {
+    bool: (bool, "true or false"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a word or a sentence"),
+}
+NEEDS = {  # what a method may need of a context, as a reader is told it
+    "prompts": "group prompts: prototypes, or a book with an encoder or text_table",
+    "words": "group words: prototypes, or an encoder or text_table",
+    "images": "images",
+    "sensitive_features": "the group of each image",
+    "labels": "the class of each image",
+    "class_prompts": "class prompts",
+    "captions": "captions",
+    "book": "a book of two prompts or more, with an encoder or text_table",
+    "neutral texts": "captions (with their images) or a book, with an encoder or text_table",
+    "encoder": "an encoder",
+}
+
+
+class Strength(NamedTuple):
+    """The parameter that sweeps a method; at ``neutral`` it is the method ``becomes``.
+
+    values: a sweep, from weak to strong.
+    """
+
+    param: str
+    neutral: Any
+    values: tuple
+    becomes: str = "none"
+
+
+class Method(ABC):
+    """A method with its parameters: a dataclass whose fields they are, and ``fit``."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    source: ClassVar[str] = ""  # who published it
+    needs: ClassVar[tuple[str, ...]] = ()  # keys of NEEDS, or words of its own
+    training: ClassVar[str] = ""  # what is trained, in a few words; "" where nothing is
+    gradients: ClassVar[str] = ""  # what gradients flow through; "" where there are none
+    changes: ClassVar[tuple[str, ...]] = ("image", "text")  # as its parameters stand by default
+    tasks: ClassVar[tuple[str, ...]] = (
+        "classification",
+        "retrieval",
+    )  # for which its authors defined it
+    sweep: ClassVar[Strength | None] = None
+    code: ClassVar[str] = (
+        ""  # where the reference code does other than the paper, or its Table 1, says
+    )
+    operator: ClassVar[type[Operator]]
+
+    @abstractmethod
+    def fit(self, context: FitContext) -> Operator:
+        """The operator for what the context holds."""
+
+
+def names() -> list[str]:
+    """Every method that ``create`` knows."""
+    return [
+        *OURS,
+        *sorted(point.name for point in entry_points(group=GROUP) if point.name not in OURS),
+    ]
+
+
+def find(name: str) -> type[Method]:
+    """The class of a method."""
+    if name in OURS:
+        module = import_module(f"equipoise.methods._{name.replace('-', '_')}")
+        return module.METHOD
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            return point.load()
+    raise InputError(f"there is no method {name!r}; there are {', '.join(names())}")
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """Return the parameters of a method, each with its default."""
+    return {param.name: param.default for param in fields(find(name))}  # pyright: ignore
+
+
+def create(name: str, **params: Any) -> Method:
+    """A method with these parameters."""
+    method = find(name)
+    legal = list(inspect.signature(method).parameters)
+    if unknown := [param for param in params if param not in legal]:
+        raise InputError(
+            f"{name} has no parameter {unknown[0]!r}; it has {', '.join(legal) or 'none'}"
+        )
+    kinds = _kinds(method)
+    for param, value in params.items():
+        if param in kinds and (otherwise := _illegal(value, kinds[param])):
+            raise InputError(f"{param}={value!r} is not legal; pass {otherwise}")
+    return method(**params)
+
+
+def _kinds(method: type[Method]) -> dict[str, Any]:
+    try:
+        return get_type_hints(method)
+    except (NameError, TypeError):  # of another package, written for a type checker alone
+        return {}
+
+
+def _illegal(value: Any, kind: Any) -> str:
+    """What is legal for a parameter of this kind, or "" where the value is, or the kind is not a
+    plain one.
+    """
+    parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    found = [_one_illegal(value, part) for part in parts]
+    return "" if "" in found else " or ".join(found)
+
+
+def _one_illegal(value: Any, kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "" if value in get_args(kind) else f"one of {', '.join(map(str, get_args(kind)))}"
+    if kind is NoneType:
+        return "" if value is None else "nothing"
+    if kind not in PLAIN:
+        return ""
+    numbers, words = PLAIN[kind]
+    return "" if isinstance(value, numbers) and (kind is bool) == isinstance(value, bool) else words
+
+
+def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:
+    """Read a saved operator; with ``encoder``, bind it and refuse that of another encoder."""
+    arrays, document = artefact.load(path, KIND)
+    try:
+        operator_class = find(document["method"]).operator
+        attribute = Attribute.from_json(document["attribute"])
+        made_by = EncoderRef(**{key: str(value) for key, value in document["encoder"].items()})
+        operator = operator_class.restore(attribute, arrays, document["settings"], made_by)
+        operator.params = dict(document["params"])
+        if not {"image", "text"}.issuperset(operator.changes):
+            raise ValueError(f"it changes {operator.changes}")
+    except InputError:
+        raise
+    except artefact.NOT_WHOLE as error:
+        raise ArtefactError(
+            f"{path} does not hold a whole operator ({error}); the file is damaged, so fit it again"
+        ) from None
+    return operator.bind(encoder) if encoder is not None else operator

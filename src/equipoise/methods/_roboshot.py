@@ -1,0 +1,126 @@
+"""``roboshot``: differences that do not matter taken out of images, differences that do doubled
+(Adila et al. 2024).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from equipoise import geometry
+from equipoise.errors import InputError
+from equipoise.geometry import RANK_TOLERANCE, Float64
+from equipoise.kernels._recipe import LowRank
+from equipoise.methods._context import FitContext
+from equipoise.methods._low_rank import LowRankOperator
+from equipoise.methods._operator import Operator
+from equipoise.methods._orth_proj import require_little
+from equipoise.methods._registry import Method
+from equipoise.methods._texts import differences, matched
+from equipoise.prompts._prototypes import encode
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class RoboShotOperator(LowRankOperator):
+    """``nrm((I + Qt Qt^T)(I - Qs Qs^T) x)``: in closed form what the code's loop over directions
+    gives.
+    """
+
+    method = "roboshot"
+
+
+@dataclass(frozen=True)
+class RoboShot(Method):
+    """reject, accept: pairs of texts, as a language model would name them.
+
+    Without reject, the book's prompts in every two groups.
+
+    tolerance: directions weaker than this fraction of the strongest stay in the images; 0.1 or so
+    spares those that are the noise of near-duplicates. Where more than half of the dimensions would
+    be rejected, the fit is refused.
+    """
+
+    reject: Pairs = ()
+    accept: Pairs = ()
+    prototype: str = "both"
+    tolerance: float = RANK_TOLERANCE
+
+    name: ClassVar[str] = "roboshot"
+    summary: ClassVar[str] = "spurious differences taken out of images, true ones doubled"
+    source: ClassVar[str] = "Adila et al. 2024"
+    needs: ClassVar[tuple[str, ...]] = ("prompts",)
+    changes: ClassVar[tuple[str, ...]] = ("image",)
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    code: ClassVar[str] = (
+        "changes images only; Table 1 says both modalities. Its own pairs for CelebA do not name"
+        " gender"
+    )
+    operator: ClassVar[type[Operator]] = RoboShotOperator
+
+    def fit(self, context: FitContext) -> RoboShotOperator:
+        if not 0 <= self.tolerance < 1:
+            raise InputError(
+                f"tolerance={self.tolerance} is not legal; it is a fraction of the strongest"
+                " direction, from 0 to below 1"
+            )
+        rejected = (
+            self._encoded(context, self.reject)
+            if self.reject
+            else differences(matched(self.name, context, self.prototype))
+        )
+        spurious = geometry.span_basis(rejected, self.tolerance)
+        require_little(
+            self.name,
+            spurious,
+            "differences of the groups",
+            "pass a larger tolerance, such as 0.1, or fewer pairs (reject)",
+        )
+        true = (
+            geometry.span_basis(self._encoded(context, self.accept), self.tolerance)
+            if self.accept
+            else spurious[:, :0]
+        )
+        params = {
+            "reject": list(self.reject),
+            "accept": list(self.accept),
+            "prototype": self.prototype,
+            "tolerance": self.tolerance,
+        }
+        return RoboShotOperator(
+            context.attribute,
+            {"image": both(spurious, true)},
+            True,
+            encoder=context.encoder,
+            params=params,
+        )
+
+    def _encoded(self, context: FitContext, pairs: Pairs) -> Float64:
+        """(pairs, d): the differences of unit embeddings."""
+        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+            raise InputError(
+                f"{self.name} takes pairs of texts, and {pairs!r} was given; pass ((one, other),"
+                " ...)"
+            )
+        if context.text_encoder is None:
+            raise InputError(
+                f"{self.name} needs an encoder or text_table for its pairs, which the context lacks"
+            )
+        rows = geometry.unit(
+            encode(context.text_encoder, [text for pair in pairs for text in pair])
+        )
+        return rows[::2] - rows[1::2]
+
+
+def both(spurious: Float64, true: Float64) -> LowRank:
+    """(I + Qt Qt^T)(I - Qs Qs^T), as what is taken away: Qs Qs^T - Qt ((I - Qs Qs^T) Qt)^T."""
+    if not true.shape[1]:
+        return LowRank.projection(spurious)
+    return LowRank(
+        np.hstack([spurious, true - spurious @ (spurious.T @ true)]), np.hstack([spurious, -true])
+    )
+
+
+METHOD = RoboShot

@@ -1,0 +1,135 @@
+"""Methods as they are typed: ``closed-form:kappa=inf,modality=text``, grids with ``|``, or the file
+of a saved operator.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from equipoise import methods
+from equipoise.errors import InputError
+from equipoise.methods import FitContext, Operator
+from equipoise.methods._registry import NEEDS
+
+BASELINE = "none"
+SAVED = ".safetensors"
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """A method's name and the parameters that were given, or the path of an operator's file; book:
+    another than the run's.
+    """
+
+    name: str
+    params: dict[str, Any] = field(default_factory=dict)
+    book: str = ""
+
+    @property
+    def label(self) -> str:
+        """How tables call it: its name, and what differs from the defaults."""
+        defaults = {} if self.is_file else methods.defaults(self.name)
+        shown = [
+            f"{name}={value}" for name, value in self.params.items() if value != defaults.get(name)
+        ]
+        shown += [f"book={Path(self.book).stem}"] if self.book else []
+        name = Path(self.name).stem if self.is_file else self.name
+        return f"{name} ({', '.join(shown)})" if shown else name
+
+    @property
+    def is_file(self) -> bool:
+        return self.name.endswith(SAVED)
+
+    def takes_images(self, captioned: bool = False) -> bool:
+        """Whether it is fitted on images.
+
+        captioned: there are some with captions, for methods that can do without.
+        """
+        needs = () if self.is_file else methods.find(self.name).needs
+        return "images" in needs or (
+            captioned and any("images" in NEEDS.get(need, need) for need in needs)
+        )
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it learns from what is known of images, and so must not be measured on them."""
+        return not self.is_file and not {"sensitive_features", "labels", "captions"}.isdisjoint(
+            methods.find(self.name).needs
+        )
+
+    def resolved(self, scope: str) -> dict[str, Any]:
+        """The parameters, with the protocol's scope where the method has one and none was given."""
+        scoped = "scope" in methods.defaults(self.name)
+        return ({"scope": scope} if scoped else {}) | self.params
+
+    def check(self, scope: str, task: str) -> None:
+        """Raise for what cannot be created, or not be fitted for this task, before anything is
+        computed.
+        """
+        if self.is_file:
+            if not Path(self.name).is_file():
+                raise InputError(
+                    f"there is no file {self.name}; pass a method ({', '.join(methods.names())}) or"
+                    " a saved operator"
+                )
+            return
+        method = methods.create(self.name, **self.resolved(scope))
+        if task == "retrieval" and "class_prompts" in method.needs:
+            raise InputError(
+                f"{self.name} is defined for given classes, and the task is retrieval; leave it out"
+            )
+
+    def fit(self, context: FitContext, scope: str) -> Operator:
+        """The operator."""
+        if self.is_file:
+            return methods.load(self.name, encoder=context.encoder)
+        return methods.create(self.name, **self.resolved(scope)).fit(context)
+
+
+def parse(texts: Iterable[str], books: Sequence[str] = ()) -> list[MethodSpec]:
+    """Every method of every text, grids multiplied out, none twice.
+
+    books: more than one makes the book a part of the grid.
+    """
+    specs = [spec for text in texts for spec in _grid(text)]
+    if len(books) > 1:
+        specs = [
+            MethodSpec(s.name, s.params, book)
+            for s in specs
+            for book in (books if s.name != BASELINE else [""])
+        ]
+    return [spec for i, spec in enumerate(specs) if spec not in specs[:i]]
+
+
+def _grid(text: str) -> Iterable[MethodSpec]:
+    if text.endswith(SAVED):
+        yield MethodSpec(text)
+        return
+    name, _, rest = text.partition(":")
+    choices = []
+    for part in filter(None, rest.split(",")):
+        key, equals, values = part.partition("=")
+        if not equals or not key.strip() or not values.strip():
+            raise InputError(
+                f"method {text!r}: {part!r} is not NAME=VALUE; write for example"
+                " closed-form:kappa=inf,modality=text|both"
+            )
+        choices.append([(key.strip(), _value(value.strip())) for value in values.split("|")])
+    methods.find(name.strip())
+    for combination in itertools.product(*choices):
+        yield MethodSpec(name.strip(), dict(combination))
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

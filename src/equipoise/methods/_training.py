@@ -1,0 +1,274 @@
+"""Training: seeded torch loops that may be killed and go on.
+
+On a CPU the result is that of an undisturbed run, bit for bit.
+
+What a step does depends on the state, the seed and the number of the step alone, so a checkpoint
+needs no state of a random generator.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from equipoise import _artefact as artefact
+from equipoise._progress import progress
+from equipoise._version import __version__
+from equipoise.errors import ArtefactError, EquipoiseError, InputError, MissingExtraError
+from equipoise.methods._context import FitContext
+
+KIND = "checkpoint"
+SECONDS = 10.0  # between checkpoints
+
+State = dict[str, Any]  # tensors by name
+
+
+class Machine(NamedTuple):
+    """torch, and where it computes."""
+
+    torch: Any
+    device: str
+
+    def tensor(self, array: Any) -> Any:
+        """The array on the device."""
+        return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+
+def machine(method: str, device: str | None) -> Machine:
+    """torch on the device asked for, or on CUDA where that is here, or on the CPU."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError(f"fitting {method}", "torch", "torch") from None
+    here = ["cuda"] * torch.cuda.is_available() + ["cpu"]
+    name = str(device or here[0])
+    if name.split(":", maxsplit=1)[0] not in here:
+        raise InputError(
+            f"device={device!r} is not one that {method} can be fitted on here; pass one of"
+            f" {', '.join(here)}"
+        )
+    return Machine(torch, name)
+
+
+class Batches:
+    """Yield the rows of each step: all once per epoch, in an order of seed and epoch."""
+
+    def __init__(self, rows: int, size: int, seed: int):
+        self.rows, self.size, self.seed = rows, min(size, rows), seed
+        self.steps = -(-rows // self.size)  # in an epoch
+        self._orders: dict[int, np.ndarray] = {}
+
+    def __getitem__(self, step: int) -> np.ndarray:
+        epoch, place = divmod(step, self.steps)
+        return self.order(epoch)[place * self.size : (place + 1) * self.size]
+
+    def order(self, epoch: int) -> np.ndarray:
+        """All rows, as an epoch sees them; -1 is one that came before the first."""
+        if epoch not in self._orders:
+            self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
+            self._orders[epoch] = np.random.default_rng([self.seed, 0, epoch + 1]).permutation(
+                self.rows
+            )
+        return self._orders[epoch]
+
+
+class Stage(NamedTuple):
+    """One loop of a fit.
+
+    ``inputs`` and ``settings``: all that the result depends on besides the seed; they name its
+    checkpoint.
+    """
+
+    name: str
+    context: FitContext
+    settings: Mapping[str, Any]
+    inputs: Mapping[str, np.ndarray]
+
+    def checkpoint(self, here: Machine) -> Path | None:
+        """Where the state is kept; None where the context has no folder for it."""
+        if self.context.workdir is None:
+            return None
+        context = self.context
+        about = {
+            "attribute": context.attribute.to_json(),
+            "seed": context.seed,
+            "settings": {k: str(v) for k, v in self.settings.items()},
+        }
+        about |= {
+            "torch": here.torch.__version__,
+            "device": here.device.split(":")[0],
+            "version": __version__,
+        }
+        key = artefact.digest(self.inputs, about)
+        return Path(self.context.workdir) / f"{self.name.replace(' ', '-')}-{key[:16]}.safetensors"
+
+
+def train(
+    stage: Stage,
+    here: Machine,
+    start: Mapping[str, np.ndarray],
+    loss: Callable[[State, int], Any],
+    learned: Sequence[str],
+    *,
+    steps: int,
+    lr: float,
+    turn: Callable[[int], Sequence[str]] | None = None,
+    after: Callable[[State, int], None] | None = None,
+) -> dict[str, np.ndarray]:
+    """Minimise ``loss(state, step)`` with Adam, ``steps`` times, from the arrays of ``start``;
+    gives the arrays of the last state.
+
+    learned: the names that Adam updates; turn(step): those of them whose turn it is. after(state,
+    step): what else a step does to the state, without gradients. With a workdir the state is kept
+    in a file every few seconds, and found again.
+    """
+    require_numbers({"lr": (lr, 0)})
+    torch = here.torch
+    path = stage.checkpoint(here)
+    if path is not None:
+        artefact.require_writable(path)
+    with _exact(torch, here.device):
+        state = {name: here.tensor(array).clone() for name, array in start.items()}
+        for name in learned:
+            state[name].requires_grad_(True)
+        optimizer = torch.optim.Adam([state[name] for name in learned], lr=lr)
+        first = _resume(path, here, state, optimizer) if path is not None else 0
+        kept = time.monotonic()
+        with progress(f"fitting {stage.name}", steps) as advance:
+            advance(first)
+            for step in range(first, steps):
+                now = learned if turn is None else turn(step)
+                gradients = torch.autograd.grad(loss(state, step), [state[name] for name in now])
+                optimizer.zero_grad(set_to_none=True)
+                for name, gradient in zip(now, gradients, strict=True):
+                    state[name].grad = gradient
+                optimizer.step()
+                if after is not None:
+                    with torch.no_grad():
+                        after(state, step)
+                if path is not None and time.monotonic() - kept >= SECONDS:
+                    _keep(path, stage.name, state, optimizer, step + 1)
+                    kept = time.monotonic()
+                advance(1)
+        if path is not None and first < steps:
+            _keep(path, stage.name, state, optimizer, steps)
+        return _finite(stage.name, state)
+
+
+def trained_with(method: Any, *but: str) -> dict[str, Any]:
+    """The parameters of a method that a training depends on: all but what is applied afterwards, so
+    that a sweep of that trains once.
+    """
+    return {name: value for name, value in asdict(method).items() if name not in ("amount", *but)}
+
+
+def capped(cross_entropy: Any, groups: int) -> Any:
+    """Cross-entropies, none above that of a guess: beyond it an adversary would be driven to be
+    surely wrong, which tells as much.
+    """
+    return cross_entropy.clip(max=float(np.log(groups)))
+
+
+def choose(name: str, value: Any, legal: Sequence[Any]) -> None:
+    """Raise unless a parameter is one of these."""
+    if value not in legal:
+        raise InputError(f"{name}={value!r} is not legal; pass one of {', '.join(map(str, legal))}")
+
+
+def require_numbers(at_least: Mapping[str, tuple[float, float]], *, whole: bool = False) -> None:
+    """Raise unless each parameter is a finite (or whole) number from its least value on: name ->
+    (value, least).
+    """
+    for name, (value, least) in at_least.items():
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int if whole else int | float)
+            or not least <= value < float("inf")
+        ):
+            raise InputError(
+                f"{name}={value!r} is not legal; pass a {'whole number' if whole else 'number'}"
+                f" from {least:g} on"
+            )
+
+
+@contextmanager
+def _exact(torch: Any, device: str) -> Iterator[None]:
+    """Gradients on, whatever the caller set; algorithms that give the same bits each time; settings
+    as before afterwards.
+    """
+    before, warned = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    if device.startswith("cuda"):
+        os.environ.setdefault(
+            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
+        )  # without it torch refuses to promise anything
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        with torch.inference_mode(False), torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+
+
+def _finite(name: str, state: State) -> dict[str, np.ndarray]:
+    arrays = {key: tensor.detach().cpu().numpy() for key, tensor in state.items()}
+    if bad := [key for key, array in arrays.items() if np.isnan(array).any()]:
+        raise EquipoiseError(
+            f"fitting {name} diverged: {bad[0]} holds NaN; lower lr, or look for extreme values in"
+            " what it was given"
+        )
+    return arrays
+
+
+def _keep(path: Path, name: str, state: State, optimizer: Any, done: int) -> None:
+    """State and moments as plain arrays."""
+    arrays = _finite(name, state)
+    for key, tensor in state.items():
+        arrays |= {
+            f"adam.{part}.{key}": value.detach().cpu().numpy()
+            for part, value in optimizer.state.get(tensor, {}).items()
+        }
+    artefact.save(path, KIND, arrays, {"done": done})
+
+
+def _resume(path: Path, here: Machine, state: State, optimizer: Any) -> int:
+    """Put a checkpoint's arrays in place; gives how many steps are done."""
+    if not path.is_file():
+        return 0
+    try:
+        arrays, document = artefact.load(path, KIND)
+        done = int(document["done"])
+    except (ArtefactError, KeyError, TypeError, ValueError) as error:
+        warnings.warn(
+            f"{path} is no checkpoint to go on from ({error}); training starts again",
+            UserWarning,
+            stacklevel=4,
+        )
+        return 0
+    for name, tensor in state.items():
+        tensor.data.copy_(here.tensor(arrays[name]))
+        parts = {
+            key.split(".")[1]: key
+            for key in arrays
+            if key.startswith("adam.") and key.split(".", 2)[2] == name
+        }
+        if parts:  # Adam counts its steps on the CPU
+            moments = {
+                part: here.torch.from_numpy(arrays[key].copy()) for part, key in parts.items()
+            }
+            optimizer.state[tensor] = {
+                k: v if k == "step" else v.to(here.device) for k, v in moments.items()
+            }
+    return done
