@@ -262,7 +262,7 @@ def test_a_picture_that_vanished_keeps_its_labels_and_may_come_back(project):
 
 def test_without_a_manifest_labels_of_a_picture_that_vanished_stay_too(tmp_path):
     """A folder that was tidied up, or moved to an archive, takes nobody's work with it; what nobody answered is no part of it any more."""
-    from equipoise._annotate import commands
+    from equipoise._verbs import annotate as commands
 
     folder = make_folder(tmp_path / "run", manifest=False)
     with Project.open(folder) as project:
@@ -487,7 +487,7 @@ SAID = {
 
 @pytest.mark.parametrize("name", ["labels.csv", "labels.json"])
 def test_labels_come_back_from_a_file_as_they_went_out(tmp_path, name):
-    from equipoise._annotate import commands
+    from equipoise._verbs import annotate as commands
 
     with opened(tmp_path / "run") as project:
         for who in SAID:
@@ -497,9 +497,9 @@ def test_labels_come_back_from_a_file_as_they_went_out(tmp_path, name):
         assert "perceived gender" in (tmp_path / "view.xml").read_text()
         before = labels.said(project.database)
     with opened(tmp_path / "other") as project:
-        assert commands.take_in(project, tmp_path / name, replace=False) == (8, 8)
+        assert commands.import_labels(project, tmp_path / name, replace=False) == (8, 8)
         assert labels.said(project.database) == before
-        assert commands.take_in(project, tmp_path / name, replace=False) == (8, 0)
+        assert commands.import_labels(project, tmp_path / name, replace=False) == (8, 0)
         assert (
             people.names(project.database) == sorted(SAID)
             and people.names(project.database, invited=True) == []
@@ -626,28 +626,28 @@ def test_the_configuration_for_label_studio_is_xml_with_every_answer(project):
     ],
 )
 def test_files_that_are_no_labels_change_nothing(project, tmp_path, name, text, message):
-    from equipoise._annotate import commands
+    from equipoise._verbs import annotate as commands
 
     (tmp_path / name).write_text(text)
     if message is None:
-        assert commands.take_in(project, tmp_path / name, replace=False) == (0, 0)
+        assert commands.import_labels(project, tmp_path / name, replace=False) == (0, 0)
     else:
         with pytest.raises(InputError, match=message):
-            commands.take_in(project, tmp_path / name, replace=False)
+            commands.import_labels(project, tmp_path / name, replace=False)
     assert labels.said(project.database) == []
 
 
 def test_an_answer_that_differs_from_one_here_needs_to_be_asked_for(project, tmp_path):
-    from equipoise._annotate import commands
+    from equipoise._verbs import annotate as commands
 
     say(project, {"anna": {"none-0.png": "male"}})
     (tmp_path / "a.csv").write_text(
         "image,annotator,answer\nsfid-2.png,anna,male\nnone-0.png,anna,female\n"
     )
     with pytest.raises(ConflictError, match="--replace"):
-        commands.take_in(project, tmp_path / "a.csv", replace=False)
+        commands.import_labels(project, tmp_path / "a.csv", replace=False)
     assert [label.answer for label in labels.said(project.database)] == ["male"]
-    assert commands.take_in(project, tmp_path / "a.csv", replace=True) == (2, 2)
+    assert commands.import_labels(project, tmp_path / "a.csv", replace=True) == (2, 2)
     assert {label.image: label.answer for label in labels.said(project.database)} == {
         "none-0.png": "female",
         "sfid-2.png": "male",

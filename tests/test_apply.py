@@ -26,7 +26,6 @@ from typer.testing import CliRunner
 import equipoise as eq
 from equipoise import _applying as applying
 from equipoise import _embedding as embedding
-from equipoise._applying.apply import read_transform
 from equipoise._applying.journal import journal_at
 from equipoise._cli import app
 from equipoise._engines import ray as ray_engine
@@ -37,6 +36,7 @@ from equipoise._stores import locations as places
 from equipoise._stores.checksum import crc32
 from equipoise._stores.folder import Manifest
 from equipoise._stores.layout import SourceFile
+from equipoise._verbs.apply import read_transform
 from equipoise.encoders import Encoder
 from tests.conftest import component, make_space, unit
 from tests.test_encoders import Averages

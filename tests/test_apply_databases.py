@@ -12,7 +12,7 @@ import pytest
 
 import equipoise as eq
 from equipoise._applying import postgres as pg_apply
-from equipoise._applying.apply import read_transform
+from equipoise._verbs.apply import read_transform
 from tests.conftest import component, make_space, unit
 
 DIM = 16
@@ -118,7 +118,7 @@ def test_keys_of_text_and_in_batches(server, rng, space):
 
 
 def _transform(space):
-    from equipoise._applying.apply import read_transform
+    from equipoise._verbs.apply import read_transform
 
     return read_transform(space, None)
 

@@ -19,9 +19,9 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise._annotate.labels import Label
+from equipoise._verbs.generate import GenerationRequest as Request
 from equipoise.errors import InputError
 from equipoise.generation import _table as table
-from equipoise.generation._commands import Request
 from equipoise.generation._drawing import draw, read_provenance
 from equipoise.generation._labels import LabelFile, read_labels, unanimous
 from equipoise.generation._manifest import MANIFEST, Manifest

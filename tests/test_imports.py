@@ -45,7 +45,7 @@ HEAVY = {
 # Lower may not import higher. Rooms of one floor do not import each other unless listed.
 FLOORS = {
     "errors": 0,
-    "_version": 0,
+    "version": 0,
     "paths": 0.5,
     "telemetry": 0,
     "clock": 1,
@@ -58,7 +58,7 @@ FLOORS = {
     "kernels": 2,
     "hub": 2,
     "prompts": 2,
-    "datasets": 3,
+    "datasets": 7,
     "balance": 2,
     "search": 3,
     "space": 3,
@@ -71,18 +71,19 @@ FLOORS = {
     "stores": 6,
     "engines": 7,
     "embedding": 7,
-    "fitting": 7,
     "doctor": 7,
-    "annotate": 7,
-    "tasks": 8,
+    "annotate": 8,
+    "evaluation": 8,
+    "rows": 2,
     "applying": 8,
     "audit": 9,
     "generation": 10,
     "report": 11,
-    "bench": 12,
-    "cli": 13,
-    "__main__": 14,
-    "__init__": 14,
+    "bench": 13,
+    "verbs": 12,
+    "cli": 14,
+    "__main__": 15,
+    "__init__": 15,
 }
 
 
@@ -95,7 +96,7 @@ def test_import_loads_no_framework():
 
 
 def test_rooms_that_are_heavy_load_when_asked_for():
-    code = "import equipoise as eq; eq.metrics.max_skew, eq.datasets.celeba, eq.search.top_k; assert not hasattr(eq, 'nothing'); assert 'metrics' in eq.__all__"
+    code = "import equipoise as eq; eq.metrics.max_skew, eq.datasets.celeba, eq.search; assert not hasattr(eq, 'nothing'); assert 'metrics' in eq.__all__"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -134,8 +135,13 @@ def test_works_without_a_place_to_keep_compiled_code(tmp_path):
     assert str(tmp_path) in result.stdout and "numba (2, 4)" in result.stdout
 
 
+def plain(name: str) -> str:
+    """A room's name without the underscore that marks it as private."""
+    return name if name.startswith("__") else name.removeprefix("_")
+
+
 def room(module: str) -> str:
-    return module.split(".")[1] if "." in module else "__init__"
+    return plain(module.split(".")[1]) if "." in module else "__init__"
 
 
 def runtime_imports(path):
@@ -165,7 +171,7 @@ def runtime_imports(path):
 def test_imports_point_one_way():
     for path in SOURCE.rglob("*.py"):
         parts = path.relative_to(SOURCE).with_suffix("").parts
-        here = parts[0]
+        here = plain(parts[0])
         assert here in FLOORS, f"{here} has no floor: add it to FLOORS and to ARCHITECTURE.md"
         for module in runtime_imports(path):
             there = room(module)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.evaluation._commands import describe_methods
+from equipoise.methods._describe import describe_methods
 from equipoise.methods._registry import NEEDS
 from tests.conftest import component, unit
 

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
+from equipoise._verbs.generate import GenerationRequest as Request
 from equipoise.errors import ArtefactError, InputError
 from equipoise.generation import _preset as preset
-from equipoise.generation._commands import Request
 from equipoise.generation._drawing import read_provenance
 from equipoise.generation._mini import MiniPipeline, load_mini
 from equipoise.report._generation import perform

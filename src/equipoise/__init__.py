@@ -18,13 +18,13 @@ from equipoise._version import __version__
 from equipoise.errors import EquipoiseError
 
 if TYPE_CHECKING:
-    from equipoise import _audit as audit
-    from equipoise import _search as search
-    from equipoise import datasets, generation, methods, metrics, published, report
-    from equipoise import evaluation as tasks
-    from equipoise._applying import apply
+    from equipoise import datasets, evaluation, generation, methods, metrics, published, report
     from equipoise._spaceset import SpaceSet
     from equipoise._stores import open_store
+    from equipoise._verbs.apply import apply
+    from equipoise._verbs.audit import audit
+    from equipoise._verbs.embed import embed
+    from equipoise._verbs.search import search
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
     from equipoise.prompts._attribute import Attribute
@@ -37,9 +37,11 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "FitContext": "equipoise.methods",
     "PromptBook": "equipoise.prompts._book",
     "SpaceSet": "equipoise._spaceset",
-    "apply": "equipoise._applying",
-    "audit": "equipoise._audit",
+    "apply": "equipoise._verbs.apply",
+    "audit": "equipoise._verbs.audit",
     "datasets": "equipoise.datasets",
+    "embed": "equipoise._verbs.embed",
+    "evaluation": "equipoise.evaluation",
     "explicit_groups": "equipoise.prompts._marks",
     "export_onnx": "equipoise.encoders",
     "generation": "equipoise.generation",
@@ -50,8 +52,7 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "open_store": "equipoise._stores",
     "published": "equipoise.published",
     "report": "equipoise.report",
-    "search": "equipoise._search",
-    "tasks": "equipoise.evaluation",
+    "search": "equipoise._verbs.search",
     "wrap": "equipoise.encoders",
 }
 
@@ -71,7 +72,9 @@ __all__ = [
     "cross_bound",
     "datasets",
     "debias",
+    "embed",
     "errors",
+    "evaluation",
     "explicit_groups",
     "export_onnx",
     "frontier",
@@ -86,7 +89,6 @@ __all__ = [
     "published",
     "report",
     "search",
-    "tasks",
     "wrap",
 ]
 

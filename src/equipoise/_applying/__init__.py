@@ -2,7 +2,6 @@
 resumed, it does nothing twice.
 """
 
-from equipoise._applying.apply import apply
 from equipoise._applying.estimate import Estimate, estimate
 from equipoise._applying.files import Options, apply_files
 from equipoise._applying.report import Report
@@ -12,7 +11,6 @@ __all__ = [
     "Estimate",
     "Options",
     "Report",
-    "apply",
     "apply_files",
     "estimate",
     "is_finished",

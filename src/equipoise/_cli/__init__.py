@@ -19,6 +19,7 @@ from equipoise._cli.embed import embed
 from equipoise._cli.evaluate import evaluate
 from equipoise._cli.fit import fit
 from equipoise._cli.generate import generate
+from equipoise._cli.grammar import Verb, as_options, typed_words
 from equipoise._cli.methods import methods
 from equipoise._cli.printing import say
 from equipoise._cli.report import report
@@ -28,24 +29,24 @@ from equipoise.errors import EquipoiseError
 app = typer.Typer(
     name="equipoise",
     help="Remove social bias from vision-language embeddings in closed form.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,  # typer's tracebacks can show the values of variables
     pretty_exceptions_show_locals=False,
+    no_args_is_help=True,
 )
-app.command()(audit)
-app.command()(report)
+app.command(cls=Verb)(audit)
+app.command(cls=Verb)(report)
 app.add_typer(prompts.app, name="prompts")
-app.command()(fit)
-app.command()(embed)
-app.command()(apply)
-app.command()(evaluate)
-app.command()(compare)
-app.command()(methods)
-app.command()(generate)
+app.command(cls=Verb)(fit)
+app.command(cls=Verb)(embed)
+app.command(cls=Verb)(apply)
+app.command(cls=Verb)(evaluate)
+app.command(cls=Verb)(compare)
+app.command(cls=Verb)(methods)
+app.command(cls=Verb)(generate)
 app.add_typer(annotate.app, name="annotate")
 app.add_typer(bench.app, name="bench")
 app.add_typer(cache.app, name="cache")
-app.command()(doctor)
+app.command(cls=Verb)(doctor)
 
 
 @app.callback(invoke_without_command=True)
@@ -76,7 +77,8 @@ def main() -> None:
             EquipoiseError,
             OSError,
         ) as error:  # a full disk, a folder that cannot be written to
-            say(f"equipoise: {error}", err=True, fg=typer.colors.RED)
+            message = as_options(str(error), app, typed_words())
+            say(f"equipoise: {message}", err=True, fg=typer.colors.RED)
             sys.exit(2)
         except Exception as error:
             typer.secho(crash_report(error), err=True)

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from equipoise._cli.printing import Console
 from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
-from equipoise._cli.options import Json
-from equipoise._cli.printing import Console
+from equipoise._cli.grammar import Verb
+from equipoise._cli.options import Force, Json
 
 
 class _ServeByDefault(TyperGroup):
@@ -26,8 +27,8 @@ class _ServeByDefault(TyperGroup):
 
 
 app = typer.Typer(
-    cls=_ServeByDefault,
     pretty_exceptions_show_locals=False,
+    cls=_ServeByDefault,
     help=(
         "People label images: equipoise annotate FOLDER --annotators anna,ben,chris. All its"
         " options: equipoise annotate serve --help"
@@ -47,7 +48,7 @@ File = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=Verb)
 def serve(
     folder: Folder,
     annotators: Annotated[
@@ -102,7 +103,8 @@ def serve(
 
     What people answered is kept, and another day goes on from there.
     """
-    from equipoise._annotate import commands, serving
+    from equipoise._annotate import serving
+    from equipoise._verbs import annotate as commands
 
     serving.require_extra()
     asked = commands.question_of(attribute, question, answer or [])
@@ -128,7 +130,7 @@ def serve(
         serving.serve(project, host, port, expose, ready)
 
 
-@app.command()
+@app.command(cls=Verb)
 def export(
     folder: Folder,
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path(
@@ -149,14 +151,14 @@ def export(
     database: File = None,
 ) -> None:
     """Write all labels: image, annotator, answer, at; or tasks for Label Studio."""
-    from equipoise._annotate import commands
+    from equipoise._verbs import annotate as commands
 
     with commands.opened(folder, database, None, create=False) as project:
         written = commands.export(project, out, form, gold, configuration)
     _say(f"{written:,} labels written to {out}")
 
 
-@app.command("import")
+@app.command("import", cls=Verb)
 def import_(
     folder: Folder,
     labels: Annotated[
@@ -166,25 +168,20 @@ def import_(
         str | None,
         typer.Option("--attribute", "-a", help="What was asked, where the project is new."),
     ] = None,
-    replace: Annotated[
-        bool,
-        typer.Option(
-            "--replace", help="Where someone said something else here, take the file's answer."
-        ),
-    ] = False,
+    force: Force = False,
     database: File = None,
 ) -> None:
     """Take in labels that were given elsewhere: all of a file, or nothing of it."""
-    from equipoise._annotate import commands
+    from equipoise._verbs import annotate as commands
 
     with commands.opened(
         folder, database, None, question=commands.question_of(attribute, None, [])
     ) as project:
-        held, new = commands.take_in(project, labels, replace)
+        held, new = commands.import_labels(project, labels, force)
     _say(f"{held:,} labels in {labels}, {new:,} of them new")
 
 
-@app.command()
+@app.command(cls=Verb)
 def agreement(
     folder: Folder,
     needed: Annotated[
@@ -209,9 +206,9 @@ def agreement(
     """How far annotators agree: unanimity, Fleiss' kappa, gold questions, and which images must be
     made again.
     """
-    from equipoise._annotate import commands
     from equipoise._annotate.agreement import agreement as measure
     from equipoise._artefact import write_atomically
+    from equipoise._verbs import annotate as commands
 
     with commands.opened(folder, database, None, create=False) as project:
         document = measure(project, needed=needed, seed=seed)

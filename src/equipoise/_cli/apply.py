@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from equipoise._cli.printing import Console
 from rich.markup import escape
 from rich.table import Table
 
-from equipoise._cli.options import Json
-from equipoise._cli.printing import Console
+from equipoise._cli import options
 
 
 def apply(
@@ -25,20 +25,25 @@ def apply(
             )
         ),
     ],
-    destination: Annotated[str, typer.Argument(help="The file or folder to write.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out", "-o", help="The file or folder to write; the new column of a database."
+        ),
+    ],
     space: Annotated[
         Path | None, typer.Option(help="An attribute space that equipoise fit wrote.")
+    ] = None,
+    operator: Annotated[
+        Path | None,
+        typer.Option(
+            help="A method's operator, instead of a space; with --space too, certified in it."
+        ),
     ] = None,
     kappa: Annotated[
         float | None,
         typer.Option(
-            help="0 the identity, 1 the paper, inf the projection; the space's own by default."
-        ),
-    ] = None,
-    method: Annotated[
-        Path | None,
-        typer.Option(
-            help="A method's operator, instead of a space; with --space too, certified in it."
+            help="How much debiasing weighs: 0 is the identity, 1 the paper, inf the projection."
         ),
     ] = None,
     norm: Annotated[
@@ -50,13 +55,8 @@ def apply(
     metadata: Annotated[
         str | None, typer.Option(help="Their files of metadata, copied along: a glob below SOURCE.")
     ] = None,
-    column: Annotated[
-        str | None, typer.Option(help="The column of embeddings, where a parquet file has several.")
-    ] = None,
-    modality: Annotated[
-        Literal["image", "text"] | None,
-        typer.Option(help="What the rows are, where the names do not say."),
-    ] = None,
+    column: options.Column = None,
+    modality: options.Modality = None,
     on_invalid: Annotated[
         Literal["raise", "keep"],
         typer.Option(help="Zero, NaN and infinite rows stop the run, or pass unchanged."),
@@ -69,9 +69,7 @@ def apply(
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option(
-            help="cpu, or cuda for the closed form on GPUs; a Ray cluster's GPUs by default."
-        ),
+        typer.Option(help="cpu, or cuda for the closed form; on Ray, the cluster's GPUs first."),
     ] = None,
     engine: Annotated[
         Literal["threads", "ray"],
@@ -86,9 +84,7 @@ def apply(
             )
         ),
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that was stopped.")
-    ] = False,
+    resume: options.Resume = False,
     verify: Annotated[
         bool,
         typer.Option(
@@ -100,19 +96,27 @@ def apply(
         bool,
         typer.Option("--dry-run", help="Say how many rows, bytes and seconds, and write nothing."),
     ] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Debias stored embeddings, of any number, in bounded memory.
 
     The source is never changed; a killed run goes on with --resume.
     """
     from equipoise import _applying as applying
-    from equipoise._applying.apply import find_engine, in_database, read_transform, require_fitting
+    from equipoise._verbs.apply import (
+        apply,
+        find_engine,
+        in_database,
+        read_transform,
+        require_fitting,
+    )
 
-    finding = {"rows": rows, "metadata": metadata, "column": column, "key": key}
     require_fitting(
         source,
-        **finding,
+        rows=rows,
+        metadata=metadata,
+        column=column,
+        key=key,
         ray=engine == "ray",
         device=device,
         address=address,
@@ -120,42 +124,36 @@ def apply(
         dry_run=dry_run,
     )
     if in_database(source):
-        options = {
-            "modality": modality,
-            "on_invalid": on_invalid,
-            "key": key,
-            "resume": resume,
-            "norm": norm,
-        }
-        _show(
-            applying.apply(
-                source, destination, space=space, method=method, kappa=kappa, **options
-            ).to_json(),
-            as_json,
+        report = apply(
+            source,
+            out,
+            space=space,
+            operator=operator,
+            kappa=kappa,
+            modality=modality,
+            on_invalid=on_invalid,
+            key=key,
+            resume=resume,
+            norm=norm,
         )
+        _show(report.to_json(), as_json)
         return
     run, usual = find_engine(engine, address)
-    transform = read_transform(space, method, kappa, norm, device or usual)
-    options = applying.Options(rows, metadata, column, modality, on_invalid == "keep")
+    transform = read_transform(space, operator, kappa, norm, device or usual)
+    reading = applying.Options(rows, metadata, column, modality, on_invalid == "keep")
     if dry_run:
-        _show(asdict(applying.estimate(source, destination, transform, options)), as_json)
+        estimate = applying.estimate(source, out, transform, reading)
+        _show(asdict(estimate), as_json)
         return
-    if verify and not resume and applying.is_finished(source, destination, transform, options):
-        manifest = applying.verify(source, destination, transform, options)
-        _show(
-            {
-                "verified": len(manifest.shards),
-                "rows": sum(part.stop - part.start for part in manifest.shards),
-            },
-            as_json,
-        )
+    if verify and not resume and applying.is_finished(source, out, transform, reading):
+        manifest = applying.verify(source, out, transform, reading)
+        checked = sum(part.stop - part.start for part in manifest.shards)
+        _show({"verified": len(manifest.shards), "rows": checked}, as_json)
         return
-    report = applying.apply_files(
-        source, destination, transform, options, engine=run, resume=resume
-    )
+    report = applying.apply_files(source, out, transform, reading, engine=run, resume=resume)
     document = report.to_json()
     if verify:
-        document["verified"] = len(applying.verify(source, destination, transform, options).shards)
+        document["verified"] = len(applying.verify(source, out, transform, reading).shards)
     _show(document, as_json)
 
 
@@ -174,47 +172,20 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
 
 
 def _number(value: Any) -> str:
-    return (
-        f"{value:,.1f}"
-        if isinstance(value, float)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _table(certificate: dict[str, Any]) -> Table:
-    table = Table(
-        "",
-        "rows",
-        "invalid",
-        "leakage before",
-        "leakage",
-        "p95",
-        "self-utility loss",
-        "p95",
-        title="certificate (means)",
-    )
+    columns = ("", "rows", "invalid", "leakage before", "leakage", "p95")
+    table = Table(*columns, "self-utility loss", "p95", title="certificate (means)")
     for modality, found in certificate.items():
-        numbers = (
-            [
-                found[name][part]
-                for name, part in (
-                    ("leakage_before", "mean"),
-                    ("leakage", "mean"),
-                    ("leakage", "p95"),
-                )
-            ]
-            if "leakage" in found
-            else []
-        )
-        numbers += (
-            [found["self_loss"][part] for part in ("mean", "p95")] if "leakage" in found else []
-        )
-        table.add_row(
-            modality,
-            f"{found['n']:,}",
-            f"{found['invalid']:,}",
-            *(f"{number:.4f}" for number in numbers),
-        )
+        cells = [modality, f"{found['n']:,}", f"{found['invalid']:,}"]
+        if "leakage" in found:
+            leakage, loss = found["leakage"], found["self_loss"]
+            means = [found["leakage_before"]["mean"], leakage["mean"], leakage["p95"]]
+            means += [loss["mean"], loss["p95"]]
+            cells += [f"{number:.4f}" for number in means]
+        table.add_row(*cells)
     return table

@@ -81,7 +81,7 @@ def kernel(
 
 @app.command()
 def encode(
-    model: Model,
+    model: Model = "mini",
     images: Annotated[int, typer.Option(help="Files of each size.", min=1)] = 2000,
     size: Annotated[
         list[int] | None, typer.Option(help="Width of the pictures; repeat for several.")
@@ -98,7 +98,7 @@ def encode(
     from equipoise.encoders import load_encoder
 
     encoder = load_encoder(
-        model, device=device, dtype=dtype, batch_size=batch_size, workers=workers
+        model or "mini", device=device, dtype=dtype, batch_size=batch_size, workers=workers
     )
     rows = encode_bench.run(
         encoder, images=images, sizes=tuple(size or encode_bench.SIZES), rounds=rounds

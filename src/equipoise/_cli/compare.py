@@ -17,17 +17,17 @@ from equipoise._progress import tell
 @with_shared
 def compare(
     given: Given,
-    folder: Annotated[
+    out: Annotated[
         Path,
-        typer.Argument(
-            help="Where the runs' JSON files go; a run that is there already is not computed again."
+        typer.Option(
+            "--out",
+            "-o",
+            help="The folder of the runs; a run that is there already is not computed again.",
         ),
     ],
     preset: Annotated[
         str | None,
-        typer.Option(
-            help="table2, table3 or table5: the paper's methods, or its grid of settings."
-        ),
+        typer.Option(help="The paper's own: table2, table3 or table5."),
     ] = None,
     sweep: Annotated[
         bool,
@@ -55,18 +55,16 @@ def compare(
 
     wanted = preset, given.methods, given.books, given.task, given.labelled
     specs = tasks.sweep_grid(*wanted) if sweep else tasks.grid(*wanted)
-    evaluation = given.evaluation(given.workdir or folder / "training")
+    evaluation = given.evaluation(given.workdir or out / "training")
     if sweep:
         results, runs = tasks.sweep(
-            evaluation, specs, folder, fairness=fairness, utility=utility, progress=tell
+            evaluation, specs, out, fairness=fairness, utility=utility, progress=tell
         )
         export(runs, given.export)
-        show_sweep(results, folder, as_json)
+        show_sweep(results, out, as_json)
         return
-    runs, found = tasks.compare(evaluation, specs, folder, progress=tell)
-    show(
-        runs, f"{len(runs)} runs in {folder}, {found} of them from before. ", as_json, given.export
-    )
+    runs, found = tasks.compare(evaluation, specs, out, progress=tell)
+    show(runs, f"{len(runs)} runs in {out}, {found} of them from before. ", as_json, given.export)
 
 
 def show_sweep(results: dict, folder: Path, as_json: bool) -> None:
@@ -74,8 +72,8 @@ def show_sweep(results: dict, folder: Path, as_json: bool) -> None:
     import json
 
     from equipoise._cli.printing import say, table_console
+    from equipoise._verbs.compare import write_sweep
     from equipoise.report import sweep_table
-    from equipoise.report._commands import write_sweep
 
     page = write_sweep(results, folder)
     if as_json:

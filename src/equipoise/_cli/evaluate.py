@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from equipoise._cli.evaluating import Given, show, with_shared
-from equipoise._cli.options import Json
+from equipoise._cli.options import Force, Json
 
 
 @with_shared
@@ -20,18 +20,19 @@ def evaluate(
             "--out", "-o", help="The JSON file of the run; tables can be made from it again."
         ),
     ] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Measure methods on labelled images, with intervals and the paired difference from no
     debiasing.
     """
-    from equipoise._artefact import require_writable
+    from equipoise._verbs.destinations import require_free_file
     from equipoise.evaluation import parse
     from equipoise.evaluation._document import write
 
     specs = parse(given.methods or ["closed-form"], given.books)
     if out is not None:
-        require_writable(out)
+        require_free_file(out, force)
     run = given.evaluation(given.workdir).run(specs)
     if out is not None:
         write(out, run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from equipoise._cli.options import Batch, Device, Dtype, Offline, Workers
+from equipoise._cli import options
 
 if TYPE_CHECKING:
     from equipoise.evaluation import Evaluation
@@ -19,71 +19,16 @@ Dataset = Annotated[
     str | None,
     typer.Argument(
         help=(
-            "celeba, facet, flickr30k, coco2017, fairface, utkface, waterbirds (with --root); a"
-            " .csv, .tsv or .parquet table with a row an image; a folder; or nothing, where"
+            "celeba, facet, flickr30k, coco2017, fairface, utkface or waterbirds (with --root); a"
+            " .csv, .tsv or .parquet table with a row per image; a folder; or nothing, where"
             " --embeddings has the columns."
-        )
+        ),
+        show_default=False,
     ),
 ]
 Task = Annotated[
     Literal["classification", "retrieval"],
     typer.Option("--task", "-t", help="What to do with the images."),
-]
-Methods = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--method",
-        help=(
-            "A method, such as closed-form or closed-form:kappa=inf,modality=text|both; or a saved"
-            " operator's file. Repeat for more."
-        ),
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        help="The encoder: hf:ID-or-folder, open_clip:NAME/WEIGHTS, st:ID, onnx:FOLDER or mini.",
-    ),
-]
-Vectors = Annotated[
-    Path | None,
-    typer.Option(
-        help="In place of a model: a .parquet, .npz or .safetensors file of text vectors."
-    ),
-]
-Embeddings = Annotated[
-    Path | None,
-    typer.Option(
-        help=(
-            "Stored embeddings of the images: a store's folder, or a .npy file with a row an image."
-        )
-    ),
-]
-Root = Annotated[Path | None, typer.Option(help="The folder of a known dataset.")]
-Images = Annotated[
-    Path | None,
-    typer.Option(
-        help="The folder that a table's file names are relative to; the table's own by default."
-    ),
-]
-PathColumn = Annotated[
-    str | None, typer.Option(help="The table's column of file names; found by its name by default.")
-]
-LabelColumn = Annotated[str | None, typer.Option(help="The table's column of classes.")]
-GroupColumns = Annotated[
-    list[str] | None, typer.Option(help="The table's column of groups; repeat for an intersection.")
-]
-CaptionColumn = Annotated[
-    str | None, typer.Option(help="The table's column of captions, each a query for its image.")
-]
-Attribute = Annotated[
-    str | None,
-    typer.Option(
-        "--attribute",
-        "-a",
-        help="gender, age, ... or a .toml file; the group columns' names by default.",
-    ),
 ]
 Books = Annotated[
     list[str] | None,
@@ -91,101 +36,113 @@ Books = Annotated[
         "--book",
         "-b",
         help=(
-            "A book's file, a curated one, or grammar; several make it a part of the grid. Found by"
-            " default."
+            "The prompt book to fit with: a file, a curated name, or grammar. Several make it a"
+            " part of the grid."
         ),
-    ),
-]
-Prompts = Annotated[
-    str | None,
-    typer.Option(
-        help=(
-            "Classification: a JSON file of label to prompt. Retrieval: queries, as a text file"
-            " with one a line, or a book."
-        )
+        rich_help_panel=options.PROMPTS,
     ),
 ]
 Template = Annotated[
     str | None,
-    typer.Option(help="A class's prompt, {} for its name: 'a photo of a/an {}' by default."),
+    typer.Option(
+        help="A class's prompt, {} for its name: 'a photo of a/an {}' by default.",
+        rich_help_panel=options.PROMPTS,
+    ),
 ]
 Positive = Annotated[
     str | None,
-    typer.Option(help="The one class to measure by binary F1 and its own equal opportunity."),
+    typer.Option(
+        help="The one class to measure by binary F1 and its own equal opportunity.",
+        rich_help_panel=options.MEASURING,
+    ),
 ]
 FitShare = Annotated[
     float | None,
     typer.Option(
-        help="Hold out so large a share of the images to fit methods on; it is not measured."
+        help="Hold out this share of the images to fit methods on; it is not measured.",
+        rich_help_panel=options.FITTING,
     ),
 ]
 FitDataset = Annotated[
-    str | None, typer.Option(help="Another dataset to fit methods on, with the same columns.")
+    str | None,
+    typer.Option(
+        help="Another dataset to fit methods on, with the same columns.",
+        rich_help_panel=options.FITTING,
+    ),
 ]
-FitRoot = Annotated[
-    Path | None, typer.Option(help="The folder of that dataset, where it is a known one.")
-]
-FitImages = Annotated[
-    Path | None, typer.Option(help="The folder that its table's file names are relative to.")
-]
+FitRoot = Annotated[Path | None, typer.Option(help="Its --root.", rich_help_panel=options.FITTING)]
 FitEmbeddings = Annotated[
-    Path | None, typer.Option(help="Its stored embeddings: a store's folder or a .npy file.")
-]
-Workdir = Annotated[
-    Path | None,
-    typer.Option(help="Where methods that train keep what they have so far, and go on from."),
+    Path | None, typer.Option(help="Its --embeddings.", rich_help_panel=options.FITTING)
 ]
 Protocol = Annotated[
     Literal["paper", "released"],
-    typer.Option(help="The paper's text, or the released code that made its tables."),
-]
-M = Annotated[
-    int | None,
     typer.Option(
-        "-m",
-        help="Places that MaxSkew looks at; 1000, or a tenth of fewer than 2,000 images.",
-        min=1,
+        help="The paper's text, or the released code that made its tables.",
+        rich_help_panel=options.MEASURING,
     ),
 ]
-K = Annotated[
+RecallAt = Annotated[
     list[int] | None,
     typer.Option(
-        "-k", help="Places that recall looks at; repeat for several. 5 and 10 by default.", min=1
+        "--recall-at",
+        "-k",
+        help="Places that recall looks at; 5 and 10 by default. Repeat for several.",
+        min=1,
+        rich_help_panel=options.MEASURING,
     ),
 ]
-Gate = Annotated[bool, typer.Option("--gate", help="Leave prompts that name a group as they are.")]
 Over = Annotated[
-    Literal["images", "queries", "both"], typer.Option(help="What is resampled for retrieval.")
+    Literal["images", "queries", "both"],
+    typer.Option(help="What is resampled for retrieval.", rich_help_panel=options.MEASURING),
 ]
-Resamples = Annotated[int, typer.Option(help="Resamples of the bootstrap.", min=1)]
 Permutations = Annotated[
-    int, typer.Option(help="Shuffles of the labels for the floor of a skew.", min=1)
+    int,
+    typer.Option(
+        help="Shuffles of the labels for the floor of a skew.",
+        min=1,
+        rich_help_panel=options.MEASURING,
+    ),
 ]
-Level = Annotated[float, typer.Option(help="Of the intervals.")]
-Interval = Annotated[Literal["percentile", "bca", "basic"], typer.Option(help="Kind of interval.")]
+Level = Annotated[
+    float, typer.Option(help="The level of the intervals.", rich_help_panel=options.MEASURING)
+]
+Interval = Annotated[
+    Literal["percentile", "bca", "basic"],
+    typer.Option(help="The kind of interval.", rich_help_panel=options.MEASURING),
+]
 Probed = Annotated[
     int,
     typer.Option(
-        "--probe", help="Images that the leakage probe takes at most; 0 for no probe.", min=0
+        "--probe",
+        help="Images that the leakage probe takes at most; 0 for no probe.",
+        min=0,
+        rich_help_panel=options.MEASURING,
     ),
-]
-Seed = Annotated[
-    int, typer.Option(help="Of resamples, permutations, the held-out share and training.", min=0)
 ]
 OnMissing = Annotated[
     Literal["raise", "drop"],
-    typer.Option(help="Image files that are not there: an error, or left out and counted."),
+    typer.Option(
+        help="Image files that are not there: an error, or left out and counted.",
+        rich_help_panel=options.IMAGES,
+    ),
 ]
 OnUnreadable = Annotated[
     Literal["skip", "raise"],
-    typer.Option(help="Images that cannot be read: left out and counted, or an error."),
+    typer.Option(
+        help="Images that cannot be read: left out and counted, or an error.",
+        rich_help_panel=options.IMAGES,
+    ),
 ]
 OnePerson = Annotated[
-    Path | None, typer.Option(help="Flickr30K: a text file of the images that show one person.")
+    Path | None,
+    typer.Option(
+        help="Flickr30K: a text file of the images that show one person.",
+        rich_help_panel=options.IMAGES,
+    ),
 ]
 Export = Annotated[
     list[Path] | None,
-    typer.Option(help="Also write the table: *.csv, *.md or *.tex; repeat for several."),
+    typer.Option(help="Also write the table: *.csv, *.md or *.tex. Repeat for several."),
 ]
 
 
@@ -208,96 +165,93 @@ class Given:
 def shared(
     dataset: Dataset = None,
     task: Task = "classification",
-    method: Methods = None,
-    model: Model = None,
-    vectors: Vectors = None,
-    embeddings: Embeddings = None,
-    root: Root = None,
-    images: Images = None,
-    path_column: PathColumn = None,
-    label_column: LabelColumn = None,
-    group_columns: GroupColumns = None,
-    caption_column: CaptionColumn = None,
-    attribute: Attribute = None,
+    method: options.Methods = None,
+    model: options.Model = None,
+    attribute: options.Attribute = None,
+    prompts: options.Prompts = None,
+    export: Export = None,
+    embeddings: options.Embeddings = None,
+    root: options.Root = None,
+    path_column: options.PathColumn = None,
+    label_column: options.LabelColumn = None,
+    group_columns: options.GroupColumns = None,
+    caption_column: options.CaptionColumn = None,
+    on_missing: OnMissing = "raise",
+    on_unreadable: OnUnreadable = "skip",
+    one_person: OnePerson = None,
     book: Books = None,
-    prompts: Prompts = None,
     template: Template = None,
-    positive: Positive = None,
+    gate: options.Gate = False,
     fit_share: FitShare = None,
     fit_dataset: FitDataset = None,
     fit_root: FitRoot = None,
-    fit_images: FitImages = None,
     fit_embeddings: FitEmbeddings = None,
-    workdir: Workdir = None,
+    workdir: options.Workdir = None,
     protocol: Protocol = "released",
-    m: M = None,
-    k: K = None,
-    gate: Gate = False,
+    positive: Positive = None,
+    skew_at: options.SkewAt = None,
+    recall_at: RecallAt = None,
     over: Over = "images",
-    resamples: Resamples = 1000,
+    resamples: options.Resamples = 1000,
     permutations: Permutations = 200,
     level: Level = 0.95,
     interval: Interval = "percentile",
     probe: Probed = 2000,
-    seed: Seed = 0,
-    on_missing: OnMissing = "raise",
-    on_unreadable: OnUnreadable = "skip",
-    one_person: OnePerson = None,
-    export: Export = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    batch_size: Batch = None,
-    workers: Workers = None,
-    offline: Offline = None,
+    seed: options.Seed = 0,
+    vectors: options.Vectors = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    batch_size: options.Batch = None,
+    workers: options.Workers = None,
+    offline: options.Offline = None,
 ) -> Given:
     """Check what is cheap to check; nothing is read yet."""
+    from equipoise._verbs.evaluate import EvaluationRequest, LabelledSource
     from equipoise.evaluation import Settings
     from equipoise.evaluation import _tables as tables
-    from equipoise.evaluation._commands import Request, Source
 
     tables.check_paths(export or [])
     settings = Settings(
-        protocol,
-        m,
-        tuple(k or (5, 10)),
-        gate,
-        over,
-        resamples,
-        permutations,
-        level,
-        interval,
-        seed,
-        probe,
+        protocol=protocol,
+        m=skew_at,
+        ks=tuple(recall_at or (5, 10)),
+        gate=bool(gate),
+        over=over,
+        resamples=resamples,
+        permutations=permutations,
+        level=level,
+        interval=interval,
+        seed=seed,
+        probe=probe,
     )
-    columns = {
+    reading = {
         "path_column": path_column,
         "label_column": label_column,
         "caption_column": caption_column,
-    }
-    reading = {
         "group_columns": group_columns or (),
         "on_missing": on_missing,
         "one_person": one_person,
     }
-    measured = Source(dataset, root, images, embeddings, **columns, **reading)
-    fitting = Source(fit_dataset, fit_root, fit_images, fit_embeddings, **columns, **reading)
-    wording = {
-        "attribute": attribute,
-        "book": next(iter(book or []), None),
-        "prompts": prompts,
-        "template": template,
-        "positive": positive,
-    }
-    request = Request(task, measured, fitting, fit_share, on_unreadable, model, vectors, **wording)
-    loading = {
-        "device": device,
-        "dtype": dtype,
-        "batch_size": batch_size,
-        "workers": workers,
-        "offline": offline,
-    }
-    evaluation = lambda workdir: request.evaluation(settings, workdir, **loading)  # noqa: E731
-    labelled = fit_share is not None or fit_dataset is not None or fit_embeddings is not None
+    request = EvaluationRequest(
+        task,
+        measured=LabelledSource(dataset, root, embeddings, **reading),
+        fitting=LabelledSource(fit_dataset, fit_root, fit_embeddings, **reading),
+        fit_share=fit_share,
+        on_unreadable=on_unreadable,
+        model=model,
+        vectors=vectors,
+        attribute=attribute,
+        book=next(iter(book or []), None),
+        prompts=prompts,
+        template=template,
+        positive=positive,
+    )
+
+    def evaluation(workdir: Path | None) -> Evaluation:
+        loading = {"device": device, "dtype": dtype, "batch_size": batch_size}
+        return request.evaluation(settings, workdir, workers=workers, offline=offline, **loading)
+
+    labelled = fit_share is not None or bool(request.fitting)
     return Given(task, method or [], book or [], labelled, workdir, export or [], evaluation)
 
 

@@ -9,76 +9,44 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from equipoise._cli.options import Device, Dtype, Json, Offline
+from equipoise._cli import options
 from equipoise._cli.printing import say, table_console
+
+DRAWING = "Drawing"
+JUDGING = "Labels and scores"
 
 
 def generate(
+    prompts: Annotated[
+        str | None,
+        typer.Argument(
+            help="A text file with one prompt per line, a prompt book, or a prompt in words.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
-        Path, typer.Argument(help="The run's folder; the same command goes on where it was.")
-    ],
-    model: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="The run's folder; the same command goes on where it was."
+        ),
+    ] = Path("pictures"),
+    pipeline: Annotated[
         str,
         typer.Option(
             help="A diffusers pipeline by its id or folder, or mini, the embedded generator."
         ),
     ] = "mini",
-    prompts: Annotated[
-        str | None,
-        typer.Option(
-            "--prompts", "-p", help="A text file, one a line, a prompt book, or a prompt."
-        ),
-    ] = None,
-    attribute: Annotated[
-        str, typer.Option("--attribute", "-a", help='gender, age, "gender&age", or a .toml file.')
-    ] = "gender",
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method",
-            help=(
-                "closed-form:kappa=2, orth-proj, orth-cali:projection=false, sfid:on=unet; none is"
-                " always drawn."
-            ),
-        ),
-    ] = None,
-    images: Annotated[
+    attribute: options.Attribute = "gender",
+    method: options.Methods = None,
+    per_prompt: Annotated[
         int | None,
         typer.Option(
-            "--images", "-n", help="Pictures of each prompt and method; 8 by default.", min=1
+            "--per-prompt", "-n", help="Pictures per prompt and method; 8 by default.", min=1
         ),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(help="paper: its prompts, methods, 100 pictures of each, no gate.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Of the first picture; the same noise for all methods.", min=0)
-    ] = 0,
-    gate: Annotated[
-        bool | None,
-        typer.Option(
-            "--gate/--no-gate", help="Leave prompts that name a group alone; on by default."
-        ),
-    ] = None,
-    tokens: Annotated[
-        str, typer.Option(help="after-sos edits padding too, unpadded does not.")
-    ] = "after-sos",
-    book: Annotated[
         str | None,
-        typer.Option("--book", "-b", help="The prompt book to fit with; a curated one by default."),
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Of the denoising; the model's own by default.", min=1)
-    ] = None,
-    guidance: Annotated[
-        float | None, typer.Option(help="Of the prompt; the model's own by default.")
-    ] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Of a picture's side in pixels; the model's own by default.")
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help="Pictures at once; 8 by default, fewer where memory is short.", min=1),
+        typer.Option(help="The paper's own: paper, its prompts, methods and 100 pictures of each."),
     ] = None,
     annotator: Annotated[
         str | None,
@@ -86,71 +54,105 @@ def generate(
             help="Who labels: blip2:ID-or-folder, encoder:SPEC (encoder:mini) or llm:MODEL."
         ),
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option(help="Of the language model's server; OpenAI's by default.")
-    ] = None,
     labels: Annotated[
         Path | None, typer.Option(help="People's answers: the CSV that equipoise annotate exports.")
     ] = None,
+    as_json: options.Json = False,
+    gate: options.Gate = None,
+    book: options.Book = None,
+    tokens: Annotated[
+        str,
+        typer.Option(
+            help="after-sos edits padding too, unpadded does not.", rich_help_panel=DRAWING
+        ),
+    ] = "after-sos",
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Denoising steps; the model's own by default.", min=1, rich_help_panel=DRAWING
+        ),
+    ] = None,
+    guidance: Annotated[
+        float | None,
+        typer.Option(help="Guidance; the model's own by default.", rich_help_panel=DRAWING),
+    ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            help="A picture's side in pixels; the model's own by default.", rich_help_panel=DRAWING
+        ),
+    ] = None,
+    seed: options.Seed = 0,
     people: Annotated[
         int | None,
-        typer.Option(help="Answers that a picture needs; 3 with the preset, else 1.", min=1),
+        typer.Option(
+            help="Answers that a picture needs; 3 with the preset, else 1.",
+            min=1,
+            rich_help_panel=JUDGING,
+        ),
     ] = None,
-    replace: Annotated[
+    redraw: Annotated[
         bool,
-        typer.Option("--replace", help="Draw again what --labels disagree on or are unsure of."),
+        typer.Option(
+            "--redraw",
+            help="Draw again what --labels disagree on or are unsure of.",
+            rich_help_panel=JUDGING,
+        ),
     ] = False,
+    base_url: options.BaseUrl = None,
     clip_score: Annotated[
         str | None,
-        typer.Option(help="An encoder for the CLIP score, another than the generator's."),
+        typer.Option(
+            help="An encoder for the CLIP score, another than the generator's.",
+            rich_help_panel=JUDGING,
+        ),
     ] = None,
     same_encoder: Annotated[
-        bool, typer.Option("--same-encoder", help="Score with the generator's own all the same.")
+        bool,
+        typer.Option(
+            "--same-encoder",
+            help="Score with the generator's own all the same.",
+            rich_help_panel=JUDGING,
+        ),
     ] = False,
-    resamples: Annotated[int, typer.Option(help="Resamples of the bootstrap.", min=1)] = 1000,
-    device: Device = None,
-    dtype: Dtype = None,
-    offline: Offline = None,
-    as_json: Json = False,
+    resamples: options.Resamples = 1000,
+    batch_size: options.Batch = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    offline: options.Offline = None,
 ) -> None:
-    """Draw pictures with and without debiasing, from the same noise; label and measure them where
-    asked.
-    """
-    from equipoise.generation._commands import Request
+    """Draw pictures with and without debiasing, from the same noise; label and measure them."""
+    from equipoise._verbs.generate import GenerationRequest
+    from equipoise._verbs.generate import generate as run
     from equipoise.generation._table import rich_table
-    from equipoise.report._generation import perform
 
-    drawing = {
-        "steps": steps,
-        "guidance": guidance,
-        "size": size,
-        "batch_size": batch_size,
-        "seed": seed,
-        "tokens": tokens,
-        "book": book,
-    }
-    judging = {
-        "annotator": annotator,
-        "labels": labels,
-        "people": people,
-        "replace": replace,
-        "clip_score": clip_score,
-    }
-    judging |= {
-        "same_encoder": same_encoder,
-        "resamples": resamples,
-        "server": {"base_url": base_url},
-    }
-    asked = {
-        "prompts": prompts,
-        "methods": tuple(method or ()),
-        "images": images,
-        "preset": preset,
-        "gate": gate,
-        "attribute": attribute,
-    }
-    loading = {"device": device, "dtype": dtype, "offline": offline}
-    manifest, results = perform(Request(out, model, **asked, **drawing, **judging, loading=loading))
+    request = GenerationRequest(
+        out,
+        pipeline,
+        attribute=attribute or "gender",
+        prompts=prompts,
+        methods=tuple(method or ()),
+        per_prompt=per_prompt,
+        preset=preset,
+        seed=seed,
+        gate=gate,
+        tokens=tokens,
+        book=book,
+        steps=steps,
+        guidance=guidance,
+        size=size,
+        batch_size=batch_size,
+        annotator=annotator,
+        labels=labels,
+        redraw=redraw,
+        people=people,
+        clip_score=clip_score,
+        same_encoder=same_encoder,
+        resamples=resamples,
+        loading={"device": device, "dtype": dtype, "offline": offline},
+        server={"base_url": base_url},
+    )
+    manifest, results = run(request)
     if as_json:
         say(
             json.dumps(

@@ -28,7 +28,7 @@ def methods(
     as_json: Json = False,
 ) -> None:
     """List the debiasing methods: the paper's Table 1, corrected by the reference code."""
-    from equipoise.evaluation._commands import describe_methods
+    from equipoise.methods._describe import describe_methods
 
     found = describe_methods()
     if as_json:

@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from equipoise._cli.printing import Console, say
 from rich.markup import escape
 from rich.table import Table
 
-from equipoise._cli.options import Json
-from equipoise._cli.printing import Console, say
+from equipoise._cli.grammar import Verb
+from equipoise._cli.options import BaseUrl, Force, Json
 from equipoise._progress import reporting
 
-app = typer.Typer(
-    pretty_exceptions_show_locals=False,
-    help="Prompt books: write them, check them, look at them.",
-    no_args_is_help=True,
-)
+app = typer.Typer(pretty_exceptions_show_locals=False, help="Prompt books: write them, check them, look at them.", no_args_is_help=True)
 
 AttributeOption = Annotated[
     str,
@@ -34,7 +31,7 @@ NounOption = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=Verb)
 def write(
     prompts: Annotated[list[str] | None, typer.Argument(help="Prompts; or --from FILE.")] = None,
     out: Annotated[
@@ -43,9 +40,7 @@ def write(
             "--out", "-o", help="The book to write; entries of one that is there are kept."
         ),
     ] = Path("book.json"),
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Write entries anew that are there already.")
-    ] = False,
+    force: Force = False,
     attribute: AttributeOption = "gender",
     file: Annotated[
         Path | None, typer.Option("--from", help="A text file with one prompt a line.")
@@ -53,10 +48,8 @@ def write(
     writer: Annotated[
         str, typer.Option(help="grammar (rules, offline), book (the curated ones, offline) or llm.")
     ] = "grammar",
-    model: Annotated[str, typer.Option(help="llm: the model's name.")] = "",
-    base_url: Annotated[
-        str | None, typer.Option(help="llm: the server; OpenAI's, or any that speaks its protocol.")
-    ] = None,
+    llm: Annotated[str, typer.Option(help="llm: the model's name.")] = "",
+    base_url: BaseUrl = None,
     concurrency: Annotated[int, typer.Option(help="llm: requests at a time.", min=1)] = 16,
     tries: Annotated[
         int, typer.Option(help="llm: how often validation may turn an answer away.", min=1)
@@ -87,10 +80,10 @@ def write(
 
     The key of a server is read from OPENAI_API_KEY.
     """
-    from equipoise.prompts import _commands as commands
+    from equipoise._verbs import prompts as commands
 
     options = {
-        "model": model,
+        "model": llm,
         "base_url": base_url,
         "concurrency": concurrency,
         "tries": tries,
@@ -103,13 +96,15 @@ def write(
         "cache": cache,
         "allow_partial": allow_partial,
     }
-    task = commands.Task.of(prompts or [], file, attribute, writer, person_noun or [], options)
+    task = commands.WritingTask.of(
+        prompts or [], file, attribute, writer, person_noun or [], options
+    )
     if dry_run:
         plan = task.plan()._asdict()
         typer.echo(json.dumps(plan) if as_json else commands.plan_text(plan))
         return
     with reporting("writing") as progress:
-        outcome, book = task.write(out, progress, replace=replace)
+        outcome, book = task.write(out, progress, replace=force)
     if as_json:
         failures = [failure._asdict() for failure in outcome.failures]
         counts = {"asked": outcome.asked, "cached": outcome.cached, "rejected": outcome.rejected}
@@ -130,7 +125,7 @@ def write(
         commands.refuse_partial(outcome, out)
 
 
-@app.command()
+@app.command(cls=Verb)
 def check(
     book: Annotated[str, typer.Argument(help="A book's file, or the name of a curated one.")],
     attribute: AttributeOption = "gender",
@@ -145,7 +140,7 @@ def check(
 
     Exit status 1 where one does not.
     """
-    from equipoise.prompts import _commands as commands
+    from equipoise._verbs import prompts as commands
 
     problems, missing, entries, skipped = commands.check_file(
         book, attribute, file, min_variants, person_noun or []
@@ -187,7 +182,7 @@ def check(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(cls=Verb)
 def show(
     book: Annotated[
         str | None,
@@ -213,7 +208,7 @@ def show(
     """Look at a book: its counts and sources, one prompt, all its texts, or what differs from
     another.
     """
-    from equipoise.prompts import _commands as commands
+    from equipoise._verbs import prompts as commands
     from equipoise.prompts._book import PromptBook
 
     console = Console()
@@ -259,7 +254,7 @@ def show(
             )
 
 
-@app.command()
+@app.command(cls=Verb)
 def merge(
     books: Annotated[
         list[str],
@@ -268,11 +263,14 @@ def merge(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The book to write.")],
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Put books together into one."""
+    from equipoise._verbs.destinations import require_free_file
     from equipoise.prompts._book import PromptBook
 
+    require_free_file(out, force)
     first, *others = [PromptBook.load(book) for book in books]
     merged = first.merge(*others)
     merged.save(out)

@@ -9,6 +9,8 @@ import typer
 
 from equipoise._cli.printing import Console
 
+from equipoise._cli.options import Force
+
 
 def report(
     results: Annotated[
@@ -17,12 +19,10 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path(
         "report.html"
     ),
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace a file that is there already.")
-    ] = False,
+    force: Force = False,
 ) -> None:
     """Build the page from saved results: one audit's own page, or several side by side."""
-    from equipoise.report._commands import write
+    from equipoise._verbs.report import write_report
 
-    write(results, out, force)
+    write_report(results, out, force)
     Console().print(f"written to {out}", soft_wrap=True, markup=False, highlight=False)

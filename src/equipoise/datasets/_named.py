@@ -33,7 +33,6 @@ def read_dataset(
     name: str | None,
     root: Path | None = None,
     *,
-    images: Path | None = None,
     embeddings: Path | None = None,
     path_column: str | None = None,
     label_column: str | None = None,
@@ -43,8 +42,10 @@ def read_dataset(
     crops: Path | None = None,
     on_missing: str = "raise",
 ) -> Dataset:
-    """A known dataset under ``root``, a csv or parquet table, a folder, or (name None) the metadata
-    of the store ``embeddings``.
+    """Return a known dataset, a csv or parquet table, a folder, or (name None) a store's metadata.
+
+    root: the folder of a known dataset, or the one that a table's file names are relative to (its
+    own by default).
     """
     on_missing = "keep" if embeddings is not None else on_missing
     if name is None:
@@ -84,7 +85,7 @@ def read_dataset(
         "group_columns": group_columns,
         "caption_column": caption_column,
     }
-    return datasets.table(path, images=images, on_missing=on_missing, **columns)
+    return datasets.table(path, images=root, on_missing=on_missing, **columns)
 
 
 def _chosen(found: Dataset, label: str | None, groups: Sequence[str]) -> Dataset:

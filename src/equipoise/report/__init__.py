@@ -4,6 +4,7 @@ section for a model card; a sweep's page.
 
 from equipoise.report._card import model_card
 from equipoise.report._page import comparison, page
+from equipoise.report._sentences import headline
 from equipoise.report._sweep import sweep_page, sweep_table
 
-__all__ = ["comparison", "model_card", "page", "sweep_page", "sweep_table"]
+__all__ = ["comparison", "headline", "model_card", "page", "sweep_page", "sweep_table"]

@@ -8,27 +8,11 @@ import base64
 import io
 from typing import Any
 
-from equipoise._artefact import write_atomically
-from equipoise.generation import _results as documents
 from equipoise.generation import _table as table
-from equipoise.generation._commands import Request
 from equipoise.generation._manifest import Manifest
 from equipoise.report._page import assets, embedded, environment
 
-REPORT = "report.html"
 SIDE = 112
-
-
-def perform(request: Request) -> tuple[Manifest, dict[str, Any] | None]:
-    """Run a request and leave its files: pictures and sheets, and results, tables and page where
-    something was measured.
-    """
-    manifest, results = request.perform()
-    if results is not None:
-        documents.write(request.out, results)
-        table.write(request.out, results)
-        write_atomically(request.out / REPORT, page(results, manifest).encode())
-    return manifest, results
 
 
 def page(results: dict[str, Any], manifest: Manifest) -> str:

@@ -1,6 +1,4 @@
-"""A run from names and files, for the command line: pictures drawn, labelled and scored; what was
-measured, as one document.
-"""
+"""``equipoise generate``: from names and files to pictures drawn, labelled, scored and reported."""
 
 from __future__ import annotations
 
@@ -10,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from equipoise._annotate.labels import Label
+from equipoise._artefact import write_atomically
 from equipoise.encoders import load_encoder
 from equipoise.errors import InputError
 from equipoise.generation import _preset as preset
+from equipoise.generation import _results as documents
+from equipoise.generation import _table as table
 from equipoise.generation._annotators import load_annotator
 from equipoise.generation._drawing import draw
 from equipoise.generation._labels import read_labels, unanimous
@@ -25,18 +26,34 @@ from equipoise.generation._scores import clip_scores, require_independent
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._book import PromptBook
 from equipoise.prompts._writing import read_prompts
+from equipoise.report._generation import page
+
+REPORT = "report.html"
+
+
+def generate(request: GenerationRequest) -> tuple[Manifest, dict[str, Any] | None]:
+    """Run a request and write its files; the results are None where nothing was measured."""
+    manifest, results = request.perform()
+    if results is not None:
+        documents.write(request.out, results)
+        table.write(request.out, results)
+        write_atomically(request.out / REPORT, page(results, manifest).encode())
+    return manifest, results
 
 
 @dataclass
-class Request:
-    """What was typed. loading: device, dtype, offline; server: base_url for a language model."""
+class GenerationRequest:
+    """What to draw and measure, by names and files.
+
+    loading: device, dtype and offline. server: base_url of a language model.
+    """
 
     out: Path
     model: str
     attribute: str = "gender"
     prompts: str | None = None
     methods: tuple[str, ...] = ()
-    images: int | None = None
+    per_prompt: int | None = None
     preset: str | None = None
     seed: int = 0
     gate: bool | None = None
@@ -48,7 +65,7 @@ class Request:
     batch_size: int | None = None
     annotator: str | None = None
     labels: Path | None = None
-    replace: bool = False
+    redraw: bool = False
     people: int | None = None
     clip_score: str | None = None
     same_encoder: bool = False
@@ -64,10 +81,10 @@ class Request:
         attribute = Attribute.load(self.attribute)
         plan = self.plan(attribute)
         given = None if self.labels is None else read_labels(self.labels, attribute.groups)
-        if self.replace and given is None:
+        if self.redraw and given is None:
             raise InputError(
-                "--replace draws again what people disagree on or are unsure of; pass their answers"
-                " with --labels"
+                "`redraw` draws again what people disagree on or are unsure of; pass their answers"
+                " as `labels`"
             )
         local: dict[str, Any] = {name: self.loading.get(name) for name in ("device", "offline")}
         annotator = (
@@ -85,7 +102,7 @@ class Request:
         if scorer is not None and not self.same_encoder:
             require_independent(scorer, painter)
         least = self.people or (preset.ANNOTATORS if self.preset else 1)
-        again = _unsettled(given, least) if self.replace and given is not None else None
+        again = _unsettled(given, least) if self.redraw and given is not None else None
         manifest = draw(
             plan, painter, attribute, self.out, batch_size=self.batch_size, replace=again
         )
@@ -112,12 +129,12 @@ class Request:
     def plan(self, attribute: Attribute) -> Plan:
         """Of what was asked for, or of the preset, which options add to."""
         if self.preset not in (None, preset.NAME):
-            raise InputError(f"--preset {self.preset} is not legal; there is {preset.NAME}")
+            raise InputError(f"preset={self.preset!r} is not legal; pass `preset` {preset.NAME}")
         paper = self.preset is not None
         if paper and (self.prompts is not None or self.gate or attribute.name != "gender"):
             raise InputError(
-                f"--preset {preset.NAME} has its own prompts, of gender, and no gate; leave"
-                " --prompts, --attribute and --gate away"
+                f"`preset` {preset.NAME} has its own prompts, of gender, and no gate; leave"
+                " `prompts`, `attribute` and `gate` out"
             )
         default = (
             (preset.MINI_METHODS if self.model == MINI else preset.METHODS)
@@ -136,7 +153,7 @@ class Request:
             "size": self.size,
             "preset": self.preset or "",
         }
-        images = self.images or (preset.IMAGES if paper else 8)
+        images = self.per_prompt or (preset.IMAGES if paper else 8)
         prompts = preset.prompts() if paper else _prompts(self.prompts)
         return make_plan(self.model, attribute, prompts, self.methods or default, images, **options)
 
@@ -145,8 +162,8 @@ def _prompts(given: str | None) -> list[str]:
     """Of a text file, one a line, or of a prompt book; or the prompt itself."""
     if given is None:
         raise InputError(
-            'pass prompts with --prompts: a text file, one a line, a prompt book, or a prompt ("a'
-            ' photo of a doctor")'
+            "no prompts were given; pass `prompts`: a text file with one per line, a prompt book,"
+            ' or a prompt in words ("a photo of a doctor")'
         )
     if given in PromptBook.curated_names() or given.endswith(".json"):
         return list(PromptBook.load(given).prompts)
@@ -154,8 +171,8 @@ def _prompts(given: str | None) -> list[str]:
         return read_prompts(Path(given))
     if os.path.isdir(given) or (Path(given).suffix and " " not in given):
         raise InputError(
-            f"{given} is not a text file with a prompt a line; pass one, a prompt book, or a prompt"
-            " in words"
+            f"{given} is not a text file with one prompt per line; pass such a file, a prompt book,"
+            " or a prompt in words"
         )
     return [given]
 

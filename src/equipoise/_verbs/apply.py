@@ -1,4 +1,4 @@
-"""``eq.apply``: what was typed, read; then the store's own way."""
+"""``eq.apply``: debias a store of embeddings, of files or of a database, into another."""
 
 from __future__ import annotations
 
@@ -16,16 +16,8 @@ from equipoise._space import AttributeSpace
 from equipoise.errors import InputError
 from equipoise.methods import Operator
 
-FOR_FILES = (
-    "rows",
-    "metadata",
-    "column",
-    "device",
-    "ray",
-    "address",
-    "verify",
-    "dry_run",
-)  # options that databases have no use for
+# What databases have no use for.
+FOR_FILES = ("rows", "metadata", "column", "device", "ray", "address", "verify", "dry_run")
 
 
 def apply(
@@ -33,7 +25,7 @@ def apply(
     destination: str | os.PathLike,
     *,
     space: AttributeSpace | str | os.PathLike | None = None,
-    method: Operator | str | os.PathLike | None = None,
+    operator: Operator | str | os.PathLike | None = None,
     kappa: Any = None,
     norm: Literal["unit", "keep"] = "unit",
     on_invalid: Literal["raise", "keep"] = "raise",
@@ -49,9 +41,9 @@ def apply(
     """Debias a store of any size into another: a folder of .npy or .parquet files, or one of them,
     here or behind a URL.
 
-    space, method: objects or their files. rows, metadata: globs below ``source`` where its layout
-    is not a known one. column: the one with embeddings, of a parquet file that has several. resume:
-    go on with a run that was stopped.
+    space, operator: objects or their files; with both, the operator is certified in the space.
+    rows, metadata: globs below ``source`` where its layout is not a known one. column: the one with
+    embeddings, of a parquet file that has several. resume: go on with a run that was stopped.
 
     A column of PostgreSQL (``postgresql://user@host/database#table.column``) or of Lance
     (``photos.lance#column``) is debiased into a new column beside it, whose name is the
@@ -65,7 +57,7 @@ def apply(
     for name, (given, choices) in legal.items():
         if given not in choices:
             raise InputError(f"{name}={given!r} is not legal; pass one of {choices}")
-    transform = read_transform(space, method, kappa, norm, device)
+    transform = read_transform(space, operator, kappa, norm, device)
     if in_database(source):
         options = {
             "modality": modality or "image",
@@ -84,13 +76,10 @@ def require_fitting(source: str | os.PathLike, **given: Any) -> None:
     idle = FOR_FILES if in_database(source) else () if given["ray"] else ("address",)
     idle += () if is_postgres(source) else ("key",)
     if found := [name for name in idle if given[name]]:
-        told = ", ".join(
-            "--engine ray" if name == "ray" else f"--{name.replace('_', '-')}" for name in found
-        )
+        told = ", ".join(f"`{'engine' if name == 'ray' else name}`" for name in found)
         kind = "such a column" if in_database(source) else "files on this machine's threads"
-        raise InputError(
-            f"{told} would do nothing for {kind}; leave it away"
-        )  # not the source, which may hold a password
+        # The source is not named: it may hold a password.
+        raise InputError(f"{told} would do nothing for {kind}; leave it out")
 
 
 def in_database(source: str | os.PathLike) -> bool:
@@ -116,14 +105,14 @@ def find_engine(name: str, address: str | None = None) -> tuple[Engine, str]:
 
 def read_transform(
     space: Any,
-    method: Any,
+    operator: Any,
     kappa: Any = None,
     norm: Literal["unit", "keep"] = "unit",
     device: str = "cpu",
 ) -> Transform:
-    """From objects or files."""
-    space = (
-        space if space is None or isinstance(space, AttributeSpace) else AttributeSpace.load(space)
-    )
-    operator = method if method is None or isinstance(method, Operator) else methods.load(method)
+    """Return what is done to rows. space, operator: objects or their files."""
+    if isinstance(space, str | os.PathLike):
+        space = AttributeSpace.load(space)
+    if isinstance(operator, str | os.PathLike):
+        operator = methods.load(operator)
     return Transform.of(space, operator, kappa, norm=norm, device=device)

@@ -1,4 +1,4 @@
-"""What the command line does with a project, as functions of plain values."""
+"""``equipoise annotate``: open a project, invite people, export and import labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def question_of(attribute: str | None, text: str | None, answers: Sequence[str])
     if not (attribute or text or answers):
         return None
     if answers and not (attribute or text):
-        raise InputError("answers were given without a question; pass --question too")
+        raise InputError("answers were given without a question; pass `question` too")
     usual = Question.about(Attribute.load(attribute or "gender"))
     return Question(text or usual.text, tuple(answers) or usual.answers)
 
@@ -47,7 +47,7 @@ def invitations(
             f" {', '.join(everyone) or 'none'}"
         )
     if not everyone:
-        raise InputError("nobody is named who may answer; pass --annotators anna,ben,chris")
+        raise InputError("nobody is named who may answer; pass `annotators` anna,ben,chris")
     for name in wanted:
         people.require_name(name)
     return {name: people.invite(project.database, name, renew=name in renew) for name in everyone}
@@ -80,7 +80,7 @@ def export(
     return len(said)
 
 
-def take_in(project: Project, path: Path, replace: bool) -> tuple[int, int]:
+def import_labels(project: Project, path: Path, replace: bool) -> tuple[int, int]:
     """Labels of a file into the project: how many it holds, and how many of them were new."""
     found = exchange.read(path, project.question, catalogue.pictures(project.database))
     return len(found), labels.add(project.database, found, replace)

@@ -1,4 +1,4 @@
-"""Do what the command line asks of books: write into one, check one, list its texts."""
+"""``equipoise prompts``: write into a book, check one, list its texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from equipoise.prompts._writing import (
 WRITERS = ("grammar", "book", "llm")
 
 
-class Task(NamedTuple):
+class WritingTask(NamedTuple):
     """Prompts, an attribute and who is to write."""
 
     prompts: list[str]
@@ -39,15 +39,15 @@ class Task(NamedTuple):
         writer: str,
         person_nouns: list[str],
         options: dict[str, Any],
-    ) -> Task:
+    ) -> WritingTask:
         """Return the task that was typed."""
         texts = list(prompts)
         if file:
             texts += read_prompts(file)
         if not texts:
             raise InputError(
-                "no prompt was given; type one in quotation marks, or pass --from FILE with one"
-                " per line"
+                "no prompt was given; type one in quotation marks, or pass a text file with one per"
+                " line: `file`"
             )
         if writer not in WRITERS:
             raise InputError(f"there is no writer {writer!r}; there are {', '.join(WRITERS)}")
@@ -58,7 +58,7 @@ class Task(NamedTuple):
         plan = getattr(self.writer, "plan", None)
         if plan is None:
             raise InputError(
-                "only a language model costs anything; --dry-run goes with --writer llm"
+                "only a language model costs anything; `dry_run` goes with `writer` llm"
             )
         return plan(self.prompts, self.attribute)
 
@@ -103,7 +103,7 @@ def _book_at(path: Path) -> PromptBook:
         document = json.loads(path.read_text(encoding="utf-8"))
         if "kind" not in document:
             raise InputError(
-                f"{path} is an LLM.json of the released code and would be lost; pass another --out,"
+                f"{path} is an LLM.json of the released code and would be lost; pass another `out`,"
                 " and merge the two"
             )
     return book
@@ -129,7 +129,7 @@ def refuse_partial(outcome: Outcome, out: Path) -> None:
         saved = f"what was written is in {out}"
     raise InputError(
         f"{len(outcome.failures)} of the prompts x groups could not be written; {saved}. Pass"
-        " --allow-partial to accept that"
+        " `allow_partial` to accept that"
     )
 
 

@@ -1,0 +1,85 @@
+"""The grammar of the command line: what is read is positional, what is written is ``--out``.
+
+Old spellings are answered with the new one, and parameters in errors are shown as options.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+NOW_FIRST = "now the first argument, without a name"
+OLD_SPELLINGS: dict[str, dict[str, str]] = {
+    "audit": {
+        "--images": NOW_FIRST,
+        "--places": "now --first",
+    },
+    "evaluate": {"--images": "now --root", "--fit-images": "now --fit-root"},
+    "compare": {"--images": "now --root", "--fit-images": "now --fit-root"},
+    "fit": {"-m": "now --model"},
+    "apply": {"--method": "now --operator"},
+    "generate": {
+        "--model": "now --pipeline",
+        "--prompts": NOW_FIRST,
+        "--images": "now --per-prompt",
+        "--replace": "now --redraw",
+    },
+    "write": {"--model": "now --llm", "--replace": "now --force"},
+    "import": {"--replace": "now --force"},
+}
+BACKTICKED = re.compile(r"`([a-z_]+)`")
+
+
+class Verb(TyperCommand):
+    """A command that answers an old spelling with the new one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = {name for param in self.params for name in [*param.opts, *param.secondary_opts]}
+        old = OLD_SPELLINGS.get(self.name or "", {})
+        for arg in args:
+            name = arg.split("=", 1)[0]
+            if name in old and name not in known:
+                raise typer.BadParameter(f"{name} is {old[name]}; see {ctx.command_path} --help")
+        if "--out" in known:
+            ctx.allow_extra_args = True
+        rest = super().parse_args(ctx, args)
+        if "--out" in known and ctx.args:
+            raise typer.BadParameter(
+                f"{ctx.args[0]} is one argument too many; what is written is named with --out"
+            )
+        return rest
+
+
+def as_options(message: str, app: typer.Typer, typed: list[str]) -> str:
+    """Return the message with `parameters` as the options of the command that was typed."""
+    command = _command(typer.main.get_command(app), typed)
+    shown = {param.name: _shown(param) for param in getattr(command, "params", [])}
+
+    def replace(found: re.Match[str]) -> str:
+        return shown.get(found[1], found[1])
+
+    return BACKTICKED.sub(replace, message)
+
+
+def _command(command: Any, typed: list[str]) -> Any:
+    """Follow the words that were typed down to the command that ran."""
+    for word in typed:
+        if not isinstance(command, TyperGroup):
+            break
+        command = command.commands.get(word, command)
+    return command
+
+
+def _shown(param: Any) -> str:
+    """Return how a user types a parameter: its longest option, or its name in capitals."""
+    options = [name for name in param.opts if name.startswith("-")]
+    return max(options, key=len) if options else str(param.name).upper()
+
+
+def typed_words() -> list[str]:
+    """Return the words of the command line."""
+    return sys.argv[1:]

@@ -1,0 +1,273 @@
+"""``eq.audit``: from a model and photographs to one document of results, its page and its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from equipoise import _artefact as artefact
+from equipoise import _audit
+from equipoise._audit.documents import RESULTS, Pictures
+from equipoise._audit.embedded_gallery import find_gallery, judged, read_gallery
+from equipoise._audit.plan import Plan, Settings, columns_for, make_plan
+from equipoise._audit.sources import Source, read_images
+from equipoise._space import AttributeSpace, check_options
+from equipoise._verbs.destinations import require_free_folder
+from equipoise._verbs.models import MINI, open_encoder
+from equipoise.datasets._checks import attribute_of
+from equipoise.errors import InputError
+from equipoise.methods._specs import parse
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._book import PromptBook
+from equipoise.prompts._writing import read_prompts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GALLERY, NONE = "gallery", "none"  # in place of a path: the embedded pictures; texts only
+REPORT, SPACE, CARD = "report.html", "space.safetensors", "model-card.md"
+
+
+@dataclass(frozen=True)
+class AuditResults:
+    """What an audit found. ``results`` is the document, in JSON's own types."""
+
+    results: dict[str, Any]
+    pictures: Pictures
+    space: AttributeSpace
+
+    def page(self) -> str:
+        """Return the report as one self-contained HTML page."""
+        from equipoise.report import page
+
+        return page(self.results, self.pictures)
+
+    def save(self, folder: str | os.PathLike) -> None:
+        """Write results.json, the page, the model card and the attribute space into a folder."""
+        from equipoise.report import model_card
+
+        folder = Path(folder)
+        _audit.write(folder, self.results, self.pictures)
+        self.space.save(folder / SPACE)
+        artefact.write_atomically(folder / CARD, model_card(self.results).encode())
+        artefact.write_atomically(folder / REPORT, self.page().encode())
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the summary: one row per metric and method, with its interval."""
+        import pandas as pd
+
+        labels = [method["label"] for method in self.results["methods"]]
+        rows = []
+        for metric in self.results["summary"]:
+            about = {"metric": metric["key"], "name": metric["name"], "n": metric["n"]}
+            for label, value in zip(labels, metric["values"], strict=True):
+                rows.append(about | {"method": label} | value)
+        return pd.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        from equipoise.report import headline
+
+        methods = ", ".join(method["label"] for method in self.results["methods"])
+        return f"AuditResults({headline(self.results)!r}, methods: {methods})"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from equipoise.report import headline
+
+        table = self.to_frame().to_html(index=False, escape=True, float_format="{:.4f}".format)
+        return f"<p><strong>{escape(headline(self.results))}</strong></p>{table}"
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """What to audit, by names and files. ``eq.audit`` says what each means."""
+
+    images: Path | None = None
+    model: str | None = None
+    vectors: Path | None = None
+    embeddings: Path | None = None
+    root: Path | None = None
+    attributes: Sequence[str] = ()
+    group_columns: Sequence[str] = ()
+    label_column: str | None = None
+    caption_column: str | None = None
+    prompts: str | Sequence[str] | None = None
+    book: str | None = None
+    methods: Sequence[str] = ()
+    kappa: float | None = None
+
+    def plans(self, settings: Settings, **encoder_options: Any) -> list[Plan]:
+        """Return a plan per attribute. The model is loaded last, because it takes longest."""
+        if self.kappa is not None:
+            check_options(kappa=self.kappa)
+        specs = parse(self.methods) if self.methods else None
+        attributes = self._attributes()
+        prompts = _read_prompts(self.prompts)
+        source = self._source()
+        given = self._given_for_images()
+        if source is None and given:
+            raise InputError(f"`{given}` is about images, and there are none; pass `images`")
+        encoder = open_encoder(self.model, self.vectors, default=MINI, **encoder_options)
+        plans = []
+        for attribute in attributes:
+            plan = make_plan(
+                encoder,
+                attribute,
+                prompts=prompts,
+                book=self.book,
+                specs=specs,
+                kappa=self.kappa,
+                source=source,
+                group_columns=self._columns(attribute, source),
+                label_column=self.label_column,
+                caption_column=self.caption_column,
+                settings=settings,
+            )
+            plans.append(plan)
+        return plans
+
+    def _attributes(self) -> list[Attribute]:
+        """Return those named, or the one that the group columns name, or gender."""
+        if not self.attributes:
+            if self.group_columns:
+                return [attribute_of(self.group_columns)]
+            return [Attribute.load("gender")]
+        attributes = [Attribute.load(name) for name in self.attributes]
+        names = [attribute.name for attribute in attributes]
+        if len(set(names)) < len(names):
+            raise InputError(f"an attribute was named twice: {names}; name each once")
+        return attributes
+
+    def _source(self) -> Source | None:
+        """Return the photographs that are named; for mini alone, the gallery that comes with it."""
+        columns: dict[str, Any] = {
+            "label_column": self.label_column,
+            "caption_column": self.caption_column,
+            "group_columns": self.group_columns,
+        }
+        if self.images is None:
+            mini_alone = self.model in (None, MINI) and not (self.vectors or self.embeddings)
+            found = find_gallery() if mini_alone else None
+            return None if found is None else read_gallery(found, **columns)
+        if not self.images.exists() and str(self.images) == NONE:
+            return None
+        if not self.images.exists() and str(self.images) == GALLERY:
+            return read_gallery(find_gallery(), self.embeddings, **columns)
+        return read_images(self.images, self.embeddings, root=self.root, **columns)
+
+    def _columns(self, attribute: Attribute, source: Source | None) -> tuple[str, ...]:
+        drawn = source is not None and source.generated is not None
+        if drawn and not self.group_columns:
+            return judged(attribute)
+        return columns_for(attribute, self.group_columns)
+
+    def _given_for_images(self) -> str:
+        """Return the first parameter that was given and is about images, or ""."""
+        for name in ("embeddings", "group_columns", "label_column", "caption_column"):
+            if getattr(self, name):
+                return name
+        return ""
+
+
+def audit(
+    images: str | os.PathLike | None = None,
+    *,
+    model: str | None = None,
+    attribute: str = "gender",
+    prompts: str | Sequence[str] | None = None,
+    methods: Sequence[str] = (),
+    kappa: float | None = None,
+    out: str | os.PathLike | None = None,
+    force: bool = False,
+    book: str | None = None,
+    vectors: str | os.PathLike | None = None,
+    embeddings: str | os.PathLike | None = None,
+    root: str | os.PathLike | None = None,
+    group_columns: Sequence[str] = (),
+    label_column: str | None = None,
+    caption_column: str | None = None,
+    pictures: bool = True,
+    settings: Settings | None = None,
+    **encoder_options: Any,
+) -> AuditResults:
+    """Measure how far a model leans to groups, before and after debiasing.
+
+    images: a folder, a .csv or .parquet table, a store or a .npy file; "gallery" for the drawn
+    people that come with mini, which is the default; "none" for texts only. model: as
+    ``load_encoder`` takes it; mini by default. prompts: a list, a text file with one prompt per
+    line, or a prompt book. methods: "closed-form", "adapted:kappa=inf", ... out: a folder to write
+    the page and its files to. encoder_options: device, dtype, batch_size, workers, offline.
+
+    Returns an ``AuditResults``: ``save`` it, show its ``page``, or turn it into a DataFrame.
+    """
+    if out is not None:
+        require_free_folder(Path(out), force, RESULTS)
+    request = AuditRequest(
+        images=_path(images),
+        model=model,
+        vectors=_path(vectors),
+        embeddings=_path(embeddings),
+        root=_path(root),
+        attributes=(attribute,),
+        group_columns=tuple(group_columns),
+        label_column=label_column,
+        caption_column=caption_column,
+        prompts=prompts,
+        book=book,
+        methods=tuple(methods),
+        kappa=kappa,
+    )
+    [plan] = request.plans(settings or Settings(), **encoder_options)
+    found = run_plan(plan, pictures)
+    if out is not None:
+        found.save(out)
+    return found
+
+
+def run_plan(plan: Plan, pictures: bool = True) -> AuditResults:
+    """Measure one plan."""
+    found = _audit.run(plan, pictures=pictures)
+    return AuditResults(found.results, found.pictures, found.space)
+
+
+def run_plans(plans: Sequence[Plan], out: Path, pictures: bool) -> list[tuple[Path, AuditResults]]:
+    """Run each plan and write its files; several get a folder each and a comparison page."""
+    from equipoise.report import comparison
+
+    found = []
+    for plan in plans:
+        folder = out if len(plans) == 1 else out / _folder_name(plan.attribute)
+        results = run_plan(plan, pictures)
+        results.save(folder)
+        found.append((folder, results))
+    if len(found) > 1:
+        named = [(folder.name, results.results) for folder, results in found]
+        artefact.write_atomically(out / REPORT, comparison(named).encode())
+    return found
+
+
+def _folder_name(attribute: Attribute) -> str:
+    return attribute.name.replace(" & ", "-").replace(" ", "-")
+
+
+def _path(given: str | os.PathLike | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _read_prompts(given: str | Sequence[str] | None) -> list[str] | str | None:
+    """Return a list of prompts, or the name of the book whose prompts are meant."""
+    if given is None or not isinstance(given, str):
+        return None if given is None else list(given)
+    if given in PromptBook.curated_names() or given.endswith(".json"):
+        return given
+    if not Path(given).is_file():
+        raise InputError(
+            f"prompts={given!r} is neither a file nor a curated book; pass `prompts` as a text file"
+            " with one prompt per line, the .json file of a book, or one of"
+            f" {', '.join(PromptBook.curated_names())}"
+        )
+    return read_prompts(Path(given))

@@ -1,0 +1,40 @@
+"""``eq.embed``: encode pictures or texts into a store."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from equipoise import _embedding
+from equipoise._stores import Store
+
+
+def embed(
+    source: str | os.PathLike,
+    out: str | os.PathLike,
+    *,
+    model: str = "mini",
+    column: str | None = None,
+    modality: Literal["image", "text"] | None = None,
+    store_dtype: Literal["float32", "float16"] = "float32",
+    shard: int = _embedding.SHARD_ITEMS,
+    resume: bool = False,
+    cache: bool = True,
+    **encoder_options: Any,
+) -> Store:
+    """Encode every picture or text of ``source`` into a store at ``out``, and return the store.
+
+    source: a folder of pictures or of webdataset .tar files, or a .txt, .csv or .parquet file.
+    model: as ``load_encoder`` takes it. column, modality: what a table holds, where its names do
+    not say. shard: items per file. resume: go on with a run that was stopped. encoder_options:
+    device, dtype, batch_size, workers, offline.
+
+    What cannot be read is left out and listed in ``store.skipped``.
+    """
+    from equipoise.encoders import load_encoder
+
+    items = _embedding.read_source(source, modality, column)
+    encoder = load_encoder(model, cache=cache, **encoder_options)
+    return _embedding.embed(
+        items, out, encoder, dtype=store_dtype, shard_items=shard, resume=resume
+    )

@@ -1,0 +1,157 @@
+"""``equipoise fit``: an attribute space, or any method's operator, from names and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from equipoise import _space as space
+from equipoise._audit.sources import Source, read_images
+from equipoise._audit.sources import rows as image_rows
+from equipoise._space import AttributeSpace
+from equipoise._spaceset import SpaceSet
+from equipoise.datasets import Dataset
+from equipoise.datasets._checks import attribute_of, check_encoder, groups_of
+from equipoise.errors import InputError
+from equipoise.evaluation import class_prompts
+from equipoise.methods import FitContext, Operator
+from equipoise.methods._specs import MethodSpec, parse
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._book import PromptBook
+from equipoise.prompts._prototypes import PROTOTYPES
+
+KINDS = {"shared": AttributeSpace, "per prompt": SpaceSet}
+
+
+def check_space_options(scope: str, prototype: str, kappa: float, tolerance: float) -> None:
+    """Raise for an option that is not legal, before an encoder is loaded."""
+    if scope.replace("-", " ") not in KINDS:
+        raise InputError(f"scope={scope!r} is not legal; pass `scope` shared or per-prompt")
+    if prototype not in PROTOTYPES:
+        choices = ", ".join(PROTOTYPES)
+        raise InputError(f"prototype={prototype!r} is not legal; pass `prototype` {choices}")
+    space.check_options(kappa=kappa)
+    space.check_options(tolerance=tolerance)
+
+
+def fit_space(
+    encoder: Any, attribute: Attribute, book: PromptBook, scope: str, **options: Any
+) -> AttributeSpace | SpaceSet:
+    """Return a shared space, or a set with one space per prompt."""
+    return KINDS[scope.replace("-", " ")].from_prompts(encoder, book, attribute, **options)
+
+
+def space_facts(fitted: AttributeSpace | SpaceSet) -> dict[str, Any]:
+    """Return what a reader of the file wants to know."""
+    facts: dict[str, Any] = {}
+    if isinstance(fitted, SpaceSet):
+        facts["prompts"] = len(fitted)
+        fitted = next(iter(fitted.values()))
+    return facts | {
+        "attribute": fitted.parts[0].attribute,
+        "groups": list(fitted.groups),
+        "dim": fitted.dim,
+        "rank": fitted.rank,
+        "kappa": fitted.kappa,
+        "scope": fitted.scope,
+        "encoder": str(fitted.encoder),
+        "book_hash": fitted.book_hash,
+    }
+
+
+def read_method(text: str) -> MethodSpec:
+    """Return the one method that ``text`` names, with its parameters."""
+    specs = parse([text])
+    if len(specs) != 1 or specs[0].is_file:
+        raise InputError(f"method={text!r} is not one method; pass `method` NAME:param=value,...")
+    return specs[0]
+
+
+@dataclass(frozen=True)
+class FittingImages:
+    """Images to fit a method on, by names and files, and what is known of them."""
+
+    images: Path
+    embeddings: Path | None = None
+    root: Path | None = None
+    group_columns: Sequence[str] = ()
+    label_column: str | None = None
+    caption_column: str | None = None
+
+    def read(self) -> Source:
+        """Read the table; pictures are encoded later."""
+        return read_images(
+            self.images,
+            self.embeddings,
+            root=self.root,
+            group_columns=self.group_columns,
+            label_column=self.label_column,
+            caption_column=self.caption_column,
+        )
+
+    def context(self, source: Source, attribute: Attribute, encoder: Any) -> dict[str, Any]:
+        """Return what a ``FitContext`` says of these images."""
+        check_encoder(encoder, source.embeddings)
+        rows, there = image_rows(source, encoder)
+        known: dict[str, Any] = {"images": rows}
+        if self.group_columns:
+            dataset = Dataset(source.name, source.table, tuple(self.group_columns))
+            known["sensitive_features"] = groups_of(source.table, dataset, attribute)[there]
+        if self.label_column is not None:
+            labels = source.table["label"].to_numpy(dtype=object)[there]
+            known["labels"] = labels
+            known["class_prompts"] = class_prompts(dict.fromkeys(map(str, labels)))
+        if self.caption_column is not None:
+            known["captions"] = source.table["caption"][there].tolist()
+        return known
+
+
+def fit_method(
+    spec: MethodSpec,
+    attribute: Attribute | None,
+    *,
+    open_model: Callable[[], Any],
+    book: PromptBook | None = None,
+    images: FittingImages | None = None,
+    seed: int = 0,
+    workdir: Path | None = None,
+) -> Operator:
+    """Fit a method. Cheap mistakes are found before ``open_model`` loads the encoder."""
+    spec.check("shared", "classification")
+    if images is None and spec.takes_images():
+        raise InputError(f"{spec.label} is fitted on images; pass `images`")
+    if attribute is None:
+        if images is None or not images.group_columns:
+            raise InputError("no attribute was given; pass `attribute`, for example gender")
+        attribute = attribute_of(images.group_columns)
+    source = None if images is None else images.read()
+    encoder = open_model()
+    known: dict[str, Any] = {}
+    if images is not None and source is not None:
+        known = images.context(source, attribute, encoder)
+    device = getattr(encoder, "device", None)
+    context = FitContext(
+        attribute,
+        encoder=encoder,
+        book=book,
+        seed=seed,
+        device=None if device is None else str(device),
+        workdir=workdir,
+        **known,
+    )
+    return spec.fit(context, "shared")
+
+
+def operator_facts(operator: Operator) -> dict[str, Any]:
+    """Return what a reader of an operator's file wants to know."""
+    return {
+        "method": operator.name,
+        "attribute": operator.attribute.name,
+        "groups": list(operator.attribute.groups),
+        "params": {name: str(value) for name, value in operator.params.items()},
+        "changes": list(operator.changes),
+        "encoder": str(operator.made_by),
+        "fingerprint": operator.fingerprint,
+    }
