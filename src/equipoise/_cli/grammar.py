@@ -32,6 +32,7 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
     "import": {"--replace": "now --force"},
 }
 BACKTICKED = re.compile(r"`([a-z_]+)`")
+ASSIGNED = re.compile(r"\b([a-z_]+)='?([^\s';]*)'? is not legal")
 
 
 class Verb(TyperCommand):
@@ -59,10 +60,15 @@ def as_options(message: str, app: typer.Typer, typed: list[str]) -> str:
     command = _command(typer.main.get_command(app), typed)
     shown = {param.name: _shown(param) for param in getattr(command, "params", [])}
 
-    def replace(found: re.Match[str]) -> str:
+    def named(found: re.Match[str]) -> str:
         return shown.get(found[1], found[1])
 
-    return BACKTICKED.sub(replace, message)
+    def assigned(found: re.Match[str]) -> str:
+        if found[1] not in shown:
+            return found[0]
+        return f"{shown[found[1]]} {found[2]} is not legal"
+
+    return ASSIGNED.sub(assigned, BACKTICKED.sub(named, message))
 
 
 def _command(command: Any, typed: list[str]) -> Any:
