@@ -39,7 +39,7 @@ def main() -> None:
         command = [
             sys.executable,
             "-m",
-            "tests.chat_server",
+            "tests.helpers.chat_server",
             "--latency",
             str(LATENCY),
             "--faults",

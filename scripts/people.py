@@ -113,8 +113,9 @@ def compare(folder: Path, *arguments: object, methods: list[str]) -> tuple[str, 
     """``equipoise compare`` on mini: the command as it would be typed, and the runs that it made."""
     typed = [
         "compare",
-        folder,
         *arguments,
+        "--out",
+        folder,
         "--model",
         "mini",
         *(word for method in methods for word in ("--method", method)),

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-import equipoise as eq
-from equipoise import _cli as cli
-from equipoise.errors import MissingExtraError
+from tests.helpers.common import ROOT, component
 
 if (
     not Path("/dev/nvidiactl").exists()
@@ -38,62 +32,11 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-ROOT = Path(__file__).resolve().parent.parent
 
 # numba keeps what it compiled by the stamp of the kernel's file alone: drop what is older than the mathematics it inlines.
 for _kept in (ROOT / "src" / "equipoise" / "kernels" / "__pycache__").glob("_numba.*.nb?"):
     if _kept.stat().st_mtime < (ROOT / "src" / "equipoise" / "geometry.py").stat().st_mtime:
         _kept.unlink(missing_ok=True)
-
-
-def component(name: str):
-    """The module, or a skip with a reason; a failure where everything must be there."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
-            pytest.fail(f"{name} is not installed, and everything must be here")
-        pytest.skip(f"{name} is not installed", allow_module_level=True)
-
-
-def embedded_model():
-    """mini, or a skip with a reason; a failure where everything must be there."""
-    try:
-        return eq.load_encoder("mini")
-    except MissingExtraError as error:
-        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
-
-
-def embedded_file(open_it: Callable[[], Any]) -> Any:
-    """What equipoise-mini's ``generator`` or ``gallery`` gives, or a skip with a reason; a failure where everything must be there."""
-    try:
-        return open_it()
-    except FileNotFoundError as error:
-        if os.environ.get("EQUIPOISE_REQUIRE_ALL"):
-            pytest.fail(str(error))
-        pytest.skip(str(error))
-
-
-def shared_data(name: str) -> Path:
-    """A file of real data, which lies beside the repository and not in it."""
-    folder = Path(os.environ.get("EQUIPOISE_DATA", ROOT.parent / "shared" / "data"))
-    if not (folder / name).is_file():
-        pytest.skip(f"{name} is not in {folder}; set EQUIPOISE_DATA to the folder that holds it")
-    return folder / name
-
-
-def typed(*arguments: Any) -> int:
-    """Run ``equipoise`` in this process with what is typed after it; the exit code."""
-    before, sys.argv = sys.argv, ["equipoise", *map(str, arguments)]
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    finally:
-        sys.argv = before
-    return 0
 
 
 @pytest.fixture(scope="module")
@@ -131,40 +74,3 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def unit(x: np.ndarray) -> np.ndarray:
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
-def make_space(
-    rng: np.random.Generator, dim: int = 64, groups: int = 3, **options
-) -> eq.AttributeSpace:
-    return eq.AttributeSpace.from_prototypes(
-        {f"g{i}": rng.standard_normal(dim) for i in range(groups)}, **options
-    )
-
-
-def rows_at(rng: np.random.Generator, space: eq.AttributeSpace, p: np.ndarray) -> np.ndarray:
-    """Unit rows whose part inside the space has exactly the lengths p."""
-    inside = unit(rng.standard_normal((len(p), space.rank)) @ space.basis.T)
-    outside = rng.standard_normal((len(p), space.dim))
-    outside = unit(outside - outside @ space.basis @ space.basis.T)
-    return p[:, None] * inside + np.sqrt(1 - p * p)[:, None] * outside
-
-
-def exact(e: np.ndarray, basis: np.ndarray, kappa: float = 1.0) -> np.ndarray:
-    """Theorem 1 in extended precision, from the paper's own expression for kappa = 1, and its kappa form otherwise."""
-    e = e.astype(np.longdouble)
-    e = e / np.abs(e).max(axis=-1, keepdims=True)
-    e = e / np.sqrt((e * e).sum(-1, keepdims=True))
-    q = basis.astype(np.longdouble)
-    par = e @ q @ q.T
-    perp = e - par
-    a, b = (np.sqrt((v * v).sum(-1, keepdims=True)) for v in (par, perp))
-    if np.isinf(kappa):
-        return perp / b
-    ratio = kappa * (1 - b) / a  # E of the theorem, with V~ = kappa L~
-    big = a + ratio
-    alpha = (big - b * np.sqrt(big**2 + b**2 - 1)) / (big**2 + b**2)
-    return np.sqrt(1 - alpha**2) * perp / b + alpha * par / a

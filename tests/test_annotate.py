@@ -29,7 +29,7 @@ from equipoise._annotate.labels import ConflictError, Label
 from equipoise._annotate.project import read_gold
 from equipoise._paths import inside
 from equipoise.errors import ArtefactError, InputError
-from tests.annotating import NAMES, make_folder, opened
+from tests.helpers.annotating import NAMES, make_folder, opened
 
 
 @pytest.fixture

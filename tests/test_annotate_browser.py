@@ -12,8 +12,8 @@ from PIL import Image, ImageDraw
 
 from equipoise._annotate import Project, labels
 from equipoise._bench.annotate import started
-from tests.annotating import NAMES, make_folder, opened, served
-from tests.conftest import ROOT, component
+from tests.helpers.annotating import NAMES, make_folder, opened, served
+from tests.helpers.common import ROOT, component
 
 ALLOWED = re.compile(
     r"Failed to load resource|net::ERR_CONNECTION_REFUSED"

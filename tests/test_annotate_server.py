@@ -23,8 +23,8 @@ from equipoise._annotate.server import DECODERS
 from equipoise._bench.annotate import Client, measure, started
 from equipoise._cli import main
 from equipoise.errors import InputError
-from tests.annotating import NAMES, make_folder, opened, served
-from tests.conftest import component
+from tests.helpers.annotating import NAMES, make_folder, opened, served
+from tests.helpers.common import component
 
 ADDRESSES = (
     "/",

@@ -14,9 +14,9 @@ from equipoise.generation._annotators.annotator import group_in
 from equipoise.generation._annotators.vision_llm import VisionLLM
 from equipoise.generation._annotators.zero_shot import ZeroShot
 from equipoise.generation._manifest import Manifest, Picture
-from tests import models
-from tests.chat_server import ChatServer
-from tests.conftest import component
+from tests.helpers import models
+from tests.helpers.chat_server import ChatServer
+from tests.helpers.common import component
 
 GENDER = eq.Attribute.load("gender")
 

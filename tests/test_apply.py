@@ -38,7 +38,7 @@ from equipoise._stores.folder import Manifest
 from equipoise._stores.layout import SourceFile
 from equipoise._verbs.apply import read_transform
 from equipoise.encoders import Encoder
-from tests.conftest import component, make_space, unit
+from tests.helpers.common import component, make_space, unit
 from tests.test_encoders import Averages
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
@@ -924,7 +924,7 @@ def test_somebody_elses_lock_keeps_what_it_says(clip_folder, tmp_path, space):
 )
 def test_options_that_would_do_nothing_are_refused(source, options, message):
     """A run on a CPU that was to be one on a GPU, or all rows where some were meant, is a surprise that comes late."""
-    told = CliRunner().invoke(app, ["apply", source, "out", "--space", "s", *options])
+    told = CliRunner().invoke(app, ["apply", source, "--out", "out", "--space", "s", *options])
     assert (
         isinstance(told.exception, eq.EquipoiseError)
         and message in str(told.exception)
@@ -1004,7 +1004,14 @@ def equipoise(*arguments, **options):
 def test_the_command(clip_folder, tmp_path, space):
     space.save(tmp_path / "space")
     dry = equipoise(
-        "apply", clip_folder, tmp_path / "out", "--space", tmp_path / "space", "--dry-run", "--json"
+        "apply",
+        clip_folder,
+        "--out",
+        tmp_path / "out",
+        "--space",
+        tmp_path / "space",
+        "--dry-run",
+        "--json",
     )
     assert dry.returncode == 0, dry.stderr
     stated = json.loads(dry.stdout)
@@ -1015,21 +1022,32 @@ def test_the_command(clip_folder, tmp_path, space):
     )
     assert not (tmp_path / "out").exists()
     done = equipoise(
-        "apply", clip_folder, tmp_path / "out", "--space", tmp_path / "space", "--json", "--verify"
+        "apply",
+        clip_folder,
+        "--out",
+        tmp_path / "out",
+        "--space",
+        tmp_path / "space",
+        "--json",
+        "--verify",
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verified"] == 36
     again = equipoise(
-        "apply", clip_folder, tmp_path / "out", "--space", tmp_path / "space", "--verify"
+        "apply", clip_folder, "--out", tmp_path / "out", "--space", tmp_path / "space", "--verify"
     )
     assert again.returncode == 0 and "36" in again.stdout
-    wrong = equipoise("apply", clip_folder, tmp_path / "out", "--space", tmp_path / "nowhere")
+    wrong = equipoise(
+        "apply", clip_folder, "--out", tmp_path / "out", "--space", tmp_path / "nowhere"
+    )
     assert (
         wrong.returncode == 2
         and "there is no file" in wrong.stderr
         and "Traceback" not in wrong.stderr
     )
-    spoken = equipoise("apply", clip_folder, tmp_path / "out2", "--space", tmp_path / "space")
+    spoken = equipoise(
+        "apply", clip_folder, "--out", tmp_path / "out2", "--space", tmp_path / "space"
+    )
     assert "certificate" in spoken.stdout
 
 
@@ -1116,6 +1134,7 @@ main()
         limited,
         "apply",
         tmp_path / "e.npy",
+        "--out",
         tmp_path / "out" / "u.npy",
         "--space",
         tmp_path / "space",
@@ -1156,6 +1175,7 @@ def killed(source, destination, space, kills):
         SLOWLY,
         "apply",
         source,
+        "--out",
         destination,
         "--space",
         space,
@@ -1207,6 +1227,7 @@ def test_killed_and_resumed_gives_the_same_bytes(tmp_path, rng, space, kills):
         SLOWLY,
         "apply",
         tmp_path / "in",
+        "--out",
         tmp_path / "whole",
         "--space",
         tmp_path / "space",
@@ -1247,6 +1268,7 @@ def test_two_gibibytes_in_half_of_one(tmp_path, rng, space):
         MEMORY,
         "apply",
         tmp_path / "e.npy",
+        "--out",
         tmp_path / "u.npy",
         "--space",
         tmp_path / "space",

@@ -13,7 +13,7 @@ import pytest
 import equipoise as eq
 from equipoise._applying import postgres as pg_apply
 from equipoise._verbs.apply import read_transform
-from tests.conftest import component, make_space, unit
+from tests.helpers.common import component, make_space, unit
 
 DIM = 16
 
@@ -346,6 +346,7 @@ def test_lancedb_resumed_when_all_is_done(lance_table, space):
         "equipoise",
         "apply",
         f"{path}#vector",
+        "--out",
         "debiased",
         "--space",
         path.parent / "space",

@@ -17,7 +17,7 @@ from equipoise import _applying as applying
 from equipoise._engines import ray as ray_engine
 from equipoise._engines import shard
 from equipoise._engines.transform import Transform
-from tests.conftest import ROOT, component, make_space, unit
+from tests.helpers.common import ROOT, component, make_space, unit
 from tests.test_apply import tree
 
 pytestmark = pytest.mark.slow

@@ -8,13 +8,13 @@ import pytest
 import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.generation._fitting import as_float64
-from tests.conftest import component, exact, unit
+from tests.helpers.common import component, exact, unit
 
 diffusers = component("diffusers")
 torch = component("torch")
 
-from tests import pipelines  # noqa: E402
-from tests.pipelines import draw  # noqa: E402
+from tests.helpers import pipelines  # noqa: E402
+from tests.helpers.pipelines import draw  # noqa: E402
 
 DOCTOR, NURSE, WOMAN = "a photo of a doctor", "a photo of a nurse", "a photo of a female doctor"
 BOOK = eq.PromptBook.load("occupations-gender").subset([DOCTOR, NURSE, "a photo of an engineer"])

@@ -43,8 +43,8 @@ from equipoise.report import _numbers as numbers
 from equipoise.report import _sentences as words
 from equipoise.report import _terminal as terminal
 from equipoise.report import comparison, model_card, page
-from tests import models
-from tests.conftest import component, shared_data, typed
+from tests.helpers import models
+from tests.helpers.common import component, shared_data, typed
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*texts are longer than the 24 tokens", "ignore:.*could not be read"
@@ -96,7 +96,6 @@ def audited(folder, tmp_path_factory):
     methods = ["--method", "closed-form", "--method", "adapted"]
     command(
         folder,
-        "--images",
         folder / "people.csv",
         *columns,
         "--out",
@@ -491,7 +490,7 @@ def test_embeddings_without_pictures_have_no_gallery_but_all_numbers(folder, enc
 
 def test_an_intersection_and_several_attributes(folder, tmp_path, capsys):
     columns = ["--group-columns", "gender", "--group-columns", "age"]
-    quick = ["--resamples", "20", "--images", str(folder / "people.csv"), "--method", "closed-form"]
+    quick = ["--resamples", "20", str(folder / "people.csv"), "--method", "closed-form"]
     assert (
         command(
             folder,
@@ -616,7 +615,6 @@ def test_the_summary_names_the_worst_prompts_and_the_report(folder, tmp_path, ca
     assert (
         command(
             folder,
-            "--images",
             str(folder / "photos"),
             "--out",
             str(tmp_path / "a"),
@@ -646,7 +644,6 @@ def test_the_benchmark_audits(capsys):
         typed(
             "bench",
             "audit",
-            "--images",
             300,
             "--prompts",
             6,
@@ -674,13 +671,13 @@ def test_it_is_repeatable(encoder):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--images", "{}/people.csv", "-a", "gender", "--group-columns", "same"], "has one value"),
+        (["{}/people.csv", "-a", "gender", "--group-columns", "same"], "has one value"),
         (
-            ["--images", "{}/people.csv", "-a", "gender", "--group-columns", "nothing"],
+            ["{}/people.csv", "-a", "gender", "--group-columns", "nothing"],
             "has no column nothing",
         ),
-        (["--images", "{}/nowhere"], "there is no"),
-        (["--images", "{}/people.csv", "-m", "500"], "-m with"),
+        (["{}/nowhere"], "there is no"),
+        (["{}/people.csv", "-m", "500"], "-m with"),
         (["--group-columns", "gender"], "pass --images"),
         (["--method", "adapted"], "there are none; pass --images"),
         (["--method", "nonsense"], "there is no method"),
@@ -690,16 +687,16 @@ def test_it_is_repeatable(encoder):
         (["--prompts", "{}/named.txt"], "name a group themselves"),
         (["--attribute", "height"], "no ready-made attribute"),
         (["--kappa", "-1"], "kappa"),
-        (["--images", "{}/empty"], "empty holds no images (.bmp, .gif, .jpeg, "),
-        (["--images", "{}/notes"], ", .webp); the 1 files in it are none"),
-        (["--images", "{}/unreadable"], "can be read"),
-        (["--images", "{}/gone.csv"], "1 of the 121 images"),
-        (["--images", "{}/unnamed.csv"], "has no column named path"),
-        (["--images", "{}/none.npy"], "a row an image"),
-        (["--images", "{}/photos", "--label-column", "job"], "has no column job"),
-        (["--images", "{}/people.csv", "--label-column", "same"], "needs two classes"),
-        (["--images", "{}/people.csv", "--label-column", "blank"], "no class"),
-        (["--images", "{}/people.csv", "--caption-column", "blank"], "holds no caption"),
+        (["{}/empty"], "empty holds no images (.bmp, .gif, .jpeg, "),
+        (["{}/notes"], ", .webp); the 1 files in it are none"),
+        (["{}/unreadable"], "can be read"),
+        (["{}/gone.csv"], "1 of the 121 images"),
+        (["{}/unnamed.csv"], "has no column named path"),
+        (["{}/none.npy"], "a row an image"),
+        (["{}/photos", "--label-column", "job"], "has no column job"),
+        (["{}/people.csv", "--label-column", "same"], "needs two classes"),
+        (["{}/people.csv", "--label-column", "blank"], "no class"),
+        (["{}/people.csv", "--caption-column", "blank"], "holds no caption"),
         (["-a", "gender", "-a", "gender"], "named twice"),
     ],
 )
@@ -767,7 +764,7 @@ def test_a_file_name_that_is_no_text_is_named(folder, tmp_path, capsys):
     (tmp_path / "photos" / os.fsdecode(b"caf\xe9.png")).write_bytes(
         (folder / "photos" / "0.png").read_bytes()
     )
-    assert command(folder, "--images", tmp_path / "photos", "--out", tmp_path / "out") == 2
+    assert command(folder, tmp_path / "photos", "--out", tmp_path / "out") == 2
     assert "1 file names in" in (said := capsys.readouterr().err) and "not UTF-8" in said
 
 
@@ -779,7 +776,6 @@ def test_a_model_of_texts_alone_audits_texts_and_refuses_pictures(folder, tmp_pa
         command(
             folder,
             *given,
-            "--images",
             str(folder / "photos"),
             "--out",
             str(tmp_path / "b"),

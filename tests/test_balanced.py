@@ -10,7 +10,7 @@ from equipoise import _balance as balance
 from equipoise._balance import InfeasibleTargetError
 from equipoise.methods._interleave import interleaved
 from equipoise.prompts._vectors import TextVectors
-from tests.conftest import shared_data, unit
+from tests.helpers.common import shared_data, unit
 
 GENDER = eq.Attribute("gender", ("male", "female"))
 RACE = eq.Attribute.load("race")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import equipoise as eq
 from equipoise.errors import ArtefactError, InputError
 from equipoise.prompts._book import Entry, Source
-from tests.conftest import ROOT
+from tests.helpers.common import ROOT
 
 ROWS = {
     "a photo of a doctor": {

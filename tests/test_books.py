@@ -10,7 +10,7 @@ import pytest
 import equipoise as eq
 from equipoise.prompts._validation import check_book
 from equipoise.prompts._writing import BookWriter
-from tests.conftest import ROOT
+from tests.helpers.common import ROOT
 
 ATTRIBUTES = {
     "occupations-gender": "gender",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import equipoise as eq
 from equipoise._certificate import Totals
 from equipoise.errors import InputError
-from tests.conftest import component, make_space, rows_at, shared_data, unit
+from tests.helpers.common import component, make_space, rows_at, shared_data, unit
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])

@@ -16,7 +16,7 @@ import equipoise as eq
 from equipoise.datasets import _files as files
 from equipoise.errors import InputError
 from equipoise.prompts import _nine_words as nine_words
-from tests.conftest import component, shared_data
+from tests.helpers.common import component, shared_data
 
 
 def picture(path: Path, size=(40, 30), color=(200, 100, 50)) -> Path:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import equipoise as eq
 from equipoise.errors import EquipoiseError, InputError, InvalidRowsError
-from tests.conftest import exact, make_space, rows_at, unit
+from tests.helpers.common import exact, make_space, rows_at, unit
 
 seeds = st.integers(0, 2**32 - 1)
 kappas = st.one_of(st.floats(0, 1e6), st.sampled_from([0.0, 1.0, np.inf]))

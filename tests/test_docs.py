@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.helpers.common import ROOT
 
 
 def test_every_block_of_the_page_on_prompts_runs_in_order(tmp_path, monkeypatch):
@@ -87,7 +87,7 @@ def test_the_function_for_spark_on_the_page_on_applying(tmp_path, monkeypatch, r
     import pyarrow as pa
 
     import equipoise as eq
-    from tests.conftest import make_space, unit
+    from tests.helpers.common import make_space, unit
 
     space = make_space(rng, 16)
     space.save(tmp_path / "gender.safetensors")
@@ -112,7 +112,7 @@ def test_the_loop_for_faiss_on_the_page_on_applying(rng):
     import numpy as np
 
     import equipoise as eq
-    from tests.conftest import component, make_space, unit
+    from tests.helpers.common import component, make_space, unit
 
     faiss = component("faiss")
     (block,) = [

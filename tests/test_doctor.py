@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from equipoise import _doctor as examination
-from tests.conftest import ROOT, component, typed
+from tests.helpers.common import ROOT, component, typed
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 

@@ -20,8 +20,8 @@ import equipoise as eq
 from equipoise import _embedding as embedding
 from equipoise._stores.lock import alone_in
 from equipoise.encoders import Encoder
-from tests import models
-from tests.conftest import component
+from tests.helpers import models
+from tests.helpers.common import component
 from tests.test_encoders import Averages
 
 component("transformers")
@@ -58,6 +58,7 @@ def test_a_folder_of_pictures(photos, model, tmp_path):
     out = equipoise(
         "embed",
         photos,
+        "--out",
         tmp_path / "store",
         "--model",
         model,
@@ -457,7 +458,9 @@ def test_a_damaged_store(photos, tmp_path):
 
 
 def test_errors_of_the_command_line_are_messages(photos, tmp_path):
-    out = equipoise("embed", photos, tmp_path / "store", "--model", "hff:x", cache=tmp_path / "c")
+    out = equipoise(
+        "embed", photos, "--out", tmp_path / "store", "--model", "hff:x", cache=tmp_path / "c"
+    )
     assert out.returncode == 2
     assert "did you mean hf?" in out.stderr
     assert "Traceback" not in out.stderr

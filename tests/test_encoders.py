@@ -19,7 +19,7 @@ from equipoise.encoders import _decoding as decoding
 from equipoise.encoders._batching import Batches
 from equipoise.encoders._preprocess import Preprocess
 from equipoise.encoders._registry import schemes
-from tests.conftest import ROOT, unit
+from tests.helpers.common import ROOT, unit
 
 
 class Averages(Towers):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from tests import models
-from tests.conftest import component, unit
+from tests.helpers import models
+from tests.helpers.common import component, unit
 
 torch = component("torch")
 transformers = component("transformers")

@@ -13,8 +13,8 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise.encoders._preprocess import Preprocess
-from tests import models
-from tests.conftest import component, unit
+from tests.helpers import models
+from tests.helpers.common import component, unit
 
 torch = component("torch")
 component("onnxruntime")

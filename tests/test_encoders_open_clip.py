@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from tests.conftest import unit
+from tests.helpers.common import unit
 from tests.test_hostile_models import Payload, set_trap
 
 pytestmark = pytest.mark.open_clip

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 import equipoise as eq
-from tests import models
-from tests.conftest import component
+from tests.helpers import models
+from tests.helpers.common import component
 
 sentence_transformers = component("sentence_transformers")
 

@@ -24,8 +24,8 @@ from equipoise.evaluation._document import read, write
 from equipoise.evaluation._grids import _marks, grids
 from equipoise.methods._specs import MethodSpec, parse
 from equipoise.metrics._probe import METRIC as PROBE
-from tests import models
-from tests.conftest import ROOT, component, shared_data
+from tests.helpers import models
+from tests.helpers.common import ROOT, component, shared_data
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*texts are longer than the 24 tokens"
@@ -636,6 +636,7 @@ def test_the_command_line_from_a_csv_to_tables(folder, tmp_path, monkeypatch, ca
     ] == 7
     grid = [
         "compare",
+        "--out",
         tmp_path / "runs",
         folder / "people.csv",
         *options,

@@ -20,8 +20,8 @@ from equipoise._space import EncoderRef, Part
 from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
 from equipoise.prompts._vectors import TextVectors
 from equipoise.prompts._writing import GrammarWriter
-from tests import models
-from tests.conftest import component, shared_data, unit
+from tests.helpers import models
+from tests.helpers.common import component, shared_data, unit
 
 GENDER = eq.Attribute.load("gender")
 BOTH = eq.Attribute.load("gender & age")
@@ -439,7 +439,7 @@ def test_entries_that_are_there_are_kept(tmp_path):
     assert run("prompts", "write", "a doctor", "a nurse", "-o", out).returncode == 0
     kept = eq.PromptBook.load(out)
     assert kept["a doctor"] == mine["a doctor"] and kept.prompts.keys() == {"a doctor", "a nurse"}
-    assert run("prompts", "write", "a doctor", "-o", out, "--replace").returncode == 0
+    assert run("prompts", "write", "a doctor", "-o", out, "--force").returncode == 0
     assert eq.PromptBook.load(out)["a doctor"]["male"].anchor == "a male doctor"
     released = tmp_path / "LLM.json"
     released.write_text(
@@ -492,12 +492,12 @@ def test_user_errors_are_messages(tmp_path):
             "/proc/x.json cannot be written",
         ),
         (
-            ("fit", "-a", "gender", "-b", "people-gender", "-m", "mini", "--kappa", "nan"),
+            ("fit", "-a", "gender", "-b", "people-gender", "--model", "mini", "--kappa", "nan"),
             2,
             "--kappa nan",
         ),
         (
-            ("fit", "-a", "gender", "-b", "people-gender", "-m", "mini", "--tolerance", "2"),
+            ("fit", "-a", "gender", "-b", "people-gender", "--model", "mini", "--tolerance", "2"),
             2,
             "--tolerance 2.0",
         ),

@@ -21,7 +21,7 @@ from equipoise.evaluation._grids import grids
 from equipoise.methods import Method, Operator
 from equipoise.methods import _registry as registry
 from equipoise.metrics._probe import METRIC as PROBE
-from tests.conftest import unit
+from tests.helpers.common import unit
 from tests.test_methods import Words
 
 JOBS = ("doctor", "nurse", "artist")

@@ -19,7 +19,7 @@ import equipoise as eq
 from equipoise._audit import read
 from equipoise._audit.embedded_gallery import judged
 from equipoise.report import _numbers as numbers
-from tests.conftest import ROOT, component, embedded_file, embedded_model, typed
+from tests.helpers.common import ROOT, component, embedded_file, embedded_model, typed
 from tests.test_audit import visible
 
 COLUMNS = ["name", "image", "prompt", "seed", "kind", "gender", "age", "race", "gender_probability"]
@@ -262,12 +262,12 @@ def test_groups_of_another_attribute(package, stand_in, monkeypatch, tmp_path):
 def test_texts_only_and_the_gallery_for_another_model(package, stand_in, monkeypatch, tmp_path):
     monkeypatch.setattr(package, "FOLDER", stand_in)
     monkeypatch.chdir(tmp_path)
-    assert audit("--out", "texts", *QUICK, "--images", "none", "--method", "none") == 0
+    assert audit("--out", "texts", *QUICK, "none", "--method", "none") == 0
     assert read(tmp_path / "texts")[0]["subject"]["images"] is None
     other = ("--model", f"onnx:{stand_in}", *QUICK, "--method", "none")
     assert audit("--out", "other", *other) == 0
     assert read(tmp_path / "other")[0]["subject"]["groups_from"] == "text"
-    assert audit("--out", "both", *other, "--images", "gallery") == 0
+    assert audit("--out", "both", *other, "gallery") == 0
     assert read(tmp_path / "both")[0]["subject"]["groups_from"] == "classifier"
 
 
@@ -275,10 +275,7 @@ def test_a_folder_of_that_name_is_a_folder(package, stand_in, monkeypatch, tmp_p
     monkeypatch.setattr(package, "FOLDER", stand_in)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "gallery").mkdir()
-    assert (
-        audit("--images", "gallery", *QUICK) == 2
-        and "gallery holds no images" in capsys.readouterr().err
-    )
+    assert audit("gallery", *QUICK) == 2 and "gallery holds no images" in capsys.readouterr().err
 
 
 def test_where_no_gallery_is_shipped_texts_are_audited(
@@ -288,7 +285,7 @@ def test_where_no_gallery_is_shipped_texts_are_audited(
     assert audit("--out", tmp_path / "a", *QUICK, "--method", "none") == 0
     assert read(tmp_path / "a")[0]["subject"]["groups_from"] == "text"
     assert (
-        audit("--out", tmp_path / "b", "--images", "gallery") == 2
+        audit("--out", tmp_path / "b", "gallery") == 2
         and "there is no gallery here" in capsys.readouterr().err
     )
     assert (

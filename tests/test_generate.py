@@ -30,13 +30,13 @@ from equipoise.generation._plan import STRIDE, make_plan
 from equipoise.prompts._writing import GrammarWriter
 from equipoise.report import _numbers as numbers
 from equipoise.report._generation import perform
-from tests import models
-from tests.conftest import ROOT, component
+from tests.helpers import models
+from tests.helpers.common import ROOT, component
 
 component("diffusers")
 component("torch")
 
-from tests import pipelines  # noqa: E402
+from tests.helpers import pipelines  # noqa: E402
 
 GENDER = eq.Attribute.load("gender")
 PROMPTS = [

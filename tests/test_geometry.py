@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from equipoise import geometry
 from equipoise.errors import InputError
-from tests.conftest import unit
+from tests.helpers.common import unit
 
 ps = st.floats(1e-7, 0.9999)
 kappas = st.floats(1e-3, 1e3)

@@ -31,11 +31,11 @@ from equipoise._annotate.catalogue import Picture as Shown
 from equipoise._annotate.labels import Label
 from equipoise._annotate.project import Project
 from equipoise._annotate.question import Question
-from equipoise._applying.apply import read_transform
 from equipoise._cli.printing import Console, visible
 from equipoise._stores import open_store
 from equipoise._stores.folder import Manifest as StoreManifest
 from equipoise._stores.folder import StoreWriter
+from equipoise._verbs.apply import read_transform
 from equipoise.encoders._cache import image_keys
 from equipoise.encoders._images import open_image
 from equipoise.errors import ArtefactError, EquipoiseError, InputError
@@ -45,7 +45,7 @@ from equipoise.generation._manifest import MANIFEST, Manifest, Picture
 from equipoise.generation._plan import Plan, make_plan
 from equipoise.report import _card as card
 from equipoise.report import _numbers as numbers
-from tests.conftest import component, make_space
+from tests.helpers.common import component, make_space
 
 DOCTOR = "a photo of a doctor"
 QUESTION = Question("Which?", ("male", "female"))

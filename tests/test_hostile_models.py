@@ -10,8 +10,8 @@ import pytest
 
 import equipoise as eq
 from equipoise.errors import MissingExtraError
-from tests import models
-from tests.conftest import ROOT, component
+from tests.helpers import models
+from tests.helpers.common import ROOT, component
 
 NAMED = {"auto_map": dict.fromkeys(("AutoConfig", "AutoModel"), "trap.Trap")}
 
@@ -145,7 +145,7 @@ def test_hf_runs_no_pickle(tmp_path, marker):
 @pytest.fixture(scope="module")
 def pipeline(tmp_path_factory):
     component("diffusers")
-    from tests import pipelines
+    from tests.helpers import pipelines
 
     folder = tmp_path_factory.mktemp("pipeline") / "sd1"
     pipelines.sd1().save_pretrained(folder)

@@ -15,7 +15,7 @@ import pytest
 import equipoise as eq
 from equipoise import _hub as eq_hub
 from equipoise.errors import ArtefactError, MissingExtraError
-from tests.conftest import component, make_space
+from tests.helpers.common import component, make_space
 
 COMMIT = "c" * 40
 

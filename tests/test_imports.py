@@ -6,7 +6,7 @@ import ast
 import subprocess
 import sys
 
-from tests.conftest import ROOT
+from tests.helpers.common import ROOT
 
 SOURCE = ROOT / "src" / "equipoise"
 HEAVY = {

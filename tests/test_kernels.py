@@ -9,7 +9,7 @@ import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.kernels import _host as host
 from equipoise.kernels._recipe import PROJECT, LowRank, Preference
-from tests.conftest import component, make_space, rows_at, unit
+from tests.helpers.common import component, make_space, rows_at, unit
 
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10}
 OPTIONS = [

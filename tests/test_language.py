@@ -18,7 +18,7 @@ from equipoise.prompts._grammar import CannotWrite, write_entry
 from equipoise.prompts._lexicon import PERSON_NOUNS
 from equipoise.prompts._validation import check, check_answer
 from equipoise.prompts._writing import GrammarWriter
-from tests.conftest import shared_data
+from tests.helpers.common import shared_data
 
 GENDER, AGE, SKIN, RACE = (
     eq.Attribute.load(name) for name in ("gender", "age", "skin tone", "race")

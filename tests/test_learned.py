@@ -16,7 +16,7 @@ from equipoise.methods import _training as training
 from equipoise.methods._dear import _classifier, _read
 from equipoise.methods._networks import dense, mlp
 from equipoise.methods._prism import Texts
-from tests.conftest import ROOT, component, unit
+from tests.helpers.common import ROOT, component, unit
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 GENDER = eq.Attribute("gender", ("male", "female"))

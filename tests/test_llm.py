@@ -21,8 +21,8 @@ from equipoise.prompts._cache import Answer, AnswerCache
 from equipoise.prompts._conversation import parse
 from equipoise.prompts._llm import LLMWriter
 from equipoise.prompts._validation import check_book
-from tests.chat_server import CONTENT_FAULTS, TRANSPORT_FAULTS, ChatServer, share_of_faults
-from tests.conftest import component
+from tests.helpers.chat_server import CONTENT_FAULTS, TRANSPORT_FAULTS, ChatServer, share_of_faults
+from tests.helpers.common import component
 
 GENDER = eq.Attribute.load("gender")
 PROMPTS = ["a photo of a doctor", "a photo of a nurse", "A photo of an engineer"]
@@ -538,7 +538,7 @@ def test_command_with_a_model(tmp_path):
         )
         assert len(eq.PromptBook.load(partial)) == 2  # saved all the same
         assert run("write", *PROMPTS, *options, "-o", partial, "--allow-partial").returncode == 0
-    result = run("write", PROMPTS[0], "--writer", "llm", "--model", "m", "--cache", cache)
+    result = run("write", PROMPTS[0], "--writer", "llm", "--llm", "m", "--cache", cache)
     assert (
         result.returncode == 2
         and "OPENAI_API_KEY" in result.stderr

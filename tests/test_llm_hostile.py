@@ -20,8 +20,8 @@ from equipoise.prompts._cache import Answer
 from equipoise.prompts._client import _answer_of, redacted
 from equipoise.prompts._conversation import parse
 from equipoise.prompts._llm import LLMWriter
-from tests.chat_server import ChatServer
-from tests.conftest import component
+from tests.helpers.chat_server import ChatServer
+from tests.helpers.common import component
 from tests.hostile_server import HostileServer, completes, gzip_bomb, says, sends
 
 GENDER = eq.Attribute.load("gender")

@@ -15,7 +15,7 @@ import pytest
 import equipoise as eq
 from equipoise.methods._describe import describe_methods
 from equipoise.methods._registry import NEEDS
-from tests.conftest import component, unit
+from tests.helpers.common import component, unit
 
 DIM = 64
 GENDER = eq.Attribute("gender", ("male", "female"))

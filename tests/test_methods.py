@@ -10,7 +10,7 @@ import pytest
 from scripts import retrieval_by_gender as clip
 
 import equipoise as eq
-from tests.conftest import component, shared_data, unit
+from tests.helpers.common import component, shared_data, unit
 
 GENDER = eq.Attribute("gender", ("male", "female"))
 BOTH = GENDER & eq.Attribute("age", ("young", "old"))

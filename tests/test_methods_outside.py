@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from tests.conftest import ROOT
+from tests.helpers.common import ROOT
 
 PAGE = (ROOT / "docs" / "add-a-method.md").read_text()
 OUTSIDE = "shift-of-another-package"  # so that a method of the page's own name may be in the tree

@@ -13,7 +13,7 @@ from equipoise.methods import _leace as leace
 from equipoise.methods import _texts as texts
 from equipoise.methods._rows import group_codes
 from equipoise.methods._sfid import Imputation, SfidOperator
-from tests.conftest import unit
+from tests.helpers.common import unit
 
 DIM = 40
 GENDER = eq.Attribute("gender", ("male", "female"))

@@ -15,7 +15,7 @@ from sklearn import metrics as sk
 import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.metrics import EQUAL_OPPORTUNITY, Cells
-from tests.conftest import component
+from tests.helpers.common import component
 
 # Ten people. True class, prediction, group:
 #   blond:  male    b>b b>d          rate 1/2        dark:  male    d>d d>d      rate 1

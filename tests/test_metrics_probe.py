@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.metrics._probe import METRIC, _auc, _auc_without_each, _Contest
-from tests.conftest import shared_data
+from tests.helpers.common import shared_data
 
 
 def test_reads_what_is_there_and_nothing_else(rng):

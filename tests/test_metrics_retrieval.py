@@ -15,7 +15,7 @@ import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.metrics import Ranking
 from equipoise.metrics._labels import encode_groups
-from tests.conftest import component, shared_data
+from tests.helpers.common import component, shared_data
 
 FAMILY = {"max_skew": eq.metrics.max_skew, "min_skew": eq.metrics.min_skew, "ndkl": eq.metrics.ndkl}
 

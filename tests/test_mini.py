@@ -16,7 +16,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.encoders import _registry as registry
-from tests.conftest import component, shared_data, unit
+from tests.helpers.common import component, shared_data, unit
 
 ROOT = Path(__file__).parents[1]
 TEXTS = [

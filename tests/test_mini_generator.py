@@ -19,7 +19,7 @@ from equipoise.generation import _preset as preset
 from equipoise.generation._drawing import read_provenance
 from equipoise.generation._mini import MiniPipeline, load_mini
 from equipoise.report._generation import perform
-from tests.conftest import ROOT, component, embedded_file, embedded_model, exact
+from tests.helpers.common import ROOT, component, embedded_file, embedded_model, exact
 
 GENDER = eq.Attribute.load("gender")
 DOCTOR, NURSE, MAN = "a photo of a doctor", "a photo of a nurse", "a photo of a male doctor"

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from equipoise import _telemetry as telemetry
-from tests.conftest import ROOT, component
+from tests.helpers.common import ROOT, component
 
 GUARD = ROOT / "tests" / "offline"
 PACKAGES = (ROOT / "src" / "equipoise", ROOT / "mini" / "src" / "equipoise_mini")

@@ -17,7 +17,7 @@ from equipoise import _paths as paths
 from equipoise._stores import postgres
 from equipoise._stores.locations import LocalPlace, RemotePlace, place
 from equipoise.errors import ArtefactError, EquipoiseError, InputError
-from tests.conftest import component, make_space
+from tests.helpers.common import component, make_space
 
 SECRET = "hunter2zz"
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import equipoise as eq
-from tests.conftest import ROOT, component
+from tests.helpers.common import ROOT, component
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))

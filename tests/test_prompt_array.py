@@ -10,8 +10,8 @@ import pytest
 
 import equipoise as eq
 from equipoise.methods import _training as training
-from tests import models
-from tests.conftest import component, unit
+from tests.helpers import models
+from tests.helpers.common import component, unit
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 GENDER = eq.Attribute("gender", ("male", "female"))

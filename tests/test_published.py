@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from equipoise import published
 from equipoise.published import _rules as rules
 from equipoise.published._cell import FILE, Cell, read
-from tests.conftest import ROOT, shared_data
+from tests.helpers.common import ROOT, shared_data
 
 SCRIPT = ROOT / "scripts" / "published_from_tex.py"
 PAGE = ROOT / "docs" / "published.md"

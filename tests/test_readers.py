@@ -14,7 +14,7 @@ from PIL import Image
 import equipoise as eq
 from equipoise.datasets._facet import SMALLEST_CLASS
 from equipoise.datasets._named import KNOWN
-from tests.conftest import embedded_model, typed
+from tests.helpers.common import embedded_model, typed
 
 COUNT = 16
 QUICK = ["--model", "mini", "--resamples", 20, "--permutations", 5, "--probe", 0, "--workers", 0]

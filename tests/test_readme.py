@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from tests.conftest import ROOT
+from tests.helpers.common import ROOT
 
 
 def test_every_block_runs_in_order(tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ import equipoise as eq
 from equipoise._space import EncoderRef
 from equipoise.encoders import EmbeddingCache, Encoder
 from equipoise.encoders import _passes as passes
-from tests import models
-from tests.conftest import component, embedded_model
+from tests.helpers import models
+from tests.helpers.common import component, embedded_model
 from tests.test_encoders import Averages
 
 SMALL = {

@@ -17,7 +17,7 @@ from equipoise._audit.plan import make_plan
 from equipoise._audit.sources import Source
 from equipoise.prompts._vectors import TextVectors
 from equipoise.report import comparison, page, sweep_page
-from tests.conftest import ROOT, component, shared_data
+from tests.helpers.common import ROOT, component, shared_data
 from tests.test_fit_on import evaluation
 
 GENDER = eq.Attribute.load("gender")

@@ -6,7 +6,7 @@ import pytest
 
 from equipoise import _clock as clock
 from equipoise.errors import InputError
-from tests.conftest import embedded_model
+from tests.helpers.common import embedded_model
 from tests.verbs import VERBS, busy_loop, hash_of, kill_and_resume, make_inputs, run_again
 
 RUNS, KILLS = 2, 3

@@ -18,7 +18,7 @@ from equipoise import _search as search
 from equipoise._search import top_k
 from equipoise.errors import InputError
 from equipoise.kernels import _best as best
-from tests.conftest import component, make_space, unit
+from tests.helpers.common import component, make_space, unit
 from tests.test_cli import run
 
 NAN = np.float64("nan")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import equipoise as eq
 from equipoise import geometry
 from equipoise.kernels._recipe import Preference
-from tests.conftest import component, make_space, rows_at
+from tests.helpers.common import component, make_space, rows_at
 from tests.test_kernels import with_jax, with_numba, with_numpy, with_torch
 
 KAPPAS = (0.0, 0.1, 1.0, 10.0, np.inf)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.conftest import ROOT, component, embedded_model
+from tests.helpers.common import ROOT, component, embedded_model
 
 # What a page fetches by itself; a link is followed by a reader.
 LOADED = re.compile(r"""<(?:link|script|img|iframe)\b[^>]*(?:href|src)=["']?https?://[^>]*>""")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from tests.conftest import component, make_space
+from tests.helpers.common import component, make_space
 
 pytestmark = pytest.mark.slow
 

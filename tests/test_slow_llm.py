@@ -16,7 +16,7 @@ import pytest
 import equipoise as eq
 from equipoise.prompts._cache import key_of
 from equipoise.prompts._validation import check_book
-from tests.conftest import ROOT, component
+from tests.helpers.common import ROOT, component
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ def test_a_thousand_prompts_a_fifth_spoilt_and_killed_on_the_way(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "tests.chat_server",
+        "tests.helpers.chat_server",
         "--latency",
         "0.05",
         "--faults",

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save_file
 import equipoise as eq
 from equipoise._space import EncoderRef
 from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
-from tests.conftest import make_space, unit
+from tests.helpers.common import make_space, unit
 
 
 def test_fit(rng):

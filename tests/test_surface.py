@@ -16,7 +16,7 @@ from equipoise import methods
 from equipoise._display import html_table
 from equipoise._space import EncoderRef
 from equipoise._stores.folder import Manifest, StoreWriter
-from tests.conftest import ROOT, component, embedded_model, make_space
+from tests.helpers.common import ROOT, component, embedded_model, make_space
 
 HOSTILE = '<script>alert("x")</script>'
 LONGEST = 400

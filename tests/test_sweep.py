@@ -227,6 +227,7 @@ def test_the_command_line(as_json, tmp_path, monkeypatch, capsys):
     np.savez(tmp_path / "texts.npz", prompt=np.array(said), vector=Words().encode_text(said))
     arguments = [
         "compare",
+        "--out",
         tmp_path / "runs",
         tmp_path / "people.csv",
         "--embeddings",

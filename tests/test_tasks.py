@@ -11,7 +11,7 @@ import equipoise as eq
 from equipoise import _rows as blocks
 from equipoise import evaluation as tasks
 from equipoise.evaluation import _retrieval as retrieval
-from tests.conftest import unit
+from tests.helpers.common import unit
 from tests.test_methods import GENDER, Words
 
 PROMPTS = ["a photo of a doctor", "a photo of a nurse", "a photo of an artist"]

@@ -7,7 +7,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.errors import InputError, InvalidRowsError
-from tests.conftest import component, make_space, rows_at
+from tests.helpers.common import component, make_space, rows_at
 
 torch = component("torch")
 

@@ -9,7 +9,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.kernels._recipe import PROJECT, LowRank, Preference, preference
-from tests.conftest import component, exact, make_space, rows_at, unit
+from tests.helpers.common import component, exact, make_space, rows_at, unit
 
 torch = component("torch")
 if torch.cuda.is_available():

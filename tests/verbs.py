@@ -28,25 +28,46 @@ Command = Callable[[Path, Path], list[Any]]
 # Each takes the folder of inputs and the folder to write, and is typed again after a kill.
 VERBS: dict[str, Command] = {
     "fit": lambda given, out: [
-        *("fit", "-m", "mini", "-a", "gender", "-b", "people-gender", "-o", out / "space"),
+        *("fit", "--model", "mini", "-a", "gender", "-b", "people-gender", "-o", out / "space"),
     ],
     "embed": lambda given, out: [
-        *("embed", given / "pictures", out, "--model", "mini", "--shard", 8, "--resume"),
+        *("embed", given / "pictures", "--out", out, "--model", "mini", "--shard", 8, "--resume"),
     ],
     "audit": lambda given, out: [
-        *("audit", "--model", "mini", "--images", given / "pictures.csv", "-a", "gender"),
+        *("audit", "--model", "mini", given / "pictures.csv", "-a", "gender"),
         *("--group-columns", "gender", "--resamples", 50, "--out", out, "--force"),
     ],
     "compare": lambda given, out: [
-        *("compare", out, given / "pictures.csv", "--model", "mini", "-t", "classification"),
+        *(
+            "compare",
+            "--out",
+            out,
+            given / "pictures.csv",
+            "--model",
+            "mini",
+            "-t",
+            "classification",
+        ),
         *("--group-columns", "gender", "--label-column", "label", "--method", "closed-form"),
         *("--template", "a photo of a {} person", "--resamples", 50),
     ],
     "generate": lambda given, out: [
-        *("generate", out, "-p", "a photo of a doctor", "-n", 2, "--steps", 2, "--batch-size", 1),
+        *(
+            "generate",
+            "--out",
+            out,
+            "-p",
+            "a photo of a doctor",
+            "-n",
+            2,
+            "--steps",
+            2,
+            "--batch-size",
+            1,
+        ),
     ],
     "apply": lambda given, out: [
-        *("apply", given / "store", out, "--space", given / "space", "--resume"),
+        *("apply", given / "store", "--out", out, "--space", given / "space", "--resume"),
     ],
 }
 

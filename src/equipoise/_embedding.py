@@ -250,7 +250,7 @@ def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
         )
     if not resume and found.shards:
         raise InputError(
-            f"{folder} holds {len(found.shards)} shards of this very run; pass --resume to go on,"
+            f"{folder} holds {len(found.shards)} shards of this very run; pass `resume` to go on,"
             " or a new folder"
         )
     if (damaged := store.damaged()) is not None:
@@ -295,7 +295,7 @@ def _pick_column(
                 return kind, name
     raise InputError(
         f"no column of {path} is called {' or '.join(COLUMNS[modality or 'image'])}; name one with"
-        " --column"
+        " `column`"
     )
 
 

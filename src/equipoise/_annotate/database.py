@@ -71,7 +71,7 @@ class Database:
             self._db.execute(f"pragma user_version = {VERSION}")
         except sqlite3.Error as error:
             raise ArtefactError(
-                f"{path} cannot be used for labels ({error}); pass another file as --database"
+                f"{path} cannot be used for labels ({error}); pass another file as `database`"
             ) from None
 
     def close(self) -> None:

@@ -138,7 +138,7 @@ def add(database: Database, labels: Iterable[Label], replace: bool = False) -> i
             if here and here[0] != answer and not replace:
                 raise ConflictError(
                     f"{annotator} said {here[0]!r} of {image}, and {answer!r} is given now; pass"
-                    " --replace to take the new one"
+                    " `force` to take the new one"
                 )
             if not here or here[0] != answer:
                 _keep(db, annotator, ids[image], answer, f"import {secrets.token_urlsafe(12)}", at)

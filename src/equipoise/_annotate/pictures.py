@@ -59,7 +59,7 @@ def find(
         if wanted:
             raise InputError(
                 f"{folder} has no {' or '.join(MANIFESTS)}, so nothing is known of prompts; leave"
-                " --prompt out"
+                " `prompt` out"
             )
         found = {
             path: Found(path, asked=path not in gold, gold=gold.get(path))

@@ -142,7 +142,7 @@ def _settled(
     if before and asked != before and labels.any_said(database):
         raise InputError(
             f"{database.path} holds labels for {before.text!r} with the answers"
-            f" {', '.join(before.answers)}; pass another --database for another question"
+            f" {', '.join(before.answers)}; pass another `database` for another question"
         )
     for answer in (given["gold"] or {}).values():
         asked.require_known(answer)

@@ -38,7 +38,7 @@ def serve(
     require_extra()
     if host not in LOOPBACK and not expose:
         raise InputError(
-            f"{host} can be reached from other machines; pass --expose as well, and put a server"
+            f"{host} can be reached from other machines; pass `expose` as well, and put a server"
             " with TLS in front: links, labels and pictures travel in the clear. Legal without it:"
             f" {', '.join(LOOPBACK)}"
         )
@@ -77,7 +77,7 @@ def listen(host: str, port: int) -> socket.socket:
         made = socket.create_server((host, port), family=family)
     except OSError as error:
         raise InputError(
-            f"{host}, port {port} cannot be listened on ({error}); pass another --port, or 0 for"
+            f"{host}, port {port} cannot be listened on ({error}); pass another `port`, or 0 for"
             " any that is free"
         ) from None
     # asyncio sends small answers at once, and not 40 ms later, only where a socket says that it is

@@ -88,7 +88,7 @@ def plan(
     if not layout.single and journal_at(found).unfinished():
         raise InputError(
             f"{found} holds an unfinished run, and not all of its files; go on with equipoise apply"
-            " --resume there first"
+            " `resume` there first"
         )
     first = layout.first
     transform = replace(transform, encoder=layout.encoder)

@@ -231,8 +231,8 @@ def require_same(found: Run, wanted: Run, where: str, finished: bool, resume: bo
         )
     if not resume:
         state = (
-            "this run already, and it is finished; pass --verify to check it"
+            "this run already, and it is finished; pass `verify` to check it"
             if finished
-            else "a part of this run; pass --resume"
+            else "a part of this run; pass `resume`"
         )
         raise InputError(f"{where} holds {state}, or pass another destination")

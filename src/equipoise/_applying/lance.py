@@ -150,7 +150,7 @@ class _Journal:
             )
         if self.path.is_file() and not resume:
             raise InputError(
-                f"a part of this run is done; pass --resume to go on, or delete {self.path}"
+                f"a part of this run is done; pass `resume` to go on, or delete {self.path}"
             )
         write_atomically(
             self.path, b"".join(json.dumps(line).encode() + b"\n" for line in (identity, *parts))
@@ -235,7 +235,7 @@ class _Change:
             rows = tuple(self.seen + int(i) for i in np.flatnonzero(bad)[:5])
             raise InvalidRowsError(
                 f"row {rows[0]:,} of {self.where} has no direction: it is zero, NaN or infinite."
-                " Mend it, or pass --on-invalid keep",
+                " Mend it, or pass `on_invalid` keep",
                 rows,
                 int(bad.sum()),
             )

@@ -127,7 +127,7 @@ def _batches(
             if time.monotonic() - heard > PATIENCE:
                 raise ServiceError(
                     f"the database went away ({str(error).strip()}); when it is back, go on with"
-                    " --resume"
+                    " `resume`"
                 ) from None
             time.sleep(0.5)
 
@@ -151,8 +151,8 @@ def _batch(
             names = [keys[i] for i in np.flatnonzero(bad)[:5]]
             raise InvalidRowsError(
                 f"the row of {target.column.table} with {target.column.key} {names[0]} has no"
-                " direction: it is zero. Mend it, or pass --on-invalid keep to let such rows"
-                " through unchanged and count them; then go on with --resume",
+                " direction: it is zero. Mend it, or pass `on_invalid` keep to let such rows"
+                " through unchanged and count them; then go on with `resume`",
                 tuple(names),
                 int(bad.sum()),
             )

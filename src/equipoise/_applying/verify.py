@@ -41,9 +41,9 @@ def verify(
     manifest = todo.journal.manifest()
     if manifest is None:
         state = (
-            "is unfinished; go on with --resume"
+            "is unfinished; go on with `resume`"
             if todo.journal.read()
-            else "holds no run; leave --verify away to begin one"
+            else "holds no run; leave `verify` away to begin one"
         )
         raise InputError(f"{todo.destination} {state}")
     if different := manifest.differs_from(todo.run):
@@ -82,12 +82,12 @@ def _check_sizes(todo: Plan, parts: list[Done]) -> None:
         target = todo.job.target(todo.layout.files[i])
         if not todo.where.is_file(target):
             raise ArtefactError(
-                f"{target} is not in {todo.where} any more; write it again with --resume"
+                f"{target} is not in {todo.where} any more; write it again with `resume`"
             )
         if (found := todo.where.stamp(target)[0]) != size:
             raise ArtefactError(
                 f"{target} in {todo.where} has {found:,} bytes, and {size:,} were written; write it"
-                " again with --resume"
+                " again with `resume`"
             )
 
 
@@ -106,6 +106,6 @@ def _check(todo: Plan, part: Done) -> Done:
     if left or f"{checksum:08x}" != part.crc32:
         raise ArtefactError(
             f"{target} in {todo.where} is not what was written:{rows} differ; delete it, then write"
-            " it again with --resume"
+            " it again with `resume`"
         )
     return part

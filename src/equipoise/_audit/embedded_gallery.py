@@ -41,7 +41,7 @@ def read_gallery(
     if found is None:
         raise InputError(
             'there is no gallery here; type: pip install -U "equipoise[mini]", or pass photographs'
-            " with --images"
+            " with `images`"
         )
     source = read_images(found.table, embeddings, group_columns=group_columns or JUDGED, **columns)
     return replace(source, name=NAME, generated=found.figures["classifier"])

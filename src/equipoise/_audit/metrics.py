@@ -126,7 +126,7 @@ def recall(subject: Subject, index: Index) -> list[Row]:
     captions = plan.captions[index.lines]
     places = written(captions)
     if not places.size:
-        raise InputError("no image that has a caption can be read; leave --caption-column out")
+        raise InputError("no image that has a caption can be read; leave `caption_column` out")
     chosen = _some(places, s.captions, s.seed)
     options = {
         "m": index.m,

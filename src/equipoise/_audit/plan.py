@@ -71,7 +71,7 @@ class Plan:
         if self.source is None:
             if (missing := self._in_need_of_images()) and self.asked:
                 raise InputError(
-                    f"{missing} is fitted on images, and there are none; pass --images, or leave"
+                    f"{missing} is fitted on images, and there are none; pass `images`, or leave"
                     " it out"
                 )
             return
@@ -80,7 +80,7 @@ class Plan:
         if self.source.embeddings is None and "image" not in modalities:
             raise InputError(
                 f"{self.encoder.id} encodes texts only, and {self.source.name} holds pictures;"
-                " leave --images out for a text-only audit"
+                " leave `images` out for a text-only audit"
             )
 
     def _in_need_of_images(self) -> str:
@@ -180,7 +180,7 @@ def curated_prompts(attribute: Attribute) -> str:
         if book in known:
             return book
     raise InputError(
-        f"no curated book has prompts for {attribute.name}; pass --prompts with a text file, one a"
+        f"no curated book has prompts for {attribute.name}; pass `prompts` with a text file, one a"
         f" line, or one of {', '.join(known)}"
     )
 
@@ -204,7 +204,7 @@ def _groups(source: Source, attribute: Attribute, columns: tuple[str, ...]) -> n
         if len(groups.labels) < 2:
             raise InputError(
                 f"the column {column} has one value, {list(groups.labels)}, and an audit compares"
-                " groups; pass another column, or leave --group-columns out to perceive groups by"
+                " groups; pass another column, or leave `group_columns` out to perceive groups by"
                 " zero-shot"
             )
     return groups_of(source.table, Dataset(source.name, source.table, columns), attribute)
@@ -215,7 +215,7 @@ def _labels(source: Source, column: str) -> np.ndarray:
     if len(classes := encode(labels, "labels").labels) < 2:
         raise InputError(
             f"the column {column} names {list(classes) or 'no class'}, and zero-shot classification"
-            " needs two classes; pass another --label-column, or leave it out"
+            " needs two classes; pass another `label_column`, or leave it out"
         )
     return labels
 
@@ -224,7 +224,7 @@ def _captions(source: Source, column: str) -> np.ndarray:
     captions = source.table["caption"].to_numpy(dtype=object)
     if not len(written(captions)):
         raise InputError(
-            f"the column {column} holds no caption; pass another --caption-column, or leave it out"
+            f"the column {column} holds no caption; pass another `caption_column`, or leave it out"
         )
     return captions
 

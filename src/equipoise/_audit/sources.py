@@ -67,7 +67,7 @@ def read_images(
         if stored is not None:
             raise InputError(
                 f"{images} holds embeddings already; pass a table or a folder of pictures with"
-                " --embeddings"
+                " `embeddings`"
             )
         return _stored(images, columns)
     if images.is_dir():
@@ -123,7 +123,7 @@ def _require_files(table: Path, paths: list[str]) -> None:
     if gone := [path for path in paths if path not in there]:
         raise InputError(
             f"{len(gone):,} of the {len(paths):,} images of {table} are not there, first {gone[0]};"
-            " take out their rows, or name the folder that file names are relative to with --root"
+            " take out their rows, or name the folder that file names are relative to with `root`"
         )
 
 
@@ -133,7 +133,7 @@ def _stored(path: Path, columns: dict[str, Any]) -> Source:
 
         if any(columns.values()):
             raise InputError(
-                f"{path} has no columns; pass the table as --images, and {path} as --embeddings"
+                f"{path} has no columns; pass the table as `images`, and {path} as `embeddings`"
             )
         stored = open_embeddings(path)
         if stored.ndim != 2 or not stored.size:

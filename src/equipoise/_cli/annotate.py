@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from equipoise._cli.printing import Console
 from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
 from equipoise._cli.grammar import Verb
 from equipoise._cli.options import Force, Json
+from equipoise._cli.printing import Console
 
 
 class _ServeByDefault(TyperGroup):

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from equipoise._cli.printing import Console
 from rich.markup import escape
 from rich.table import Table
 
 from equipoise._cli import options
+from equipoise._cli.printing import Console
 
 
 def apply(

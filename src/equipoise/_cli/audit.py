@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from equipoise._cli.printing import Console, say
 from rich.markup import escape
 
 from equipoise._cli import options
+from equipoise._cli.printing import Console, say
 
 FAILED = 3
 

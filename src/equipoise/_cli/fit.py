@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from equipoise._cli.printing import Console
 
 from equipoise._cli import options
+from equipoise._cli.printing import Console
 from equipoise._progress import reporting
 
 SPACE = "The attribute space, where no method is named"

@@ -186,7 +186,10 @@ Dtype = Annotated[
 Batch = Annotated[
     int | None,
     typer.Option(
-        "--batch-size", help="Items that the model takes at once; 64 by default.", min=1, rich_help_panel=MACHINE
+        "--batch-size",
+        help="Items that the model takes at once; 64 by default.",
+        min=1,
+        rich_help_panel=MACHINE,
     ),
 ]
 Workers = Annotated[

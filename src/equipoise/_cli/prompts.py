@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from equipoise._cli.printing import Console, say
 from rich.markup import escape
 from rich.table import Table
 
 from equipoise._cli.grammar import Verb
 from equipoise._cli.options import BaseUrl, Force, Json
+from equipoise._cli.printing import Console, say
 from equipoise._progress import reporting
 
-app = typer.Typer(pretty_exceptions_show_locals=False, help="Prompt books: write them, check them, look at them.", no_args_is_help=True)
+app = typer.Typer(
+    pretty_exceptions_show_locals=False,
+    help="Prompt books: write them, check them, look at them.",
+    no_args_is_help=True,
+)
 
 AttributeOption = Annotated[
     str,

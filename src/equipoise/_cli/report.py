@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from equipoise._cli.printing import Console
-
 from equipoise._cli.options import Force
+from equipoise._cli.printing import Console
 
 
 def report(

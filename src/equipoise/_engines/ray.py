@@ -54,7 +54,7 @@ def run(job: Job, pieces: list[Piece], address: str | None = None) -> Iterator[D
             yield Done.model_validate_json(row["told"])
     except ray.exceptions.RayError as error:
         raise ServiceError(
-            f"the cluster gave up ({error}); when it is well again, go on with --resume"
+            f"the cluster gave up ({error}); when it is well again, go on with `resume`"
         ) from None
 
 

@@ -326,7 +326,7 @@ def _block(
         rows = tuple(start + int(i) for i in np.flatnonzero(bad)[:5])
         raise InvalidRowsError(
             f"row {rows[0]:,} of {file.name} in {place(job.source)} (counting from 0) has no"
-            " direction: it is zero, or holds NaN or infinity. Mend it, or pass --on-invalid keep"
+            " direction: it is zero, or holds NaN or infinity. Mend it, or pass `on_invalid` keep"
             " to let such rows through unchanged and count them",
             rows,
             int(bad.sum()),

@@ -54,10 +54,7 @@ class Transform:
     ) -> Transform:
         """From what a user gave, checked."""
         if operator is None and space is None:
-            raise InputError(
-                "there is nothing to apply; pass a space (--space FILE) or a method's operator"
-                " (--method FILE)"
-            )
+            raise InputError("there is nothing to apply; pass a `space` or a method's `operator`")
         if operator is not None and kappa is not None:
             raise InputError(
                 "kappa belongs to a space; an operator was fitted with its own parameters, so pass"
@@ -87,7 +84,7 @@ class Transform:
     def _space(self) -> AttributeSpace:
         if self.space is None:
             raise InputError(
-                "this operator has no space of its own; pass one with --space to certify it"
+                "this operator has no space of its own; pass one with `space` to certify it"
             )
         return self.space
 
@@ -119,7 +116,7 @@ class Transform:
             raise InputError(
                 f"this {self.operator.method} operator changes {changed}, and the rows are of"
                 f" modality {' and '.join(sorted(modalities))}: all would stay as they are; say"
-                " with --modality what they are, or fit a method that changes them"
+                " with `modality` what they are, or fit a method that changes them"
             )
         for fitted in filter(None, (self.space, self.operator)):
             fitted.require_encoder(encoder)

@@ -89,7 +89,7 @@ class Store:
                 rows = np.load(path, mmap_mode="r", allow_pickle=False)
             except (OSError, ValueError) as error:
                 raise ArtefactError(
-                    f"{path} is not a whole .npy file ({error}); embed again with --resume"
+                    f"{path} is not a whole .npy file ({error}); embed again with `resume`"
                 ) from None
             if rows.shape != (shard.rows, self.dim):
                 raise ArtefactError(
@@ -109,7 +109,7 @@ class Store:
             have = sum(shard.items for shard in self.manifest.shards)
             raise InputError(
                 f"{self.folder} is unfinished: {have} of {self.manifest.items} items; go on with"
-                " --resume, or pass partial=True"
+                " `resume`, or pass partial=True"
             )
         shards = list(self.shards())
         return np.concatenate(shards) if shards else np.empty((0, self.dim), self.manifest.dtype)
@@ -135,7 +135,7 @@ class Store:
             ]
         except (OSError, ValueError) as error:
             raise ArtefactError(
-                f"the metadata of {self.folder} cannot be read ({error}); embed again with --resume"
+                f"the metadata of {self.folder} cannot be read ({error}); embed again with `resume`"
             ) from None
         return pd.concat(lines, ignore_index=True) if lines else pd.DataFrame()
 

@@ -143,7 +143,7 @@ def _pairs(
     if all(found.values()):
         raise InputError(
             f"{where} holds .npy and .parquet files; say which hold rows, and which their metadata,"
-            " with --rows and --metadata"
+            " with `rows` and `metadata`"
         )
     names = found["npy"] or found["parquet"]
     return _paired(where, "**/*.npy or **/*.parquet", names, metadata)
@@ -153,7 +153,7 @@ def _paired(
     where: Place, pattern: str, names: list[str], metadata: str | None
 ) -> list[tuple[str, str]]:
     if not names:
-        raise InputError(f"no file of {where} matches {pattern}; pass another pattern with --rows")
+        raise InputError(f"no file of {where} matches {pattern}; pass another pattern with `rows`")
     if metadata is None:
         return [(name, "") for name in names]
     others = where.glob(metadata)
@@ -169,7 +169,7 @@ def _check_names(where: Place, pairs: list[tuple[str, str]]) -> None:
     rows, lines = ({name for name in names if name} for names in zip(*pairs, strict=True))
     if both := sorted(rows & lines):
         raise InputError(
-            f"{both[0]} in {where} matches --rows and --metadata; it cannot be debiased and copied"
+            f"{both[0]} in {where} matches `rows` and `metadata`; it cannot be debiased and copied"
             " as it is: narrow one of them"
         )
     if garbled := [name for name in rows | lines if not is_utf8(f"{where}/{name}")]:
@@ -202,7 +202,7 @@ def _describe(
             name=name, kind="parquet", modality=kind, size=size, stamp=stamp, **vars(about)
         )
     raise InputError(
-        f"{name} in {where} is neither a .npy nor a .parquet file; narrow the pattern of --rows"
+        f"{name} in {where} is neither a .npy nor a .parquet file; narrow the pattern of `rows`"
     )
 
 
@@ -226,10 +226,10 @@ def _check_alike(where: Place, files: list[SourceFile]) -> None:
         if file.dim != files[0].dim:
             raise InputError(
                 f"{file.name} in {where} is {file.dim} wide and {files[0].name} {files[0].dim};"
-                " rows of one encoder have one width, so apply to them one by one, with --rows"
+                " rows of one encoder have one width, so apply to them one by one, with `rows`"
             )
         if file.dtype != files[0].dtype:
             raise InputError(
                 f"{file.name} in {where} holds {file.dtype} and {files[0].name} {files[0].dtype};"
-                " apply to them one by one, with --rows"
+                " apply to them one by one, with `rows`"
             )

@@ -247,7 +247,7 @@ def unwritable(what: str) -> Iterator[None]:
     except OSError as error:
         raise ArtefactError(
             f"{what} cannot be written ({error.strerror or error}); free some space or mend the"
-            " place, then go on with --resume"
+            " place, then go on with `resume`"
         ) from None
 
 

@@ -107,7 +107,7 @@ def read_block(file: BinaryIO, block: np.ndarray, name: str) -> np.ndarray:
         except OSError as error:
             raise ArtefactError(
                 f"{name} cannot be read ({error.strerror or error}); mend the place, then go on"
-                " with --resume"
+                " with `resume`"
             ) from None
         if not count:
             raise ArtefactError(

@@ -117,7 +117,7 @@ def _pick(schema: Any, name: str, column: str | None) -> str:
     found = [field.name for field in schema if fits(field.type)]
     if column is None and len(found) != 1:
         advice = (
-            f"name one with --column: {', '.join(found)}"
+            f"name one with `column`: {', '.join(found)}"
             if found
             else "embeddings are lists of float16, float32 or float64"
         )

@@ -87,7 +87,7 @@ def find(url: str, key: str | None = None) -> Column:
             )
         key = key or _primary_key(connection, oid, table)
         if key not in types:
-            raise InputError(f"{table} has no column {key!r}; pass a unique column with --key")
+            raise InputError(f"{table} has no column {key!r}; pass a unique column with `key`")
         _require_unique(connection, oid, table, key)
         column = Column(address, place.strip('"'), table, name, key, types[key], kind, 0)
         return Column(**{**vars(column), "dim": _dim(connection, column)})
@@ -101,7 +101,7 @@ def _primary_key(connection: Any, oid: int, table: str) -> str:
     ).fetchall()
     if len(found) != 1:
         raise InputError(
-            f"{table} has a primary key of {len(found)} columns; pass one unique column with --key"
+            f"{table} has a primary key of {len(found)} columns; pass one unique column with `key`"
         )
     return found[0][0]
 
@@ -118,7 +118,7 @@ def _require_unique(connection: Any, oid: int, table: str, key: str) -> None:
     ).fetchone()
     if found is None:
         raise InputError(
-            f"{key!r} of {table} is not unique, or may be null; pass another column with --key, or"
+            f"{key!r} of {table} is not unique, or may be null; pass another column with `key`, or"
             f" see to it: alter table {table} add unique ({key}), alter {key} set not null"
         )
 
@@ -212,7 +212,7 @@ def in_words() -> Iterator[None]:
     except psycopg.Error as error:
         said = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ServiceError(
-            f"the database refused ({said}); mend it, then type the same again, with --resume if"
+            f"the database refused ({said}); mend it, then type the same again, with `resume` if"
             " some is done"
         ) from None
 
@@ -264,7 +264,7 @@ class NewColumn:
                 )
             if found and not resume:
                 raise InputError(
-                    f"{self.run} holds this run, or a part of it; pass --resume to go on, or write"
+                    f"{self.run} holds this run, or a part of it; pass `resume` to go on, or write"
                     " to another column"
                 )
             if found:
@@ -337,7 +337,7 @@ class NewColumn:
             if len(row) != self.column.dim:
                 raise InputError(
                     f"the row with {self.column.key} {name} is {len(row)} wide, and others"
-                    f" {self.column.dim}; mend it, then pass --resume"
+                    f" {self.column.dim}; mend it, then pass `resume`"
                 )
         stacked = (
             np.stack(rows).astype(self.column.dtype)

@@ -64,7 +64,7 @@ def attribute_of(columns: Sequence[str]) -> Attribute:
         return Attribute.load(" & ".join(column.replace("_", " ") for column in columns))
     except InputError as error:
         raise InputError(
-            f"{error}; --attribute says what group columns of another name hold"
+            f"{error}; `attribute` says what group columns of another name hold"
         ) from None
 
 

@@ -67,7 +67,7 @@ class Sieve:
             first = self.table.loc[missing, "path"].iloc[0]
             raise InputError(
                 f"{int(missing.sum()):,} of {len(missing):,} images are not there, first {first}."
-                ' Check the folder, or pass on_missing="drop" (--on-missing drop) to leave them'
+                ' Check the folder, or pass on_missing="drop" (`on_missing` drop) to leave them'
                 ' out and count them, "keep" if only the annotations are needed'
             )
         return self.drop(missing, "image file missing")

@@ -52,12 +52,12 @@ def read_dataset(
         if embeddings is None:
             raise InputError(
                 f"no dataset was given; pass one of {', '.join(KNOWN)}, a table, a folder, or a"
-                " store with --embeddings"
+                " store with `embeddings`"
             )
         return _of_store(open_store(embeddings), label_column, group_columns, caption_column)
     if name.lower() in KNOWN:
         if root is None:
-            raise InputError(f"{name} needs the folder it lies in; pass --root FOLDER")
+            raise InputError(f"{name} needs the folder it lies in; pass `root` FOLDER")
         options: dict[str, Any] = {"on_missing": on_missing}
         if name.lower() == "flickr30k":
             options["one_person"] = one_person
@@ -70,8 +70,8 @@ def read_dataset(
         if list(group_columns) != ["label"]:
             raise InputError(
                 f"{path} is a folder, whose images have no groups. Write a csv with a row an image"
-                f" and pass that, with --images {path}; or, where its subfolders are the groups,"
-                " pass --group-columns label"
+                f" and pass that, with `root` {path}; or, where its subfolders are the groups,"
+                " pass `group_columns` label"
             )
         return replace(datasets.folder(path), groups=("label",))
     if path.suffix not in TABLES:

@@ -59,7 +59,7 @@ def grid(
         if task not in presets()[preset].task:
             raise InputError(
                 f"{preset} is a table of {presets()[preset].task}, and the task is {task}; pass"
-                " --task, or another preset"
+                " `task`, or another preset"
             )
         typed = [
             *(
@@ -71,7 +71,7 @@ def grid(
         ]
     if not typed:
         raise InputError(
-            f"no method was given; pass --method, or --preset with one of {', '.join(presets())}"
+            f"no method was given; pass `method`, or `preset` with one of {', '.join(presets())}"
         )
     specs = parse(typed, books)
     return [MethodSpec(BASELINE), *(spec for spec in specs if spec.name != BASELINE)]

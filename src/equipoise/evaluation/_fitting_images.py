@@ -35,7 +35,7 @@ class FitOn:
         if self.embeddings is not None and self.dataset is None:
             raise InputError(
                 "embeddings for fitting were given without their dataset; pass it too"
-                " (--fit-dataset)"
+                " (`fit_dataset`)"
             )
 
     def part(
@@ -61,7 +61,7 @@ def check_fitting(spec: MethodSpec, fitting: Labelled | None) -> None:
     if spec.needs_labels and fitting is None:
         raise InputError(
             f"{spec.label} is fitted on labelled images, and not on those that are measured; hold"
-            " some out (--fit-share 0.5), or pass others (--fit-dataset)"
+            " some out (`fit_share` 0.5), or pass others (`fit_dataset`)"
         )
 
 

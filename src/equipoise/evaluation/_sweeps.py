@@ -94,7 +94,7 @@ def sweep(
     if isinstance(evaluation.asked, Queries) and evaluation.asked.targets is None:
         raise InputError(
             "queries of your own have no right image, so retrieval has no utility to draw; sweep"
-            " with captions (--caption-column), or sweep --task classification"
+            " with captions (`caption_column`), or sweep `task` classification"
         )
     evaluation.check(specs)
     found: list[tuple[MethodSpec, Run]] = []

@@ -115,7 +115,7 @@ def load_mini(device: str | None = None) -> MiniPipeline:
     if generator is None:
         raise InputError(
             "the installed equipoise-mini has no generator; type: pip install -U equipoise-mini, or"
-            " name a diffusers pipeline with --model"
+            " name a diffusers pipeline with `pipeline`"
         )
     options = {} if device in (None, "cpu") else {"device": _present(device)}
     try:

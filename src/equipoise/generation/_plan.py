@@ -159,7 +159,7 @@ def make_plan(
         )
     wanted = list(dict.fromkeys(prompt.strip() for prompt in prompts if prompt.strip()))
     if not wanted:
-        raise InputError("there is no prompt to draw; pass some with --prompts, or a preset")
+        raise InputError("there is no prompt to draw; pass some with `prompts`, or a preset")
     specs = parse([NONE, *methods])
     for spec in specs:
         create(spec.name, None, spec.params)

@@ -23,7 +23,7 @@ def require_independent(encoder: Any, painter: Painter) -> None:
     if painter.conditioned_by(encoder):
         raise InputError(
             f"{encoder.id} is the encoder that {painter.id} is conditioned by, and would be a judge"
-            " in its own case; pass another with --clip-score, or --same-encoder to score with it"
+            " in its own case; pass another with `clip_score`, or `same_encoder` to score with it"
             " all the same, which the table then says"
         )
 

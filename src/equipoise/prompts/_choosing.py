@@ -34,7 +34,7 @@ def book_for(prompts: Sequence[str], attribute: Attribute, name: str | None) -> 
         return whole(PromptBook.curated(people), attribute)
     raise InputError(
         f"no anchors can be written by rule: none of the {len(wanted)} prompts, first"
-        f" {wanted[0]!r}, speaks of a person whose {attribute.name} could be said; pass --book with"
+        f" {wanted[0]!r}, speaks of a person whose {attribute.name} could be said; pass `book` with"
         f" one of {', '.join(PromptBook.curated_names())}, or one of your own"
     )
 

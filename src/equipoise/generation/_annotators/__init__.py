@@ -25,7 +25,7 @@ def load_annotator(spec: str, attribute: Attribute, **options: Any) -> Annotator
     kind, _, name = spec.partition(":")
     if kind not in KINDS or not name:
         raise InputError(
-            f"--annotator {spec} is not legal; pass blip2:ID-or-folder, encoder:SPEC (encoder:mini)"
+            f"`annotator` {spec} is not legal; pass blip2:ID-or-folder, encoder:SPEC (encoder:mini)"
             " or llm:MODEL"
         )
     local: dict[str, Any] = {key: options.get(key) for key in ("device", "offline")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tests.models import clip_tokenizer, seeded
+from tests.helpers.models import clip_tokenizer, seeded
 
 TOKENS = 77
 GUIDED = {"num_inference_steps": 2, "guidance_scale": 5.0, "output_type": "latent"}
