@@ -82,7 +82,7 @@ def test_prototypes_are_the_papers(book, prototype, attribute):
     mean = unit(np.mean([each[p] for p in PROMPTS], axis=0))
     assert np.allclose(shared.parts[0].prototypes, mean, atol=1e-12) and shared.scope == "shared"
     assert (
-        shared.encoder == ("words", "r1", "f" * 64)
+        shared.encoder[:3] == ("words", "r1", "f" * 64)
         and shared.book_hash == book.hash
         and shared.parts[0].attribute == attribute.name
     )

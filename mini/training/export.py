@@ -25,8 +25,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from equipoise._artefact import sha256
 from equipoise.encoders import _onnx as onnx_adapter
-from equipoise.encoders._onnx import SETTINGS, ImageGraph, Settings, TextGraph, seal, sha256
+from equipoise.encoders._onnx import SETTINGS, ImageGraph, Settings, TextGraph, seal
 from equipoise.encoders._preprocess import Preprocess
 from equipoise_mini import PIXELS
 from equipoise_mini.module import DIM, SCALE, TOKENS, WEIGHTS, ImageTower, Mini, weights

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise import cli
+from equipoise import _cli as cli
 from equipoise.errors import MissingExtraError
 
 ROOT = Path(__file__).resolve().parents[2]

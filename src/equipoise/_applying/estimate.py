@@ -13,6 +13,7 @@ from equipoise._engines import threads
 from equipoise._engines.shard import Job, Piece
 from equipoise._engines.transform import Transform
 from equipoise._stores.locations import LocalPlace
+from equipoise.kernels import _host as host
 
 SAMPLE_BYTES = 1 << 26
 
@@ -79,7 +80,7 @@ def _sample(todo: Plan, pieces: list[Piece]) -> list[Piece]:
             if file.kind == "npy"
             else piece
         )
-        if len(wanted) == threads.threads() or file.kind != "npy":
+        if len(wanted) == host.threads() or file.kind != "npy":
             break
     return wanted
 

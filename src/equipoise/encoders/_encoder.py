@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from PIL import Image
 
 from equipoise._progress import progress
 from equipoise.encoders import _images as pictures
@@ -402,7 +403,7 @@ def _checked_texts(texts: Sequence[str]) -> list[str]:
 
 
 def _checked_images(images: Any) -> Iterable[Any]:
-    if isinstance(images, str | os.PathLike | bytes | pictures.Image.Image):
+    if isinstance(images, str | os.PathLike | bytes | Image.Image):
         raise InputError(f"one image was given ({type(images).__name__}); pass a list of images")
     if hasattr(images, "ndim") and images.ndim in (2, 3):
         raise InputError(
