@@ -55,7 +55,7 @@ def hair_book(work: Path) -> Path:
         for hair in ("blond", "non-blond")
     ]
     prompts.write_text("\n".join(lines) + "\n")
-    equipoise("prompts", "write", "--from", prompts, "--out", book, "--replace")
+    equipoise("prompts", "write", "--from", prompts, "--out", book, "--force")
     return book
 
 

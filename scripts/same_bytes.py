@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.verbs import VERBS, busy_loop, kill_and_resume, make_inputs, run_again
+from tests.helpers.verbs import VERBS, busy_loop, kill_and_resume, make_inputs, run_again
 
 
 def main() -> None:

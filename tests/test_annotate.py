@@ -644,7 +644,7 @@ def test_an_answer_that_differs_from_one_here_needs_to_be_asked_for(project, tmp
     (tmp_path / "a.csv").write_text(
         "image,annotator,answer\nsfid-2.png,anna,male\nnone-0.png,anna,female\n"
     )
-    with pytest.raises(ConflictError, match="--replace"):
+    with pytest.raises(ConflictError, match="`force`"):
         commands.import_labels(project, tmp_path / "a.csv", replace=False)
     assert [label.answer for label in labels.said(project.database)] == ["male"]
     assert commands.import_labels(project, tmp_path / "a.csv", replace=True) == (2, 2)

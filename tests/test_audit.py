@@ -644,6 +644,7 @@ def test_the_benchmark_audits(capsys):
         typed(
             "bench",
             "audit",
+            "--images",
             300,
             "--prompts",
             6,
@@ -678,8 +679,8 @@ def test_it_is_repeatable(encoder):
         ),
         (["{}/nowhere"], "there is no"),
         (["{}/people.csv", "-m", "500"], "-m with"),
-        (["--group-columns", "gender"], "pass --images"),
-        (["--method", "adapted"], "there are none; pass --images"),
+        (["--group-columns", "gender"], "pass IMAGES"),
+        (["--method", "adapted"], "there are none; pass IMAGES"),
         (["--method", "nonsense"], "there is no method"),
         (["--method", "closed-form:scope=per prompt"], "pass scope=shared"),
         (["--prompts", "{}/nothing.txt"], "neither a file nor a curated book"),

@@ -290,7 +290,7 @@ def test_where_no_gallery_is_shipped_texts_are_audited(
     )
     assert (
         audit("--out", tmp_path / "b", "--group-columns", "gender") == 2
-        and "pass --images" in capsys.readouterr().err
+        and "pass IMAGES" in capsys.readouterr().err
     )
 
 

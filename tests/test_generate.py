@@ -20,6 +20,7 @@ from PIL import Image
 import equipoise as eq
 from equipoise._annotate.labels import Label
 from equipoise._verbs.generate import GenerationRequest as Request
+from equipoise._verbs.generate import generate as perform
 from equipoise.errors import InputError
 from equipoise.generation import _table as table
 from equipoise.generation._drawing import draw, read_provenance
@@ -29,7 +30,6 @@ from equipoise.generation._painters import DiffusersPainter, load_painter
 from equipoise.generation._plan import STRIDE, make_plan
 from equipoise.prompts._writing import GrammarWriter
 from equipoise.report import _numbers as numbers
-from equipoise.report._generation import perform
 from tests.helpers import models
 from tests.helpers.common import ROOT, component
 
@@ -70,7 +70,7 @@ def request(places, out: Path, **options) -> Request:
     given = {
         "prompts": str(places["prompts"]),
         "book": str(places["book"]),
-        "images": 3,
+        "per_prompt": 3,
         "steps": 1,
         "methods": ("closed-form",),
     }
@@ -137,13 +137,13 @@ def test_pictures_say_where_they_are_from(run):
 def test_other_weights_in_the_same_folder_are_another_run(places, tmp_path):
     shutil.copytree(places["sd1"], tmp_path / "sd1")
     moved = places | {"sd1": tmp_path / "sd1"}
-    request(moved, tmp_path / "run", images=1).perform()
-    request(moved, tmp_path / "run", images=1).perform()
+    request(moved, tmp_path / "run", per_prompt=1).perform()
+    request(moved, tmp_path / "run", per_prompt=1).perform()
     other = pipelines.sd1()
     other.unet.conv_in.bias.data += 1
     other.save_pretrained(tmp_path / "sd1")
     with pytest.raises(InputError, match=r"holds another run \(its revision differ\)"):
-        request(moved, tmp_path / "run", images=2).perform()
+        request(moved, tmp_path / "run", per_prompt=2).perform()
 
 
 def test_the_hub_s_commit_is_the_revision(places, tmp_path, monkeypatch):
@@ -217,13 +217,13 @@ def test_more_pictures_may_be_asked_for_and_nothing_else_may_differ(places, run,
     out = tmp_path / "run"
     shutil.copytree(run[0], out)
     before = files(out)
-    request(places, out, images=4).perform()
+    request(places, out, per_prompt=4).perform()
     after = files(out)
     assert len(after) == 32 and all(after[name] == data for name, data in before.items())
     with pytest.raises(InputError, match=r"holds another run .its seed differ"):
-        request(places, out, images=4, seed=3).perform()
+        request(places, out, per_prompt=4, seed=3).perform()
     with pytest.raises(InputError, match="its images differ"):
-        request(places, out, images=3).perform()
+        request(places, out, per_prompt=3).perform()
 
 
 def test_methods_may_be_added_and_one_that_could_not_be_drawn_replaced(places, run, tmp_path):
@@ -266,8 +266,9 @@ def test_a_device_without_room_gets_smaller_batches(tmp_path):
 
 def command(places, out: Path, *more: str) -> list[str]:
     given = [
+        "--out",
         str(out),
-        "--model",
+        "--pipeline",
         str(places["sd1"]),
         "--book",
         str(places["book"]),
@@ -292,7 +293,7 @@ def test_the_papers_preset_killed_and_gone_on_fills_table_4(places, tmp_path):
         tmp_path / "run",
         "--preset",
         "paper",
-        "--images",
+        "--per-prompt",
         "2",
         "--method",
         "orth-proj",
@@ -591,7 +592,7 @@ def test_the_page_in_a_browser(places, run, browser, tmp_path):
                 out,
                 "mini",
                 prompts=str(places["prompts"]),
-                images=10,
+                per_prompt=10,
                 methods=("orth-proj", "closed-form"),
                 **judges,
             )
@@ -744,7 +745,7 @@ def test_with_equipoise_annotate_until_unanimous(places, run, tmp_path):
                     )
             (tmp_path / "labels.csv").write_text(to_csv(labels.said(project.database)))
             manifest, results = request(
-                places, out, labels=tmp_path / "labels.csv", people=3, replace=True
+                places, out, labels=tmp_path / "labels.csv", people=3, redraw=True
             ).perform()
             project.scan()
     assert sum(picture.attempt for picture in manifest.pictures.values()) == 1
@@ -760,7 +761,7 @@ def test_with_equipoise_annotate_until_unanimous(places, run, tmp_path):
 
 def test_labels_that_cannot_be_read(places, run, tmp_path):
     with pytest.raises(InputError, match="--labels"):
-        request(places, tmp_path / "x", replace=True).perform()
+        request(places, tmp_path / "x", redraw=True).perform()
     for text, message in (
         ("image,who\na,b\n", "has no column annotator"),
         (
@@ -855,11 +856,11 @@ def test_the_command_line(places, tmp_path):
     from equipoise._cli import app
 
     typed = [
-        str(tmp_path / "run"),
-        "--model",
-        str(places["sd1"]),
-        "--prompts",
         "a photo of a doctor",
+        "--out",
+        str(tmp_path / "run"),
+        "--pipeline",
+        str(places["sd1"]),
         "--book",
         str(places["book"]),
     ]

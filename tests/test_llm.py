@@ -494,7 +494,7 @@ def test_command_with_a_model(tmp_path):
         options = (
             "--writer",
             "llm",
-            "--model",
+            "--llm",
             "m",
             "--base-url",
             server.url,
@@ -520,7 +520,7 @@ def test_command_with_a_model(tmp_path):
         options = (
             "--writer",
             "llm",
-            "--model",
+            "--llm",
             "n",
             "--base-url",
             server.url,
@@ -552,7 +552,7 @@ def test_answers_lie_beside_the_embeddings(tmp_path):
         options = (
             "--writer",
             "llm",
-            "--model",
+            "--llm",
             "m",
             "--base-url",
             server.url,

@@ -22,7 +22,7 @@ from equipoise.prompts._conversation import parse
 from equipoise.prompts._llm import LLMWriter
 from tests.helpers.chat_server import ChatServer
 from tests.helpers.common import component
-from tests.hostile_server import HostileServer, completes, gzip_bomb, says, sends
+from tests.helpers.hostile_server import HostileServer, completes, gzip_bomb, says, sends
 
 GENDER = eq.Attribute.load("gender")
 PROMPT = "a photo of a doctor"

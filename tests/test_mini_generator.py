@@ -14,11 +14,11 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise._verbs.generate import GenerationRequest as Request
+from equipoise._verbs.generate import generate as perform
 from equipoise.errors import ArtefactError, InputError
 from equipoise.generation import _preset as preset
 from equipoise.generation._drawing import read_provenance
 from equipoise.generation._mini import MiniPipeline, load_mini
-from equipoise.report._generation import perform
 from tests.helpers.common import ROOT, component, embedded_file, embedded_model, exact
 
 GENDER = eq.Attribute.load("gender")
@@ -102,7 +102,7 @@ def test_a_run_through_whatever_keeps_the_contract(encoder, monkeypatch, tmp_pat
     )
     asked = {
         "methods": preset.MINI_METHODS,
-        "images": 2,
+        "per_prompt": 2,
         "clip_score": "mini",
         "same_encoder": True,
         "resamples": 50,
@@ -152,7 +152,7 @@ def test_a_run_does_not_go_on_with_another_generator(encoder, generator, monkeyp
     assert len(generator.fingerprint) == 64
     monkeypatch.setattr(component("equipoise_mini"), "generator", Blots)
     monkeypatch.setattr(Blots, "fingerprint", "one", raising=False)
-    asked = {"prompts": DOCTOR, "images": 1, "methods": ("none",)}
+    asked = {"prompts": DOCTOR, "per_prompt": 1, "methods": ("none",)}
     manifest, _ = Request(tmp_path / "run", "mini", **asked).perform()
     (picture,) = manifest.pictures.values()
     assert (
@@ -162,7 +162,7 @@ def test_a_run_does_not_go_on_with_another_generator(encoder, generator, monkeyp
     Request(tmp_path / "run", "mini", **asked).perform()
     monkeypatch.setattr(Blots, "fingerprint", "other")
     with pytest.raises(InputError, match="holds another run \\(its revision differ"):
-        Request(tmp_path / "run", "mini", **asked | {"images": 2}).perform()
+        Request(tmp_path / "run", "mini", **asked | {"per_prompt": 2}).perform()
 
 
 def test_pictures_depend_on_prompt_and_seed_alone(encoder, generator):
@@ -213,7 +213,7 @@ def request(out, **options) -> Request:
         "mini",
         prompts=str(out.parent / "prompts.txt"),
         annotator="encoder:mini",
-        **{"images": 4, "gate": False, **options},
+        **{"per_prompt": 4, "gate": False, **options},
     )
 
 
@@ -261,7 +261,7 @@ def test_the_papers_preset_on_the_embedded_generator(encoder, generator, tmp_pat
     """Figures for pictures, offline: Table 4's columns, each with an interval. 680 pictures of two steps; sixteen would take an hour."""
     judges = {"annotator": "encoder:mini", "clip_score": "mini", "same_encoder": True}
     _, results = perform(
-        Request(tmp_path / "run", "mini", preset="paper", images=2, steps=2, **judges)
+        Request(tmp_path / "run", "mini", preset="paper", per_prompt=2, steps=2, **judges)
     )
     assert [column["key"] for column in results["columns"]] == [
         "sp",

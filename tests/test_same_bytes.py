@@ -7,7 +7,7 @@ import pytest
 from equipoise import _clock as clock
 from equipoise.errors import InputError
 from tests.helpers.common import embedded_model
-from tests.verbs import VERBS, busy_loop, hash_of, kill_and_resume, make_inputs, run_again
+from tests.helpers.verbs import VERBS, busy_loop, hash_of, kill_and_resume, make_inputs, run_again
 
 RUNS, KILLS = 2, 3
 SECONDS = 4.0  # kills come within these: after the start, before the end

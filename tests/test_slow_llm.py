@@ -73,7 +73,7 @@ def test_a_thousand_prompts_a_fifth_spoilt_and_killed_on_the_way(tmp_path):
     options = [
         "--writer",
         "llm",
-        "--model",
+        "--llm",
         "m",
         "--base-url",
         url,

@@ -21,19 +21,18 @@ TABLE = (
 BEFORE = (
     ("prompts", "write", "--from", "prompts.txt", "--out", "book.json"),
     ("prompts", "check", "book.json"),
-    ("fit", "-a", "gender", "-b", "book.json", "-m", "mini", "--out", "space.safetensors"),
+    ("fit", "-a", "gender", "-b", "book.json", "--model", "mini", "--out", "space.safetensors"),
     (
-        "generate", "run", *MINI, "--prompts", "prompts.txt", "--images", "2", "--steps", "1",
+        "generate", "prompts.txt", "--out", "run", "--offline", "--per-prompt", "2", "--steps", "1",
         "--annotator", "encoder:mini", "--resamples", "20",
     ),
 )  # fmt: skip
 AFTER = (
-    ("embed", "people.csv", "store", *MINI, "--column", "path", "--workers", "1"),
-    ("apply", "store", "fair", "--space", "space.safetensors"),
+    ("embed", "people.csv", "--out", "store", *MINI, "--column", "path", "--workers", "1"),
+    ("apply", "store", "--out", "fair", "--space", "space.safetensors"),
     (
         "audit",
         *MINI,
-        "--images",
         "run/images",
         "-p",
         "prompts.txt",
@@ -46,7 +45,7 @@ AFTER = (
     ),
     ("report", "audit", "--out", "report.html"),
     ("evaluate", *TABLE, "--out", "evaluated.json"),
-    ("compare", "grid", *TABLE, "--method", "closed-form:kappa=1|inf"),
+    ("compare", *TABLE, "--out", "grid", "--method", "closed-form:kappa=1|inf"),
     ("annotate", "export", "run", "--out", "labels.csv"),
     ("bench", "bootstrap", "--samples", "200", "--resamples", "20", "--rounds", "1"),
     ("bench", "encode", "--model", "mini", "--images", "4", "--size", "64", "--rounds", "1"),

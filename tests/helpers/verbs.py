@@ -28,7 +28,18 @@ Command = Callable[[Path, Path], list[Any]]
 # Each takes the folder of inputs and the folder to write, and is typed again after a kill.
 VERBS: dict[str, Command] = {
     "fit": lambda given, out: [
-        *("fit", "--model", "mini", "-a", "gender", "-b", "people-gender", "-o", out / "space"),
+        *(
+            "fit",
+            "--model",
+            "mini",
+            "-a",
+            "gender",
+            "-b",
+            "people-gender",
+            "-o",
+            out / "space",
+            "--force",
+        ),
     ],
     "embed": lambda given, out: [
         *("embed", given / "pictures", "--out", out, "--model", "mini", "--shard", 8, "--resume"),
@@ -56,7 +67,6 @@ VERBS: dict[str, Command] = {
             "generate",
             "--out",
             out,
-            "-p",
             "a photo of a doctor",
             "-n",
             2,
