@@ -220,7 +220,7 @@ def test_labels_may_be_kept_elsewhere(tmp_path):
     before = sorted(folder.iterdir())
     with Project.open(folder, database=tmp_path / "labels.sqlite") as project:
         assert project.size() == 6 and sorted(folder.iterdir()) == before
-    with pytest.raises(ArtefactError, match="--database"):
+    with pytest.raises(ArtefactError, match="`database`"):
         Project.open(folder, database=tmp_path / "nowhere" / "labels.sqlite")
 
 

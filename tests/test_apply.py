@@ -417,17 +417,20 @@ def test_a_method(tmp_path, rng):
     np.save(tmp_path / "e.npy", rows_of(rng, 50))
     operator.save(tmp_path / "op.safetensors")
     eq.apply(
-        tmp_path / "e.npy", tmp_path / "u.npy", method=tmp_path / "op.safetensors", modality="text"
+        tmp_path / "e.npy",
+        tmp_path / "u.npy",
+        operator=tmp_path / "op.safetensors",
+        modality="text",
     )
     np.testing.assert_allclose(
         np.load(tmp_path / "u.npy"), operator.text(np.load(tmp_path / "e.npy")), atol=1e-7
     )
     certified = eq.apply(
-        tmp_path / "e.npy", tmp_path / "c.npy", method=operator, space=space, modality="text"
+        tmp_path / "e.npy", tmp_path / "c.npy", operator=operator, space=space, modality="text"
     ).certificate["text"]
     assert certified["leakage"]["mean"] < certified["leakage_before"]["mean"]
     with pytest.raises(eq.EquipoiseError, match="kappa belongs to a space"):
-        eq.apply(tmp_path / "e.npy", tmp_path / "d.npy", method=operator, kappa=1)
+        eq.apply(tmp_path / "e.npy", tmp_path / "d.npy", operator=operator, kappa=1)
     with pytest.raises(eq.EquipoiseError, match="nothing to apply"):
         eq.apply(tmp_path / "e.npy", tmp_path / "d.npy")
 
@@ -440,8 +443,8 @@ def test_a_method_without_a_space_counts_what_it_let_through(tmp_path, rng):
         _context(rng, images=rows_of(rng, 60), sensitive_features=["male", "female"] * 30)
     )
     with pytest.raises(eq.errors.InvalidRowsError, match="row 2 of"):
-        eq.apply(tmp_path / "e.npy", tmp_path / "r.npy", method=operator)
-    report = eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", method=operator, on_invalid="keep")
+        eq.apply(tmp_path / "e.npy", tmp_path / "r.npy", operator=operator)
+    report = eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", operator=operator, on_invalid="keep")
     assert report.certificate == {"image": {"n": 7, "invalid": 2}}
 
 
@@ -456,11 +459,13 @@ def test_an_operator_that_would_change_nothing_is_refused(clip_folder, tmp_path,
             eq.apply(
                 tmp_path / "e.npy",
                 tmp_path / "u.npy",
-                method=eq.methods.create(name).fit(_context(rng)),
+                operator=eq.methods.create(name).fit(_context(rng)),
             )
     assert (
         eq.apply(
-            clip_folder, tmp_path / "out", method=eq.methods.create("orth-proj").fit(_context(rng))
+            clip_folder,
+            tmp_path / "out",
+            operator=eq.methods.create("orth-proj").fit(_context(rng)),
         ).rows
         == 204
     )  # its texts
@@ -713,7 +718,7 @@ def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
     eq.apply(clip_folder, tmp_path / "out", space=space)
     with pytest.raises(eq.EquipoiseError, match=r"holds another run \(its transform differ\)"):
         eq.apply(clip_folder, tmp_path / "out", space=space, kappa=3, resume=True)
-    with pytest.raises(eq.EquipoiseError, match="finished; pass --verify"):
+    with pytest.raises(eq.EquipoiseError, match="finished; pass `verify`"):
         eq.apply(clip_folder, tmp_path / "out", space=space)
     with pytest.raises(eq.EquipoiseError, match="the destination is empty"):
         eq.apply(clip_folder, "", space=space)
@@ -806,7 +811,7 @@ def test_resume_does_nothing_twice_and_mends_what_is_gone(
     monkeypatch.setattr(shard, "PIECE_ROWS", 20)
     eq.apply(clip_folder, tmp_path / "whole", space=space)
     _stop_after(clip_folder, tmp_path / "out", space, 7)
-    with pytest.raises(eq.EquipoiseError, match="a part of this run; pass --resume"):
+    with pytest.raises(eq.EquipoiseError, match="a part of this run; pass `resume`"):
         eq.apply(clip_folder, tmp_path / "out", space=space)
     (tmp_path / "out" / "img_emb" / "img_emb_0.npy").unlink()
     with (tmp_path / "out" / "equipoise-apply.journal").open("ab") as file:
@@ -903,22 +908,22 @@ def test_somebody_elses_lock_keeps_what_it_says(clip_folder, tmp_path, space):
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("e.npy", ["--key", "id"], "--key would do nothing for files"),
-        ("e.npy", ["--address", "auto"], "--address would do nothing"),
+        ("e.npy", ["--key", "id"], "`key` would do nothing for files"),
+        ("e.npy", ["--address", "auto"], "`address` would do nothing"),
         (
             "t.lance#v",
             ["--key", "id", "--rows", "*"],
-            "--rows, --key would do nothing for such a column",
+            "`rows`, `key` would do nothing for such a column",
         ),
         (
             "postgresql://u@h/d#t.e",
             ["--engine", "ray", "--device", "cuda"],
-            "--device, --engine ray would do nothing",
+            "`device`, `engine` would do nothing",
         ),
         (
             "postgresql://u:secret@h/d#t.e",
             ["--dry-run"],
-            "--dry-run would do nothing for such a column",
+            "`dry_run` would do nothing for such a column",
         ),
     ],
 )
@@ -969,7 +974,7 @@ def test_verify_finds_a_byte(clip_folder, tmp_path, space):
     with pytest.raises(eq.EquipoiseError, match="holds no run"):
         applying.verify(clip_folder, tmp_path / "out", transform)
     _stop_after(clip_folder, tmp_path / "half", space, 2)
-    with pytest.raises(eq.EquipoiseError, match="is unfinished; go on with --resume"):
+    with pytest.raises(eq.EquipoiseError, match="is unfinished; go on with `resume`"):
         applying.verify(clip_folder, tmp_path / "half", transform)
     eq.apply(clip_folder, tmp_path / "out", space=space)
     applying.verify(clip_folder, tmp_path / "out", transform)
@@ -1058,7 +1063,8 @@ import numpy as np
 import equipoise as eq
 from equipoise._engines import shard, threads
 from equipoise._space import EncoderRef
-from equipoise._stores import StoreWriter, places
+from equipoise._stores import StoreWriter
+from equipoise._stores import locations as places
 
 source, out, space = map(Path, sys.argv[1:])
 shard.PIECE_ROWS = 1000

@@ -96,7 +96,7 @@ def test_a_new_column_beside_the_old(server, rng, space, kind):
             np.testing.assert_array_equal(u.astype(dtype), eq.debias(e.astype(dtype), space))
     for a, b in zip(before, column(server, f"new_{kind}", "e"), strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(eq.EquipoiseError, match="pass --resume to go on"):
+    with pytest.raises(eq.EquipoiseError, match="pass `resume` to go on"):
         eq.apply(url, "debiased", space=space)
     with connected(server) as connection:  # rows that came later, before and after the others
         connection.execute(
@@ -383,7 +383,7 @@ def test_lancedb_stopped_and_resumed(lance_table, space, monkeypatch):
         eq.apply(f"{path}#vector", "debiased", space=space)
     assert read().equals(before)
     monkeypatch.setattr(lance_apply.Transform, "run", run)
-    with pytest.raises(eq.EquipoiseError, match="pass --resume to go on"):
+    with pytest.raises(eq.EquipoiseError, match="pass `resume` to go on"):
         eq.apply(f"{path}#vector", "debiased", space=space)
     report = eq.apply(f"{path}#vector", "debiased", space=space, resume=True)
     assert report.shards == 1 and report.certificate["image"]["n"] == 299

@@ -271,7 +271,7 @@ def test_resume_does_nothing_twice(photos, tmp_path):
     source, towers = embedding.read_source(photos), Averages()
     embedding.embed(source, tmp_path / "store", Encoder(towers), shard_items=20)
     towers.batches.clear()
-    with pytest.raises(eq.EquipoiseError, match="holds 3 shards of this very run; pass --resume"):
+    with pytest.raises(eq.EquipoiseError, match="holds 3 shards of this very run; pass `resume`"):
         embedding.embed(source, tmp_path / "store", Encoder(towers), shard_items=20)
     assert (
         len(
@@ -336,7 +336,7 @@ def test_an_unfinished_store_says_so(photos, tmp_path):
     store = eq.open_store(tmp_path / "store")
     assert "unfinished" in repr(store)
     with pytest.raises(
-        eq.EquipoiseError, match="is unfinished: 20 of 60 items; go on with --resume"
+        eq.EquipoiseError, match="is unfinished: 20 of 60 items; go on with `resume`"
     ):
         store.load()
     assert len(store.load(partial=True)) == len(store)

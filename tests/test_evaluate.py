@@ -17,7 +17,8 @@ import equipoise as eq
 from equipoise import _cli as cli
 from equipoise import _embedding as embedding
 from equipoise import evaluation as tasks
-from equipoise.evaluation import Evaluation, Settings
+from equipoise.datasets._named import read_dataset
+from equipoise.evaluation import Evaluation, Settings, _evaluation
 from equipoise.evaluation import _paper as paper
 from equipoise.evaluation import _tables as tables
 from equipoise.evaluation._document import read, write
@@ -354,7 +355,7 @@ def test_a_store_gives_what_encoding_gives(dataset, encoder, folder, classificat
     stored = Evaluation("classification", dataset, encoder, embeddings=store, settings=QUICK)
     again = stored.run(parse(["closed-form", "orth-proj", "closed-form:scope=per prompt"]))
     assert again["rows"] == run["rows"]
-    own = tasks.sources.read_dataset(
+    own = read_dataset(
         None, embeddings=tmp_path / "store", label_column="job", group_columns=["gender"]
     )
     assert own.kept == 60 and own.dropped == {"unreadable": 1}
@@ -436,9 +437,9 @@ def test_prompts_that_change_labels_are_another_cell_and_another_table(
 
 def test_none_is_ranked_once_for_a_grid(classification, monkeypatch):
     seen = []
-    whole = tasks.evaluation.predict_labels
+    whole = _evaluation.predict_labels
     monkeypatch.setattr(
-        tasks.evaluation,
+        _evaluation,
         "predict_labels",
         lambda operator, *rest, **options: (
             seen.append(operator.name) or whole(operator, *rest, **options)
@@ -700,7 +701,7 @@ def test_methods_lists_what_there_is(monkeypatch, capsys):
         ),
         (
             ["people.csv", "--model", "hf:x", "--group-columns", "gender", "--level", "95"],
-            "level=95.0 is not legal",
+            "--level 95.0 is not legal",
         ),
         (
             [
@@ -730,7 +731,7 @@ def test_methods_lists_what_there_is(monkeypatch, capsys):
             ],
             "a share of 2.0 cannot be held out",
         ),
-        (["people.csv", "--group-columns", "gender", "--label-column", "job"], "pass the encoder"),
+        (["people.csv", "--group-columns", "gender", "--label-column", "job"], "pass --model"),
         (["celeba", "--model", "hf:x"], "celeba needs the folder"),
         (["imagenet", "--model", "hf:x"], "there is no dataset 'imagenet'"),
         ([".", "--model", "hf:x"], "is a folder, whose images have no groups"),
@@ -911,9 +912,7 @@ def test_a_known_dataset_by_other_columns(tmp_path):
     (tmp_path / "val").mkdir()
     for name in ("1.jpg", "2.jpg"):
         (tmp_path / "val" / name).write_bytes(b"a picture")
-    found = tasks.sources.read_dataset(
-        "fairface", tmp_path, group_columns=["gender"], label_column="race"
-    )
+    found = read_dataset("fairface", tmp_path, group_columns=["gender"], label_column="race")
     assert found.groups == ("gender",) and list(found.table["label"]) == ["Black", "White"]
     with pytest.raises(eq.EquipoiseError, match="FairFace has no column hair"):
-        tasks.sources.read_dataset("fairface", tmp_path, group_columns=["hair"])
+        read_dataset("fairface", tmp_path, group_columns=["hair"])

@@ -389,6 +389,7 @@ def test_from_nothing_to_a_space_without_a_key(tmp_path):
         vectors,
         "-o",
         out,
+        "--force",
         "--scope",
         "per-prompt",
         "--prototype",

@@ -143,7 +143,7 @@ def test_a_share_is_held_out_and_not_measured(task):
 def test_labels_of_measured_images_are_never_learned_from():
     with pytest.raises(
         eq.EquipoiseError,
-        match=r"means is fitted on labelled images, and not on those that are measured; hold some out \(--fit-share",
+        match=r"means is fitted on labelled images, and not on those that are measured; hold some out \(`fit_share`",
     ):
         evaluation().run(parse(["means"]))
     assert not SEEN

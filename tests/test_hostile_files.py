@@ -32,6 +32,7 @@ from equipoise._annotate.labels import Label
 from equipoise._annotate.project import Project
 from equipoise._annotate.question import Question
 from equipoise._cli.printing import Console, visible
+from equipoise._space import EncoderRef
 from equipoise._stores import open_store
 from equipoise._stores.folder import Manifest as StoreManifest
 from equipoise._stores.folder import StoreWriter
@@ -446,7 +447,7 @@ def test_any_edit_of_a_store_is_read_or_refused(data, tmp_path):
     folder = tmp_path / "store"
     shutil.rmtree(folder, ignore_errors=True)
     facts = {"modality": "image", "dim": 8, "dtype": "float32", "source": "x", "items": 4}
-    about = StoreManifest(encoder=eq.space.EncoderRef(), source_sha256="", shard_items=4, **facts)
+    about = StoreManifest(encoder=EncoderRef(), source_sha256="", shard_items=4, **facts)
     rows, lines = np.ones((4, 8), np.float32), pd.DataFrame({"path": list("abcd")})
     StoreWriter(folder, about).add(rows, lines, [], 4)
     document = data.draw(edited(json.loads((folder / "equipoise.json").read_text())))

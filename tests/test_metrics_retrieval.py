@@ -15,6 +15,7 @@ import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.metrics import Ranking
 from equipoise.metrics._labels import encode_groups
+from equipoise.metrics._targets import Targets
 from tests.helpers.common import component, shared_data
 
 FAMILY = {"max_skew": eq.metrics.max_skew, "min_skew": eq.metrics.min_skew, "ndkl": eq.metrics.ndkl}
@@ -360,7 +361,7 @@ def test_multiplicities_are_resampled_galleries(search, seed, compiled):
         if not compiled:
             patch.setenv("EQUIPOISE_NO_NUMBA", "1")
         ranking = Ranking.of(
-            scores, groups=encode_groups(groups), targets=eq.metrics.retrieval.Targets.of(targets)
+            scores, groups=encode_groups(groups), targets=Targets.of(targets)
         ).resampled(times)
         ours = np.array(
             [

@@ -136,7 +136,7 @@ def test_a_method_without_the_metric_is_a_point_without_a_place(tmp_path):
 def test_mistakes(tmp_path):
     specs = [MethodSpec("none"), MethodSpec("closed-form")]
     with pytest.raises(
-        eq.EquipoiseError, match=r"queries of your own have no right image.*--caption-column"
+        eq.EquipoiseError, match=r"queries of your own have no right image.*`caption_column`"
     ):
         tasks.sweep(evaluation("retrieval", prompts=["a photo of a doctor"]), specs, tmp_path)
     with pytest.raises(

@@ -31,6 +31,7 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
     "write": {"--model": "now --llm", "--replace": "now --force"},
     "import": {"--replace": "now --force"},
 }
+DEFAULT = "serve"  # equipoise annotate FOLDER is equipoise annotate serve FOLDER
 BACKTICKED = re.compile(r"`([a-z_]+)`")
 ASSIGNED = re.compile(r"\b([a-z_]+)='?([^\s';]*)'? is not legal")
 
@@ -77,6 +78,8 @@ def _command(command: Any, typed: list[str]) -> Any:
         if not isinstance(command, TyperGroup):
             break
         command = command.commands.get(word, command)
+    if isinstance(command, TyperGroup):
+        command = command.commands.get(DEFAULT, command)
     return command
 
 

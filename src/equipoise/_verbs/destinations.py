@@ -10,9 +10,9 @@ from equipoise.errors import InputError
 
 def require_free_file(path: Path, force: bool) -> None:
     """Raise if the file exists and ``force`` is off, or if it could not be written."""
+    require_writable(path)
     if path.exists() and not force:
         raise InputError(f"{path} exists already; pass another `out`, or `force` to replace it")
-    require_writable(path)
 
 
 def require_free_folder(folder: Path, force: bool, first_file: str) -> None:
