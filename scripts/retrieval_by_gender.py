@@ -130,7 +130,7 @@ def verdict(name: str) -> str:
 
 PAGE = """# Results
 
-`python -m scripts.retrieval_by_gender` measured these results; it writes this page and the files in [measurements](measurements).
+`python scripts/retrieval_by_gender.py` measured these results; it writes this page and the files in [measurements](measurements).
 
 ## Retrieval by gender
 
