@@ -24,15 +24,15 @@ MEASUREMENTS = Path("docs/measurements")
 PLACE = re.compile(r"\{([^{}:]+):(F1|EO_max)\}")  # a method's value on blond hair
 PAGE = """# adapted: the space of the index itself
 
-The closed form debiases in the space that *texts* span. In retrieval that is not quite the right one. For a query t the mean score of a group
-is <mu_g, t>, with mu_g the mean of that group's unit image embeddings; and the directions mu_g - mu_h are not the text's p_g - p_h: on CLIP their
-cosine is 0.69 on the CelebA set below and 0.60 on the Flickr8k one (the modality gap). Debiasing images too, and normalising them, reorders them by how much attribute they had. Both can undo the gain.
+The closed form debiases in the space that *texts* span. In retrieval that is not quite the right space. For a query t the mean score of a group
+is <mu_g, t>, where mu_g is the mean of that group's unit image embeddings. The directions mu_g - mu_h are not the p_g - p_h of the texts: on CLIP their
+cosine is 0.69 on the CelebA set below and 0.60 on the Flickr8k one (the modality gap). And if images are debiased too and normalised, they are reordered by how much attribute they had. Both can undo the gain.
 
 `adapted` asks the index:
 
-1. every image goes to the group whose text prototype it is closest to. No labels; one pass, a few thousand rows at a time, over a memory map or a store of any size;
-2. A_img is the span of the centred means of those groups;
-3. queries, and only queries, are debiased in A_img with the same closed form. At kappa = infinity a query is orthogonal to A_img, so every group found in step 1 has
+1. Every image goes to the group whose text prototype it is closest to. This needs no labels and takes one pass, a few thousand rows at a time, over a memory map or a store of any size.
+2. A_img is the span of the centred means of those groups.
+3. Queries, and only queries, are debiased in A_img with the same closed form. At kappa = infinity a query is orthogonal to A_img, so every group found in step 1 has
    the same mean score. The index is not rewritten, and normalising a query changes no ranking.
 
 ```python
@@ -52,44 +52,44 @@ query = operator.text(rng.standard_normal((1, 64)))
 print(operator.params["images"])
 ```
 
-Any number of groups and intersections. A group with fewer than `smallest` images (20) has no mean to trust, and the fit is refused, with the counts of all groups.
+It takes any number of groups and intersections. If a group has fewer than `smallest` images (20), its mean cannot be trusted, and the fit is refused with the counts of all groups.
 
 ## Where it helps: retrieval
 
-Real CLIP ViT-B/32 embeddings, 495 object names as queries; MaxSkew in percent of a nat beside its floors, 95 % intervals over images, and the paired difference from
-no debiasing below each value. `folds=5` is cross-fitted: the images are split by their direction, and each is scored against queries debiased in a space that it had no part in.
-That is the honest figure where the index that is measured is also the index that was fitted on.
+These are real CLIP ViT-B/32 embeddings with 495 object names as queries. The tables give MaxSkew in percent of a nat beside its floors, 95 % intervals over images, and the paired difference from
+no debiasing below each value. `folds=5` is cross-fitted: the images are split by their direction, and each is scored against queries that were debiased in a space in which it had no part.
+That is the honest figure if the index that is measured is also the index that was fitted on.
 
 {tables}
-On a fit half and a measured half see [the table of every method](methods-clip.md). LEACE, which needs labels, comes out nearly the same there as long as its rows keep their length: both
+For results with one half to fit on and the other to measure, see [the table of every method](methods-clip.md). LEACE, which needs labels, comes out nearly the same there as long as its rows keep their length, because both
 make the mean scores of the groups equal.
 
 ## Intersections
 
-{groups} groups on real photographs: mini 0.2, the {faces} of FairFace's validation part, {prompts} occupation prompts, perceived gender and race at once. Prototypes are of the prompts with each of the groups put in.
+This has {groups} groups on real photographs: mini 0.2, the {faces} photographs of FairFace's validation part, {prompts} occupation prompts, perceived gender and race at once. Prototypes come from the prompts with each of the groups put in.
 
 {both}
-A resample repeats some photographs and lacks others, which by itself raises MaxSkew over so many groups: near the floor the percentile intervals lie above their values, and those of differences with them.
+A resample repeats some photographs and lacks others, which by itself raises MaxSkew over so many groups. So near the floor the percentile intervals lie above their values, and so do those of differences.
 
-## Where it does not: classification
+## Where it does not help: classification
 
-On CelebA, hats and glasses by gender ([same page](methods-clip.md)), `adapted` moves nothing that the intervals could show: EO_avg {eo} from none, macro F1 {f1}. What a hat looks like hardly depends
-on gender. Where it does, equal mean scores take a part of the class away that really goes with the group. Blond hair is the example: mini 0.2, {celebrities} photographs of CelebA that it has not seen, {blond} of them
+On CelebA, for hats and glasses by gender ([same page](methods-clip.md)), `adapted` changes nothing that the intervals could show: EO_avg {eo} from none, macro F1 {f1}. What a hat looks like hardly depends
+on gender. Where the look of a class does depend on the group, equal mean scores take away a part of the class that really goes with the group. Blond hair is the example: mini 0.2, {celebrities} photographs of CelebA that it has not seen, {blond} of them
 blond, by gender and age.
 
 {hair}
-`adapted` trades the class for the gap; what the closed form changes of either may be chance here. F1 goes from {none:F1} to {closed-form:F1} with the closed form, {adapted:F1} with adapted and {adapted (kappa=inf):F1} at infinity, the largest gap from
-{none:EO_max} to {closed-form:EO_max}, {adapted:EO_max} and {adapted (kappa=inf):EO_max}. At infinity every group has the same mean score, and since who is blond here is mostly a woman, most of the class goes with it.
-So: retrieval first, kappa is the dial, and a probe still reads the attribute from the images, which are as they were.
+`adapted` gives up the class to close the gap. What the closed form changes of either may be chance here. F1 goes from {none:F1} to {closed-form:F1} with the closed form, {adapted:F1} with adapted and {adapted (kappa=inf):F1} at infinity. The largest gap goes from
+{none:EO_max} to {closed-form:EO_max}, {adapted:EO_max} and {adapted (kappa=inf):EO_max}. At infinity every group has the same mean score, and since most blond people here are women, most of the class goes with it.
+So use it for retrieval first, and kappa as the dial. A probe still reads the attribute from the images, which are as they were.
 
-## With care
+## Use it with care
 
 - Explicit queries ("a woman with ...") belong behind the gate: `operator.text(rows, prompts, gate=True)`.
-- The groups of step 1 are guesses. Where texts tell the groups badly, their means are blurred, and so is the promise.
-- A new part of the index with another mix of images has other means: fit again. It is one pass.
-- `equipoise evaluate --method adapted` fits on the very images it measures; add `folds=5` for cross-fitting.
+- The groups of step 1 are guesses. Where texts tell the groups apart badly, the means are blurred, and the promise is weaker.
+- If a new part of the index has another mix of images, it has other means: fit again. It takes one pass.
+- `equipoise evaluate --method adapted` fits on the very images that it measures; `adapted:folds=5` cross-fits.
 
-Nearest prior art: BEND-VLM (NeurIPS 2024), at test time, query by query, with reference images. Measured by `python -m scripts.adapted`.
+The nearest prior art is BEND-VLM (NeurIPS 2024), which works at test time, query by query, with reference images. `python -m scripts.adapted` measured this page.
 """
 
 

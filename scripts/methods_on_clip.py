@@ -130,30 +130,30 @@ def measure(folder: Path, name: str, task: str) -> dict:
 TASKS = (("celeba", "retrieval"), ("flickr8k", "retrieval"), ("celeba", "classification"))
 PAGE = """# Every method on real CLIP embeddings
 
-Measured by `python -m scripts.methods_on_clip`, which writes this page and [the files](measurements) it is made from. OpenAI CLIP ViT-B/32 embeddings.
-Every method is fitted on one half of the images (labels where it needs them: gender as annotated on CelebA, read from the captions on
-Flickr8k) and measured on the other half. Prototypes come from matched bare words, "a Man" / "a Woman" and "a Boy" / "a Girl".
+`python -m scripts.methods_on_clip` measures OpenAI CLIP ViT-B/32 embeddings and writes this page and [the files](measurements) that it is made from.
+Every method is fitted on one half of the images and measured on the other half. Methods that need labels get them: gender is annotated on CelebA, and read from the captions on
+Flickr8k. Prototypes come from matched bare words, "a Man" / "a Woman" and "a Boy" / "a Girl".
 
-The texts that go with these vectors are bare class names, so some methods cannot be fitted here, or not as their authors meant:
+The texts that go with these vectors are bare class names, so some methods cannot be fitted here, or not as their authors intended:
 
 - **prism**, **saner**, **prompt-array**, **joint-vl** learn from sentences (captions, templates, a text encoder with gradients); there are none.
-- **sfid** changes images only: its text forest needs twenty labelled texts a group, and there are two.
-- **roboshot**, **orth-cali** have two pairs where their authors had a dozen; there is no language model's list of insights.
+- **sfid** changes images only: its text forest needs twenty labelled texts per group, and there are two.
+- **roboshot** and **orth-cali** have two pairs where their authors had a dozen, and no list of insights by a language model.
 - **fairer-clip** is defined for given classes, so it has a row in classification and none in retrieval.
 
-MS is MaxSkew in percent of a nat (495 object names as queries), beside its floors: the exact expectation of a random ranking, and shuffled
-labels. There are no right images for these queries, so utility is seen in the classification below.
+MS is MaxSkew in percent of a nat, with 495 object names as queries. Beside it stand its floors: the exact expectation of a random ranking, and the value with shuffled
+labels. There are no right images for these queries, so look at the classification below to see utility.
 
 {tables}
 {fits}
 ## How to read it
 
 - Near its floor MaxSkew cannot tell methods apart, and with {few} to {many} images the intervals are wide. Paired differences are sharper than the intervals.
-- Methods that need labels (clip-clip, sfid, leace, dear) have seen the gender of {fitted} images; the others have seen none. `adapted` has seen the images and not their labels.
-- LEACE erases exactly what a linear probe can read on the images it was fitted on; a probe with its own labels finds more on others, which is what the column
-  of the probe shows. Unit length brings a little back. fairer-clip's encoding is one dimension narrower than there are classes, and tells less; clip-clip and sfid hide some on Flickr8k and
-  nothing on CelebA, dear at its defaults nothing.
-- In classification the classes are rare ({classes}), so equal opportunity has wide intervals: nobody should rank methods by it here.
+- Methods that need labels (clip-clip, sfid, leace, dear) have seen the gender of {fitted} images; the others have seen none. `adapted` has seen the images but not their labels.
+- LEACE erases exactly what a linear probe can read on the images that it was fitted on. A probe with its own labels finds more on other images, as the column
+  of the probe shows. Unit length brings a little back. fairer-clip's encoding has one dimension less than there are classes, and so it tells less. clip-clip and sfid hide some on Flickr8k and
+  nothing on CelebA; dear at its defaults hides nothing.
+- In classification the classes are rare ({classes}), so equal opportunity has wide intervals. Do not rank methods by it here.
 """
 
 

@@ -90,15 +90,15 @@ def measure(data: Path) -> None:
 
 PAGE = """# Every method on mini
 
-All methods on the embedded model ({encoder}) and real photographs, measured by `equipoise compare`; `python -m scripts.methods_on_mini` unpacks the photographs, runs the commands below and
-writes this page from [the files](measurements). Nothing that is measured was fitted on, nor seen by mini in its training.
+This page has all methods on the embedded model ({encoder}) and real photographs, measured by `equipoise compare`. `python -m scripts.methods_on_mini` unpacks the photographs, runs the commands below and
+writes this page from [the files](measurements). No measured photograph was used to fit a method or to train mini.
 
-- **Classification**: blond hair or not, {hair} photographs of CelebA, by gender. Fitted on {hair_fit} others. Group prompts: blond hair or not in 24 places, for men and women, {hair_pairs} matched prompts.
-- **Retrieval**: 60 occupation prompts over {faces} photographs of FairFace's validation part, by perceived gender and by perceived race (seven groups). Fitted on {faces_fit} of its training part.
-  Group prompts: the 60 prompts themselves with each group put in, {gender_pairs} and {race_pairs} matched prompts. Nobody is at work in these photographs, so there is no right image, and no recall.
+- **Classification**: blond hair or not, on {hair} photographs of CelebA, by gender. Methods are fitted on {hair_fit} others. The group prompts are blond hair or not in 24 places, for men and women: {hair_pairs} matched prompts.
+- **Retrieval**: 60 occupation prompts over {faces} photographs of FairFace's validation part, by perceived gender and by perceived race (seven groups). Methods are fitted on {faces_fit} photographs of its training part.
+  The group prompts are the 60 prompts themselves with each group put in: {gender_pairs} and {race_pairs} matched prompts. Nobody is at work in these photographs, so there is no right image, and no recall.
 
-Methods stand with their defaults, which are the references'; where those are meant for far more images or texts than there are here, a second row has settings that move something
-(chosen before measuring, not tuned). `fairer-clip` is defined for given classes, and has no row in retrieval.
+Methods have their default settings, which are those of the references. Where these are meant for far more images or texts than there are here, a second row has settings that change more
+(chosen before measuring, not tuned). `fairer-clip` is defined for given classes, so it has no row in retrieval.
 
 {tables}
 {fits}
@@ -160,18 +160,18 @@ def fits_table(runs: dict[str, dict]) -> str:
 
 
 READING = """
-- **What is measured.** Perceived gender and race as FairFace's and CelebA's annotators saw them. MS is MaxSkew@1000 of {faces} images, whose floor is {floor_gender} by gender and {floor_race} by race.
-- **Retrieval by gender.** Without a method {gender:none}. The closed form in the space of the prompts gives {gender:closed-form}, as a projection {gender:closed-form (kappa=inf)}: the directions by which texts and
-  photographs differ are not the same. In the space of the photographs themselves it gives {gender:adapted} and, as a projection, {gender:adapted (kappa=inf)}; LEACE, which has seen the labels, {gender:leace}.
-- **Retrieval by race.** {race:none} without a method; closed form {race:closed-form}, adapted {race:adapted (kappa=inf)} and LEACE {race:leace}, both as projections.
-- **Classification.** Blond hair goes with gender in CelebA ({hair} photographs, 286 blond, 19 of those men). A part of the gap can be had for little F1 (orth-proj {gap:orth-proj} in EO_avg and {cost:orth-proj} in F1, prompt-array
-  {gap:prompt-array} and {cost:prompt-array}, closed form {gap:closed-form} and {cost:closed-form}); beyond that F1 goes with it (adapted as a projection {gap:adapted (kappa=inf)} and {cost:adapted (kappa=inf)}). The intervals of EO hang on 19 photographs;
+- **What is measured.** Gender and race are as the annotators of FairFace and CelebA perceived them. MS is MaxSkew@1000 of {faces} images; its floor is {floor_gender} by gender and {floor_race} by race.
+- **Retrieval by gender.** Without a method, MS is {gender:none}. The closed form in the space of the prompts gives {gender:closed-form}, and {gender:closed-form (kappa=inf)} as a projection: texts and photographs
+  do not differ along the same directions. In the space of the photographs themselves it gives {gender:adapted} and, as a projection, {gender:adapted (kappa=inf)}. LEACE, which has seen the labels, gives {gender:leace}.
+- **Retrieval by race.** Without a method, MS is {race:none}. The closed form gives {race:closed-form}, adapted as a projection {race:adapted (kappa=inf)}, and LEACE, also a projection, {race:leace}.
+- **Classification.** Blond hair goes with gender in CelebA ({hair} photographs, 286 blond, 19 of those men). A part of the gap can be closed at little cost in F1 (orth-proj changes EO_avg by {gap:orth-proj} and F1 by {cost:orth-proj}, prompt-array
+  by {gap:prompt-array} and {cost:prompt-array}, the closed form by {gap:closed-form} and {cost:closed-form}). Beyond that, F1 falls with the gap (adapted as a projection: {gap:adapted (kappa=inf)} and {cost:adapted (kappa=inf)}). The intervals of EO depend on 19 photographs;
   with one class and two groups EO_avg and EO_max are the same.
-- **The probe.** A fresh linear classifier reads gender with {probe:none} where nothing was done, after LEACE with {probe:leace}, and with {probe:leace (renormalise=True)} once its rows are of unit length. No other method that keeps the width of the
+- **The probe.** A fresh linear classifier reads gender with an AUC of {probe:none} if nothing was done, {probe:leace} after LEACE, and {probe:leace (renormalise=True)} once the rows of LEACE have unit length. No other method that keeps the width of the
   rows hides it.
-- **Learned methods.** `dear` and `saner` at their authors' rates hardly move in some hundred steps; `prism`, `prompt-array` and `joint-vl` move, and not always towards less skew. Their papers train on ten to forty times as much.
-- **fairer-clip** chooses signs by a majority of the images: with one blond photograph in seven the rare class ends on the wrong side. `balanced=True` puts it on the right one, and half of the others with it: its encoding is one number, and only the sign counts.
-- **roboshot** takes every difference of the groups out; `tolerance=0.1` only those that the prompts share. With seven groups the default would take nearly the whole space, and is refused.
+- **Learned methods.** `dear` and `saner` at their authors' learning rates hardly change in some hundred steps. `prism`, `prompt-array` and `joint-vl` do change, but not always towards less skew. Their papers train on ten to forty times as much.
+- **fairer-clip** chooses signs by a majority of the images. With one blond photograph in seven, the rare class ends up on the wrong side. `balanced=True` puts it on the right one, and half of the others with it: its encoding is one number, and only the sign counts.
+- **roboshot** takes out every difference of the groups; `tolerance=0.1` takes out only those that the prompts share. With seven groups the default would take nearly the whole space, and is refused.
 """
 PLACE = re.compile(r"\{(gender|race|probe|gap|cost):([^}]+)\}")
 MEANT = {

@@ -130,15 +130,15 @@ def verdict(name: str) -> str:
 
 PAGE = """# Results
 
-Measured by `python scripts/retrieval_by_gender.py`, which writes this page and the files in [measurements](measurements).
+`python scripts/retrieval_by_gender.py` measured these results; it writes this page and the files in [measurements](measurements).
 
 ## Retrieval by gender
 
-OpenAI CLIP ViT-B/32 embeddings, 495 queries (the names of Open Images' classes but man, woman, boy, girl and human face; two names occur twice), prototypes from
-two bare words a group ("a man", "a boy"; "a woman", "a girl"). Gender is annotated on CelebA and read from the captions on Flickr8k.
-MS is MaxSkew, in percent of a nat. Even a random ranking has some: its exact expectation is the first floor; the second shuffles the labels
+These are OpenAI CLIP ViT-B/32 embeddings with 495 queries (the names of Open Images' classes except man, woman, boy, girl and human face; two names occur twice). Prototypes come from
+two bare words per group ("a man", "a boy"; "a woman", "a girl"). Gender is annotated on CelebA and read from the captions on Flickr8k.
+MS is MaxSkew, in percent of a nat. Even a random ranking has some. Its exact expectation is the first floor. For the second floor the labels are shuffled
 under the very lists of the method, and its range holds 95 % of 200 shuffles. The probe learns from the labels of four fifths of the images and is asked about
-the last fifth: what an adversary with labels would read. Methods that change texts alone leave the images as they were.
+the last fifth; it shows what an adversary with labels could read. Methods that change texts alone leave the images as they were.
 
 ### Do both modalities beat either one?
 
@@ -149,9 +149,9 @@ The paper's Table 5 says so for Flickr30K and CelebA with CLIP ViT-L/14. Here, b
 ### The tables
 
 {tables}
-Read with care: `adapted` is fitted on the measured images themselves, without their labels; no method here hides gender from a classifier that learned to see it, nor
-says so: the closed form shrinks what the prompts' own directions show; near its floor MaxSkew cannot tell methods
-apart; intervals resample images, and percentile intervals of a maximum lie somewhat above its value.
+Read these tables with care. `adapted` is fitted on the measured images themselves, without their labels. No method here hides gender from a classifier that learned to see it, and none
+claims to: the closed form shrinks what the prompts' own directions show. Near its floor MaxSkew cannot tell methods
+apart. Intervals resample images, and percentile intervals of a maximum lie somewhat above its value.
 """
 
 
