@@ -739,7 +739,7 @@ def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
     with pytest.raises(eq.EquipoiseError, match=r"u\.npy holds this run already"):
         eq.apply(tmp_path / "e.npy", tmp_path / "u.npy", space=space)
     with pytest.raises(
-        eq.EquipoiseError, match=r"metadata_0.parquet in .* matches --rows and --metadata"
+        eq.EquipoiseError, match=r"metadata_0.parquet in .* matches `rows` and `metadata`"
     ):
         eq.apply(
             clip_folder, tmp_path / "both", space=space, rows="metadata/*", metadata="metadata/*"

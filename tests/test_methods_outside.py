@@ -106,9 +106,9 @@ def test_a_contributor_without_our_data_adds_a_method_to_the_tree(tmp_path):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
     methods = tmp_path / "src" / "equipoise" / "methods"
-    (methods / "mean_shift.py").write_text(blocks("python")[0] + "\n\nMETHOD = MeanShift\n")
-    registry = (methods / "registry.py").read_text()
-    (methods / "registry.py").write_text(
+    (methods / "_mean_shift.py").write_text(blocks("python")[0] + "\n\nMETHOD = MeanShift\n")
+    registry = (methods / "_registry.py").read_text()
+    (methods / "_registry.py").write_text(
         registry.replace('    "none",\n', '    "none",\n    "mean-shift",\n', 1)
     )
     without_row = run_tests_of(tmp_path)
