@@ -62,8 +62,8 @@ def group_codes(labels: Any, attribute: Attribute) -> np.ndarray:
     place = {group: i for i, group in enumerate(attribute.groups)}
     found = np.empty(cells.shape[1], int)
     for i, cell in enumerate(cells.T):
-        names = tuple(column.labels[code] for column, code in zip(coded, cell, strict=True))
-        found[i] = place[attribute.group(names if len(names) > 1 else names[0])]
+        names = [column.labels[code] for column, code in zip(coded, cell, strict=True)]
+        found[i] = place[attribute.group(tuple(names) if len(names) > 1 else names[0])]
     codes = np.full(len(known), -1)
     codes[known] = found[inverse]
     return codes
