@@ -138,7 +138,7 @@ class Sfid(Method):
     )
     source: ClassVar[str] = "Jung et al. 2024"
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features", "prompts")
-    training: ClassVar[str] = "a random forest a modality"
+    training: ClassVar[str] = "one random forest per modality"
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
     sweep: ClassVar[Strength | None] = Strength(
         "k", 0, (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)

@@ -68,10 +68,9 @@ class MethodSpec:
 
     def resolved(self, scope: str) -> dict[str, Any]:
         """Return the parameters, with the protocol's scope where the method has one of its own."""
-        params = dict(self.params)
-        if "scope" in methods.defaults(self.name):
-            params.setdefault("scope", scope)
-        return params
+        if "scope" not in methods.defaults(self.name):
+            return dict(self.params)
+        return {"scope": scope, **self.params}
 
     def check(self, scope: str, task: str) -> None:
         """Raise for what cannot be created, or cannot be fitted for this task."""
