@@ -62,8 +62,8 @@ class ClosedForm(Method):
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
     sweep: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
     code: ClassVar[str] = (
-        "one shared space and a form that loses digits in float32; the text has one space per prompt"
-        " (scope=per prompt)"
+        "one shared space and a form that loses digits in float32; the text has one space per"
+        " prompt (scope=per prompt)"
     )
     operator: ClassVar[type[Operator]] = ClosedFormOperator
 
