@@ -204,7 +204,7 @@ def test_a_space_a_prompt(book, rows, tmp_path):
         )
     with pytest.raises(
         eq.EquipoiseError,
-        match=r"a space a prompt: images have no prompt of their own; use op.scores",
+        match=r"one space per prompt, and images have no prompt of their own; use op.scores",
     ):
         operator.image(images)
     with pytest.raises(eq.EquipoiseError, match="pass prompts= beside the rows"):

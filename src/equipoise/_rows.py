@@ -1,10 +1,11 @@
-"""Rows in blocks: an array, a store or an iterable of arrays, as unit rows, a bounded number at a
-time.
+"""Rows in blocks, from an array, a store or an iterable of arrays.
+
+The evaluation and the methods read images through this module, a bounded number of rows at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,73 +18,32 @@ SCORES = 1 << 24  # scores at a time: 64 MiB in float32
 
 
 def unit_blocks(images: Any, columns: int = 1, labels: int | None = None) -> Iterator[np.ndarray]:
-    """Blocks of unit rows, in order; smaller where each row will get many scores (``columns``).
+    """Yield blocks of unit rows, in order; raise where a row has no direction.
 
-    Rows without a direction are an error.
-
-    labels: how many there are; another number of images is an error too.
+    columns: how many scores each row will get; where there are many, blocks are smaller.
+    labels: how many labels there are; another number of images is an error too.
     """
-    size, start = max(1, min(BLOCK, SCORES // columns)), 0
-    for part in _parts(images):
+    size = max(1, min(BLOCK, SCORES // columns))
+    start = 0
+    for part in parts(images):
         rows = np.asarray(part)
         if rows.ndim != 2 or rows.dtype.kind != "f":
             raise InputError(
                 f"images hold {rows.dtype} of shape {rows.shape}; pass embeddings (n, d), a store,"
                 " or an iterable of such arrays"
             )
-        for first in range(0, len(rows), size):
-            block = rows[first : first + size]
-            good = directed(block)
-            if not good.all():
-                bad = start + first + int((~good).argmax())
-                raise InvalidRowsError(
-                    f"image {bad} has no direction (NaN, infinite or zero); leave such rows out,"
-                    " with their labels",
-                    (bad,),
-                    int((~good).sum()),
-                )
+        for block in blocks_of(rows, size):
+            _require_directions(block, start)
             yield unit(block)
-        start += len(rows)
+            start += len(block)
     if labels not in (None, start):
         raise InputError(
             f"there are {start} images and {labels} labels; pass one label for each image"
         )
 
 
-def unit(rows: Any) -> np.ndarray:
-    """Rows of unit length, in float64 where they are, else in float32."""
-    rows = np.asarray(rows)
-    return geometry.unit(rows.astype(np.float64)).astype(
-        np.float64 if rows.dtype.itemsize > 4 else np.float32
-    )
-
-
-def directed(rows: np.ndarray) -> np.ndarray:
-    """(n,): which rows have a direction."""
-    return np.isfinite(rows).all(1) & (rows != 0).any(1)
-
-
-def encoded_texts(prompts: list[str], encoder: Any, texts: Any) -> np.ndarray:
-    """Unit rows of the prompts: those given, or the encoder's."""
-    if (encoder is None) == (texts is None):
-        raise InputError(
-            "pass either encoder=, to encode the prompts, or texts=, their embeddings (n, d)"
-        )
-    rows = np.asarray(encoder.encode_text(prompts) if texts is None else texts)
-    if rows.ndim != 2 or len(rows) != len(prompts) or rows.dtype.kind != "f":
-        raise InputError(
-            f"the texts are {rows.dtype} of shape {rows.shape} for {len(prompts)} prompts; pass one"
-            " row for each"
-        )
-    if not (good := directed(rows)).all():
-        raise InputError(
-            f"the embedding of {prompts[int((~good).argmax())]!r} has no direction; encode it"
-            " again, or leave it out"
-        )
-    return unit(rows)
-
-
-def _parts(images: Any) -> Any:
+def parts(images: Any) -> Iterable[Any]:
+    """Return the arrays that images consist of: a store's shards, one array, or the iterable."""
     if hasattr(images, "shards"):
         return images.shards()
     if hasattr(images, "shape"):
@@ -94,3 +54,55 @@ def _parts(images: Any) -> Any:
             " of such arrays"
         )
     return images
+
+
+def blocks_of(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Yield the rows, at most ``size`` at a time."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def unit(rows: Any) -> np.ndarray:
+    """Return rows of unit length, in float64 where they are, else in float32."""
+    rows = np.asarray(rows)
+    dtype = np.float64 if rows.dtype.itemsize > 4 else np.float32
+    return geometry.unit(rows.astype(np.float64)).astype(dtype)
+
+
+def directed(rows: np.ndarray) -> np.ndarray:
+    """Return which rows (n, d) have a direction: finite, and not zero."""
+    return np.isfinite(rows).all(1) & (rows != 0).any(1)
+
+
+def encoded_texts(prompts: list[str], encoder: Any, texts: Any) -> np.ndarray:
+    """Return the unit rows of the prompts: those given, or the encoder's."""
+    if (encoder is None) == (texts is None):
+        raise InputError(
+            "pass either encoder=, to encode the prompts, or texts=, their embeddings (n, d)"
+        )
+    rows = np.asarray(encoder.encode_text(prompts) if texts is None else texts)
+    if rows.ndim != 2 or len(rows) != len(prompts) or rows.dtype.kind != "f":
+        raise InputError(
+            f"the texts are {rows.dtype} of shape {rows.shape} for {len(prompts)} prompts; pass one"
+            " row for each"
+        )
+    good = directed(rows)
+    if not good.all():
+        first_bad = prompts[int((~good).argmax())]
+        raise InputError(
+            f"the embedding of {first_bad!r} has no direction; encode it again, or leave it out"
+        )
+    return unit(rows)
+
+
+def _require_directions(block: np.ndarray, start: int) -> None:
+    """Raise where a row has no direction; ``start`` is the place of the first one."""
+    good = directed(block)
+    if not good.all():
+        bad = start + int((~good).argmax())
+        raise InvalidRowsError(
+            f"image {bad} has no direction (NaN, infinite or zero); leave such rows out, with"
+            " their labels",
+            (bad,),
+            int((~good).sum()),
+        )

@@ -1,5 +1,6 @@
-"""Debiasing methods: ``create`` one, ``fit`` it, and an operator comes out that changes images,
-texts or both.
+"""Debiasing methods.
+
+``create`` makes a method, its ``fit`` gives an operator, and that changes images, texts or both.
 """
 
 from equipoise.methods._context import FitContext

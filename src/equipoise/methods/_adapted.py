@@ -1,10 +1,8 @@
-"""``adapted``: the attribute space of the index itself.
+"""``adapted``: queries debiased in the attribute space of the index itself.
 
-Queries alone are debiased, in the span of the groups' mean images.
-
-Text prompts say which group an image is closest to, no labels are needed; the means of those groups
-are where images differ by group. A query orthogonal to their differences has the same mean score in
-every group, and no image is rewritten.
+No labels are needed: text prompts say which group an image is closest to. The space is spanned by
+the differences between the mean images of those groups. A query orthogonal to these differences
+has the same mean score in every group, and no image is rewritten.
 """
 
 from __future__ import annotations
@@ -34,9 +32,9 @@ OTHERWISE = "use closed-form, merge groups, or lower smallest"
 class AdaptedOperator(SpaceOperator):
     """The closed form on texts, in the space of the images' group means.
 
-    Cross-fitted, ``scores`` compares each image with queries debiased in a space that it had no
-    part in, for an honest measurement on the index itself; ``text``, for use, has the space of all
-    images.
+    Where the operator is cross-fitted, ``scores`` compares each image with queries that were
+    debiased in a space fitted without it, for an honest measurement on the index itself. ``text``
+    always uses the space of all images.
     """
 
     method = "adapted"
@@ -59,7 +57,7 @@ class AdaptedOperator(SpaceOperator):
     def scores(
         self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None
     ) -> Any:
-        """Similarities (images, texts)."""
+        """Return similarities (images, texts)."""
         if not self.folds:
             return super().scores(images, texts, prompts, gate)
         self._check_width(images, "images")
@@ -67,12 +65,16 @@ class AdaptedOperator(SpaceOperator):
         fold = fold_of(images, len(self.folds))
         out = np.empty((len(images), len(texts)), np.result_type(images, np.asarray(texts)))
         for i, space in enumerate(self.folds):
-            there = AdaptedOperator(self.attribute, space).text(texts, prompts, gate)
-            out[fold == i] = images[fold == i] @ np.asarray(there).T
+            here = fold == i
+            queries = AdaptedOperator(self.attribute, space).text(texts, prompts, gate)
+            out[here] = images[here] @ np.asarray(queries).T
         return out
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return super().arrays() | {f"fold.{i}": space.basis for i, space in enumerate(self.folds)}
+        found = dict(super().arrays())
+        for i, space in enumerate(self.folds):
+            found[f"fold.{i}"] = space.basis
+        return found
 
     def settings(self) -> dict[str, Any]:
         return super().settings() | {"folds": len(self.folds)}
@@ -94,12 +96,11 @@ class AdaptedOperator(SpaceOperator):
 
 @dataclass(frozen=True)
 class Adapted(Method):
-    """kappa: infinity gives every group the same mean score.
+    """Parameters of ``adapted``.
 
-    smallest: images that each group must have for its mean to be trusted.
-
-    folds: 2 or more cross-fit, so that the images that are scored have no part in the space that
-    their scores come from.
+    kappa: infinity gives every group the same mean score. smallest: how many images each group
+    must have for its mean to be trusted. folds: 2 or more cross-fit, so that images are scored in a
+    space that was fitted without them.
     """
 
     kappa: float = 1.0
@@ -129,36 +130,36 @@ class Adapted(Method):
             )
         groups = context.attribute.groups
         sums, counts = self._sums(context, prototypes(self.name, context, self.prototype))
-        require_groups(self.name, counts.sum(0), groups, self.smallest, "images", OTHERWISE)
-        means = sums.sum(0) / counts.sum(0)[:, None]
+        sizes = counts.sum(0)
+        require_groups(self.name, sizes, groups, self.smallest, "images", OTHERWISE)
+        means = sums.sum(0) / sizes[:, None]
         named = dict(zip(groups, means, strict=True))
         space = AttributeSpace.from_prototypes(
             named, attribute=context.attribute.name, kappa=self.kappa, encoder=context.encoder
         )
-        space = replace(
-            space, basis=geometry.attribute_basis(means, space.tolerance)[0]
-        )  # of the means themselves: not of unit length
-        folds = (
-            [self._without(fold, sums, counts, groups) for fold in range(self.folds)]
-            if self.folds > 1
-            else []
-        )
+        # The basis is that of the means themselves, which are not of unit length.
+        space = replace(space, basis=geometry.attribute_basis(means, space.tolerance)[0])
+        folds = []
+        if self.folds > 1:
+            folds = [self._without(fold, sums, counts, groups) for fold in range(self.folds)]
         params = {
             "kappa": str(self.kappa),
             "smallest": self.smallest,
             "folds": self.folds,
             "prototype": self.prototype,
+            "images": dict(zip(groups, sizes.tolist(), strict=True)),
         }
-        params["images"] = dict(zip(groups, counts.sum(0).tolist(), strict=True))
         return AdaptedOperator(
             context.attribute, space, folds=folds, encoder=context.encoder, params=params
         )
 
     def _sums(self, context: FitContext, named: Float64) -> tuple[Float64, np.ndarray]:
-        """(folds, groups, d) sums and (folds, groups) numbers of the images closest to each group's
-        prototype, in one pass.
+        """Return sums (folds, groups, d) and numbers (folds, groups) of images, in one pass.
+
+        An image belongs to the group whose prototype is closest to it.
         """
-        sums, counts = np.zeros((self.folds, *named.shape)), np.zeros((self.folds, len(named)), int)
+        sums = np.zeros((self.folds, *named.shape))
+        counts = np.zeros((self.folds, len(named)), int)
         for block in context.image_blocks():
             rows, _ = unit_rows(block, named.shape[1])
             cell = fold_of(rows, self.folds) * len(named) + (rows @ named.T).argmax(1)
@@ -170,15 +171,16 @@ class Adapted(Method):
     def _without(
         self, fold: int, sums: Float64, counts: np.ndarray, groups: tuple[str, ...]
     ) -> Float64:
-        """The basis of all images but one fold's."""
+        """Return the basis of the images outside a fold."""
         rest = counts.sum(0) - counts[fold]
         require_groups(self.name, rest, groups, self.smallest, "images outside a fold", OTHERWISE)
         return geometry.attribute_basis((sums.sum(0) - sums[fold]) / rest[:, None])[0]
 
 
 def fold_of(rows: Any, folds: int) -> np.ndarray:
-    """(n,): a fold for each row, by its direction alone, so that an image is in the same fold
-    wherever it is met.
+    """Return a fold (n,) for each row, by its direction alone.
+
+    So an image is in the same fold wherever it is met.
     """
     if folds == 1:
         return np.zeros(len(rows), int)

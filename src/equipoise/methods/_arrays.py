@@ -1,5 +1,6 @@
-"""Operations that operators need on rows of any framework: unit length, its own functions,
-constants of the rows' own kind.
+"""Operations that operators need on rows of any framework.
+
+They give unit length, the framework's own functions, and constants of the rows' own kind.
 """
 
 from __future__ import annotations
@@ -17,36 +18,36 @@ from equipoise.kernels._recipe import PROJECT
 
 
 def normalised(rows: SameRows) -> SameRows:
-    """Rows (..., d) of unit length, in their own type; zero, NaN and infinite rows stay as they
-    are.
+    """Return rows (..., d) of unit length, in their own type.
+
+    Zero, NaN and infinite rows stay as they are.
     """
     return unit_and_bad(rows)[0]
 
 
 def unit_and_bad(rows: Any) -> tuple[Any, Any]:
-    """Rows of unit length, a new array, and the mask (...,) of those that have none: by the
-    kernels, from which nothing is taken.
+    """Return a new array of unit rows, and the mask (...,) of rows that have no direction.
+
+    The kernels do it, with a projection that takes nothing away.
     """
     return kernels.debias(rows, _nothing(rows.shape[-1]), PROJECT, "unit")
 
 
 def namespace(rows: Any) -> Any:
-    """The functions of the rows' framework: ``where``, ``cos``, ..."""
+    """Return the module that has the functions of the rows' framework, such as ``where``."""
     framework = kernels.framework(rows)
-    return (
-        np
-        if framework == "numpy"
-        else sys.modules["torch"]
-        if framework == "torch"
-        else sys.modules["jax"].numpy
-    )
+    if framework == "numpy":
+        return np
+    if framework == "torch":
+        return sys.modules["torch"]
+    return sys.modules["jax"].numpy
 
 
 def constant(values: np.ndarray, like: Any) -> Any:
-    """Numbers as an array of the framework, type and device of ``like``."""
-    return (
-        like.new_tensor(values) if kernels.framework(like) == "torch" else values.astype(like.dtype)
-    )
+    """Return numbers as an array of the framework, type and device of ``like``."""
+    if kernels.framework(like) == "torch":
+        return like.new_tensor(values)
+    return values.astype(like.dtype)
 
 
 @lru_cache(8)

@@ -1,5 +1,6 @@
-"""``clip-clip``: the dimensions that tell most about the group are cut from images and texts alike
-(Wang et al. 2021).
+"""``clip-clip``: the dimensions that tell most about the group are cut (Wang et al. 2021).
+
+Images and texts lose the same dimensions.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BINS = 64
 
 
 class ClippedOperator(Operator):
-    """``nrm(x)[keep]``: unit rows, of which some dimensions are kept."""
+    """The kept dimensions of unit rows: ``nrm(x)[keep]``."""
 
     method = "clip-clip"
 
@@ -62,24 +63,19 @@ class ClippedOperator(Operator):
         made_by: EncoderRef,
     ) -> ClippedOperator:
         keep, in_dim = arrays["keep"], int(settings["in_dim"])
-        if (
-            keep.ndim != 1
-            or keep.dtype.kind != "i"
-            or not keep.size
-            or keep.min() < 0
-            or keep.max() >= in_dim
-        ):
+        are_places = keep.ndim == 1 and keep.dtype.kind == "i" and keep.size > 0
+        if not are_places or keep.min() < 0 or keep.max() >= in_dim:
             raise ValueError("the dimensions to keep are not within the rows")
         return cls(attribute, keep, in_dim, bool(settings["renormalise"]), encoder=made_by)
 
 
 @dataclass(frozen=True)
 class ClipClip(Method):
-    """m: how many dimensions are cut, or, below 1, what share of them; the default is the code's
-    112 of 512. 0 is the identity.
+    """Parameters of ``clip-clip``.
 
-    estimator: "histogram" is the code's, "knn" that of other re-runs. renormalise=False is the
-    code.
+    m: how many dimensions are cut, or, below 1, what share of them; the default is the code's 112
+    of 512, and 0 is the identity. estimator: "histogram" is the code's, "knn" that of other
+    re-runs. renormalise: False, as in the code, leaves the rows shorter than unit length.
     """
 
     m: float = CUT
@@ -124,29 +120,29 @@ class ClipClip(Method):
 
 
 def histogram_information(rows: Float64, codes: np.ndarray, seed: int = 0) -> Float64:
-    """(d,): mutual information in nats of each column and the group, from a joint histogram
-    smoothed by a Gaussian of one bin.
+    """Return the mutual information (d,) of each column and the group, in nats.
 
-    The smoothing spreads the few groups over bins beside theirs, so only the ranking means
-    something.
+    It comes from a joint histogram, smoothed by a Gaussian of one bin. The smoothing spreads the
+    few groups over bins beside theirs, so only the ranking means something.
     """
     from scipy.ndimage import gaussian_filter
 
     of_group = _bins(codes[:, None].astype(np.float64))[:, 0]
     found = np.empty(rows.shape[1])
     for j in range(rows.shape[1]):
-        counts = np.bincount(
-            _bins(rows[:, j : j + 1])[:, 0] * BINS + of_group, minlength=BINS * BINS
-        ).reshape(BINS, BINS)
-        p = gaussian_filter(counts.astype(np.float64), 1, mode="constant") + np.finfo(float).eps
+        of_column = _bins(rows[:, j : j + 1])[:, 0]
+        counts = np.bincount(of_column * BINS + of_group, minlength=BINS * BINS)
+        counts = counts.reshape(BINS, BINS).astype(np.float64)
+        p = gaussian_filter(counts, 1, mode="constant") + np.finfo(float).eps
         p /= p.sum()
         found[j] = _entropy(p.sum(0)) + _entropy(p.sum(1)) - _entropy(p)
     return found
 
 
 def knn_information(rows: Float64, codes: np.ndarray, seed: int = 0) -> Float64:
-    """(d,): scikit-learn's estimate, from the distances to a column's nearest neighbours of the
-    same group.
+    """Return scikit-learn's estimate (d,) of the mutual information.
+
+    It comes from the distances to a column's nearest neighbours of the same group.
     """
     from sklearn.feature_selection import mutual_info_classif
 
@@ -157,7 +153,7 @@ ESTIMATORS = {"histogram": histogram_information, "knn": knn_information}
 
 
 def _bins(columns: Float64) -> np.ndarray:
-    """Which of the equal bins between a column's ends each entry falls into."""
+    """Return which of the equal bins between a column's ends each entry falls into."""
     low, high = columns.min(0), columns.max(0)
     width = np.where(high > low, high - low, 1.0)
     return np.minimum((BINS * (columns - low) / width).astype(int), BINS - 1)

@@ -1,6 +1,6 @@
 """``closed-form``: the paper's method.
 
-Attribute space from prompts, images and texts turned towards their neutral part.
+The attribute space comes from prompts; images and texts are turned towards their neutral part.
 """
 
 from __future__ import annotations
@@ -27,28 +27,25 @@ MODALITIES: dict[str, tuple[Modality, ...]] = {
 
 
 class ClosedFormOperator(SpaceOperator):
-    """The closed form in one shared space, or in a space a prompt."""
+    """The closed form in one shared space, or in one space per prompt."""
 
     method = "closed-form"
 
     @classmethod
     def of(cls, space: AttributeSpace | SpaceSet) -> ClosedFormOperator:
-        """On both modalities, in a space (or a space a prompt) that was fitted already."""
+        """Return the operator on both modalities in a fitted space, or one space per prompt."""
         one = space if isinstance(space, AttributeSpace) else next(iter(space.values()))
         part = one.parts[0]
-        return cls(
-            Attribute.named(part.attribute, part.groups),
-            space,
-            MODALITIES["both"],
-            encoder=one.encoder,
-        )
+        attribute = Attribute.named(part.attribute, part.groups)
+        return cls(attribute, space, MODALITIES["both"], encoder=one.encoder)
 
 
 @dataclass(frozen=True)
 class ClosedForm(Method):
-    """kappa: 1 is the paper, infinity the projection.
+    """Parameters of ``closed-form``.
 
-    scope: "shared" or "per prompt". prototype: "both", "anchor" or "variants".
+    kappa: 1 is the paper, infinity the projection. scope: "shared" or "per prompt". prototype:
+    "both", "anchor" or "variants".
     """
 
     kappa: float = 1.0
@@ -65,8 +62,8 @@ class ClosedForm(Method):
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
     sweep: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
     code: ClassVar[str] = (
-        "one shared space and a form that loses digits in float32; the text has a space a prompt"
-        " (scope=per prompt)"
+        "one shared space and a form that loses digits in float32; the text has one space per"
+        " prompt (scope=per prompt)"
     )
     operator: ClassVar[type[Operator]] = ClosedFormOperator
 
@@ -91,7 +88,7 @@ class ClosedForm(Method):
 
 
 def shared_space(method: str, context: FitContext, kappa: float, prototype: str) -> AttributeSpace:
-    """From given prototypes, or from a book's prompts through the encoder or the text table."""
+    """Return the space of the given prototypes, or else of the book's encoded prompts."""
     if context.prototypes is not None:
         ordered = {group: context.prototypes[group] for group in context.attribute.groups}
         return AttributeSpace.from_prototypes(
@@ -109,7 +106,7 @@ def _spaces(method: str, context: FitContext, kappa: float, prototype: str) -> S
 
 
 def book_of(method: str, context: FitContext) -> tuple[Any, PromptBook]:
-    """What encodes the book's texts, and the book."""
+    """Return what encodes the book's texts, and the book."""
     if context.text_encoder is None or context.book is None:
         raise InputError(
             f"{method} needs prototypes (shared scope), or a book and an encoder or text_table; the"
@@ -119,7 +116,7 @@ def book_of(method: str, context: FitContext) -> tuple[Any, PromptBook]:
 
 
 def changes_of(modality: str) -> tuple[Modality, ...]:
-    """The modalities that a word names."""
+    """Return the modalities that a word names."""
     if modality not in MODALITIES:
         raise InputError(f"modality={modality!r} is not legal; pass one of {', '.join(MODALITIES)}")
     return MODALITIES[modality]

@@ -1,11 +1,11 @@
 """``FitContext``: all that a method may be fitted on.
 
-Each takes what it needs, and says what is missing.
+Each method takes what it needs, and says what is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from equipoise._display import cut
+from equipoise._rows import blocks_of, parts
 from equipoise.errors import InputError
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._book import PromptBook
@@ -25,8 +26,9 @@ class FitContext:
     """What is known at fitting time; everything but the attribute is optional.
 
     prototypes: group -> vector (d,) or embeddings (m, d). text_table: prompt -> vector, so that
-    text methods fit without an encoder. images: an array (n, d), a store, or an iterable of blocks;
-    sensitive_features and labels are theirs. class_prompts: class -> prompt.
+    text methods fit without an encoder. images: an array (n, d), a store, or an iterable of blocks.
+    sensitive_features, labels: the group and the class of each image. class_prompts: class ->
+    prompt.
     """
 
     attribute: Attribute
@@ -52,7 +54,8 @@ class FitContext:
         if not isinstance(self.seed, int) or self.seed < 0:
             raise InputError(f"seed={self.seed!r} is not legal; pass a whole number from 0 on")
         if self.prototypes is not None and set(self.prototypes) != set(self.attribute.groups):
-            groups, given = ", ".join(self.attribute.groups), ", ".join(map(str, self.prototypes))
+            groups = ", ".join(self.attribute.groups)
+            given = ", ".join(map(str, self.prototypes))
             raise InputError(
                 f"prototypes are of {given}, and {self.attribute.name} has {groups}; give one for"
                 " each group"
@@ -68,56 +71,45 @@ class FitContext:
 
     @property
     def text_encoder(self) -> Any:
-        """What encodes texts: the encoder, or the text table; None where there is neither."""
-        return (
-            self.encoder
-            if self.encoder is not None
-            else _Table(self.text_table)
-            if self.text_table is not None
-            else None
-        )
+        """Return what encodes texts: the encoder, or the text table; None without both."""
+        if self.encoder is not None:
+            return self.encoder
+        if self.text_table is not None:
+            return _Table(self.text_table)
+        return None
 
     def require(self, method: str, *names: str) -> None:
         """Raise unless the context has all of these."""
-        if missing := [name for name in names if getattr(self, name) is None]:
+        missing = [name for name in names if getattr(self, name) is None]
+        if missing:
             raise InputError(
                 f"{method} needs {' and '.join(missing)}, which the context lacks; pass"
                 f" FitContext(..., {missing[0]}=...)"
             )
 
     def image_blocks(self) -> Iterator[np.ndarray]:
-        """The images, a few thousand rows (n, d) at a time, so that a memory map or a store may be
-        larger than memory.
+        """Yield the images, a few thousand rows (n, d) at a time.
+
+        So a memory map or a store may be larger than memory.
         """
-        parts = (
-            self.images.shards()
-            if hasattr(self.images, "shards")
-            else [self.images]
-            if hasattr(self.images, "shape")
-            else self.images
-        )
-        if isinstance(parts, str | bytes) or not isinstance(parts, Iterable):
-            raise InputError(
-                f"images are {type(parts).__name__}; pass embeddings (n, d), a store, or an"
-                " iterable of such arrays"
-            )
-        for part in parts:
+        for part in parts(self.images):
             rows = part.detach().cpu().numpy() if hasattr(part, "detach") else np.asanyarray(part)
             if rows.ndim != 2:
                 raise InputError(
                     f"images have shape {rows.shape}; pass embeddings (n, d), a store, or an"
                     " iterable of such arrays"
                 )
-            for start in range(0, len(rows), BLOCK):
-                yield rows[start : start + BLOCK]
+            yield from blocks_of(rows, BLOCK)
 
 
 def _described(value: Any) -> str:
-    """A word or two for a value of any kind: never what it holds."""
+    """Return a word or two for a value of any kind: never what it holds."""
     if hasattr(value, "shape"):
         return f"{type(value).__name__} {tuple(value.shape)}"
-    if isinstance(value, str | int | Path):
-        return repr(cut(value)) if not isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str | Path):
+        return repr(cut(value))
     if isinstance(value, Sized):
         return f"{type(value).__name__} of {len(value):,}"
     return type(value).__name__
@@ -130,7 +122,8 @@ class _Table:
         self.table = table
 
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
-        if missing := [text for text in texts if text not in self.table]:
+        missing = [text for text in texts if text not in self.table]
+        if missing:
             raise InputError(
                 f"the text table lacks {len(missing)} texts, first {missing[0]!r}; add them, or"
                 " pass an encoder"

@@ -1,5 +1,6 @@
-"""``dear``: a residual added to images so that a frozen classifier cannot read the attribute (Seth
-et al. 2023); texts stay.
+"""``dear``: a residual that hides the attribute of images from a classifier (Seth et al. 2023).
+
+The residual is added to images; texts stay as they are.
 """
 
 from __future__ import annotations
@@ -27,17 +28,12 @@ from equipoise.methods._training import (
 from equipoise.prompts._attribute import Attribute
 
 OBJECTIVES = ("capped", "uniform", "unbounded")
-RESIDUAL = (
-    "objective",
-    "weight",
-    "reconstruction",
-    "lr",
-    "epochs",
-)  # what the classifier knows nothing of
+# Parameters that the training of the classifier does not depend on.
+RESIDUAL = ("objective", "weight", "reconstruction", "lr", "epochs")
 
 
 class DearOperator(NetworkOperator):
-    """x + amount * (W x + b)."""
+    """Images with the residual added: ``x + amount * (W x + b)``."""
 
     method = "dear"
 
@@ -47,13 +43,13 @@ class DearOperator(NetworkOperator):
 
 @dataclass(frozen=True)
 class Dear(Method):
-    """objective: what the residual does to the classifier.
+    """Parameters of ``dear``.
 
-    "capped": its cross-entropy rises, to that of a guess at most. "uniform": its answers tend to
-    equal shares. "unbounded": the cross-entropy rises without end, as the paper prints it. weight:
-    how much that counts
-    beside staying close. amount: how much of the fitted residual is added. An intersection gets a
-    classifier's head for each part.
+    objective: what the residual does to the classifier. "capped": its cross-entropy rises, to that
+    of a guess at most. "uniform": its answers tend to equal shares. "unbounded": the cross-entropy
+    rises without end, as the paper prints it. weight: how much the objective counts beside staying
+    close. amount: how much of the fitted residual is added. For an intersection the classifier has
+    one head per part.
     """
 
     objective: Literal["capped", "uniform", "unbounded"] = "capped"
@@ -107,9 +103,8 @@ class Dear(Method):
         def classifier_loss(state: Net, step: int) -> Any:
             at = here.tensor(batches[step])
             logits = _read(state, rows[at], len(sizes))
-            return sum(
-                cross_entropy(given, label[at]) for given, label in zip(logits, labels, strict=True)
-            )
+            heads = zip(logits, labels, strict=True)
+            return sum(cross_entropy(given, label[at]) for given, label in heads)
 
         start = _classifier(context.seed, rows.shape[1], sizes)
         stage = Stage("dear classifier", context, trained_with(self, *RESIDUAL), inputs)
@@ -124,69 +119,66 @@ class Dear(Method):
             added = dense(state, "residual", rows[at])
             logits = _read(classifier, rows[at] + added, len(sizes))
             near = self.reconstruction * (added * added).sum(1).mean()
+            heads = zip(logits, labels, strict=True)
             return near + self.weight * sum(
-                self._read_as(given, label[at]) for given, label in zip(logits, labels, strict=True)
+                self._read_as(given, label[at]) for given, label in heads
             )
 
         # The residual starts at nothing, so that a weight of 0 leaves images exactly as they are.
-        start = linear(
-            np.random.default_rng(context.seed), "residual", rows.shape[1], rows.shape[1], zero=True
-        )
+        dim = rows.shape[1]
+        start = linear(np.random.default_rng(context.seed), "residual", dim, dim, zero=True)
         stage = Stage("dear residual", context, trained_with(self), inputs)
-        net = train(
-            stage,
-            here,
-            start,
-            residual_loss,
-            list(start),
-            steps=self.epochs * batches.steps,
-            lr=self.lr,
-        )
+        steps = self.epochs * batches.steps
+        net = train(stage, here, start, residual_loss, list(start), steps=steps, lr=self.lr)
+        options = {"amount": self.amount}
         params = asdict(self) | {"seed": context.seed, "images": len(images)}
         return DearOperator(
             context.attribute,
             net,
-            {"amount": self.amount},
+            options,
             ("image",),
-            rows.shape[1],
+            dim,
             encoder=context.encoder,
             params=params,
         )
 
     def _read_as(self, logits: Any, labels: Any) -> Any:
-        """What is minimised: how well the attribute is still read."""
+        """Return what is minimised: how well the attribute is still read."""
         logs = logits.log_softmax(1)
         if self.objective == "uniform":
             # KL from equal shares, but for the constant log of their number
             return (logs.exp() * logs).sum(1).mean()
         entropies = -logs.gather(1, labels[:, None])[:, 0]
-        return -(
-            capped(entropies, logits.shape[1]) if self.objective == "capped" else entropies
-        ).mean()
+        if self.objective == "capped":
+            entropies = capped(entropies, logits.shape[1])
+        return -entropies.mean()
 
 
 def part_codes(attribute: Attribute, codes: np.ndarray) -> list[np.ndarray]:
-    """For each part of an intersection (a plain attribute is its own only part) the place of each
-    row's group among the part's.
+    """Return, for each part of an intersection, the place of each row's group in that part.
+
+    A plain attribute has one part, itself.
     """
     groups = [attribute.split(group) for group in attribute.groups]
-    return [
-        np.array([part.groups.index(names[i]) for names in groups])[codes]
-        for i, part in enumerate(attribute.parts)
-    ]
+    found = []
+    for i, part in enumerate(attribute.parts):
+        places = np.array([part.groups.index(names[i]) for names in groups])
+        found.append(places[codes])
+    return found
 
 
 def _classifier(seed: int, dim: int, sizes: list[int]) -> dict[str, np.ndarray]:
-    """A shared layer, and for each attribute a head of two."""
+    """Return the classifier's first weights: a shared layer, and a head of two per attribute."""
     rng = np.random.default_rng([seed, 1])
     net = linear(rng, "shared", dim, 256)
     for i, size in enumerate(sizes):
-        net |= linear(rng, f"head{i}", 256, 128) | linear(rng, f"out{i}", 128, size)
+        net |= linear(rng, f"head{i}", 256, 128)
+        net |= linear(rng, f"out{i}", 128, size)
     return net
 
 
 def _read(net: Net, rows: Any, heads: int) -> list[Any]:
-    """Logits of each attribute."""
+    """Return the logits of each attribute."""
     return [mlp(net, ("shared", f"head{i}", f"out{i}"), rows) for i in range(heads)]
 
 

@@ -1,16 +1,15 @@
-"""``fairer-clip``: encoders in a kernel space that depend on the class and not on the group
-(Dehdashtian et al. 2024).
+"""``fairer-clip``: kernel encoders that depend on the class and not on the group.
 
-Each encoder is a generalised eigenproblem, image and text in turn. All that the objective holds is
-of low rank (classes, groups, and a text side that knows only the class prompts), so each problem is
-solved in that span: one symmetric solve in float64, and an eigenproblem as small as the number of
-classes and groups.
+The method is that of Dehdashtian et al. 2024. Each encoder is a generalised eigenproblem, image and
+text in turn. All that the objective holds is of low rank (classes, groups, and a text side that
+knows only the class prompts), so each problem is solved in that span: one symmetric solve in
+float64, and an eigenproblem as small as the number of classes and groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -24,7 +23,7 @@ from equipoise.methods._arrays import constant, namespace, normalised
 from equipoise.methods._context import FitContext
 from equipoise.methods._operator import Operator
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import group_codes, unit_rows
+from equipoise.methods._rows import directed_images, group_codes
 from equipoise.methods._texts import prototypes
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._prototypes import encode
@@ -36,7 +35,8 @@ SOURCES = ("given", "zero-shot")
 
 
 class Features(NamedTuple):
-    """Random Fourier features of a Gaussian kernel: ``sqrt(2 / D) cos(x weights + phases)``;
+    """Random Fourier features of a Gaussian kernel: ``sqrt(2 / D) cos(x weights + phases)``.
+
     weights (d, D), phases (D,).
     """
 
@@ -45,8 +45,13 @@ class Features(NamedTuple):
 
     @classmethod
     def draw(cls, rows: Float64, size: int, rng: np.random.Generator) -> Features:
-        """For rows (n, d); the bandwidth is half the median squared distance of some of them."""
-        some = rows if len(rows) <= POINTS else rows[rng.choice(len(rows), POINTS, replace=False)]
+        """Draw features for rows (n, d).
+
+        The bandwidth is the root of half the median squared distance between some of them.
+        """
+        some = rows
+        if len(rows) > POINTS:
+            some = rows[rng.choice(len(rows), POINTS, replace=False)]
         squares = (some * some).sum(1)
         distances = squares[:, None] + squares[None] - 2 * some @ some.T
         apart = distances[distances > 1e-12]
@@ -55,13 +60,13 @@ class Features(NamedTuple):
         return cls(weights.astype(np.float32), rng.uniform(0, 2 * np.pi, size).astype(np.float32))
 
     def of(self, rows: Float64) -> Float64:
-        return np.sqrt(2 / len(self.phases)) * np.cos(
-            rows @ self.weights.astype(np.float64) + self.phases
-        )
+        """Return the features (n, D) of rows (n, d)."""
+        angles = rows @ self.weights.astype(np.float64) + self.phases
+        return np.sqrt(2 / len(self.phases)) * np.cos(angles)
 
 
 class Tower(NamedTuple):
-    """One modality's encoder: features, and what they are multiplied with, (D, z)."""
+    """The encoder of one modality: features, and the matrix (D, z) that multiplies them."""
 
     features: Features
     theta: Float64
@@ -71,9 +76,7 @@ class Tower(NamedTuple):
 
 
 class FairerClipOperator(Operator):
-    """Unit rows (z,) of a kernel encoder for each modality; both change, and their width with
-    them.
-    """
+    """Unit rows of width z, from one kernel encoder per modality."""
 
     method = "fairer-clip"
 
@@ -89,40 +92,37 @@ class FairerClipOperator(Operator):
         return self._encode(rows, "text")
 
     def _encode(self, rows: Any, modality: str) -> Any:
-        """In float32 or wider, because features are cosines of many radians; in blocks, because
-        there are thousands of them a row.
+        """Return encoded rows.
+
+        They are computed in float32 or wider, because features are cosines of many radians; and in
+        blocks, because each row has thousands of features.
         """
         if kernels.framework(rows) == "torch":
-            return self._block(
-                rows if kernels.dtype_name(rows) == "float64" else rows.float(), modality
-            ).to(rows.dtype)
+            wide = rows if kernels.dtype_name(rows) == "float64" else rows.float()
+            return self._block(wide, modality).to(rows.dtype)
         if not isinstance(rows, np.ndarray):
             return self._block(rows, modality)
         flat = rows.reshape(-1, self.in_dim)
+        wide_type = np.result_type(flat, np.float32)
         out = np.empty((len(flat), self.out_dim), rows.dtype)
         for start in range(0, len(flat), BLOCK):
-            some = flat[start : start + BLOCK]
-            out[start : start + BLOCK] = self._block(
-                some.astype(np.result_type(some, np.float32)), modality
-            )
+            some = slice(start, start + BLOCK)
+            out[some] = self._block(flat[some].astype(wide_type), modality)
         return out.reshape(*rows.shape[:-1], self.out_dim)
 
     def _block(self, rows: Any, modality: str) -> Any:
         features, theta = self.towers[modality]
-        weights, phases, theta = (
-            constant(array, rows) for array in (features.weights, features.phases, theta)
-        )
+        weights = constant(features.weights, rows)
+        phases = constant(features.phases, rows)
         angles = normalised(rows) @ weights + phases
-        return normalised(namespace(angles).cos(angles) @ theta)
+        return normalised(namespace(angles).cos(angles) @ constant(theta, rows))
 
     def arrays(self) -> dict[str, np.ndarray]:
         found = {}
         for modality, (features, theta) in self.towers.items():
-            found |= {
-                f"{modality}.weights": features.weights,
-                f"{modality}.phases": features.phases,
-                f"{modality}.theta": theta,
-            }
+            found[f"{modality}.weights"] = features.weights
+            found[f"{modality}.phases"] = features.phases
+            found[f"{modality}.theta"] = theta
         return found
 
     def settings(self) -> dict[str, Any]:
@@ -138,15 +138,11 @@ class FairerClipOperator(Operator):
     ) -> FairerClipOperator:
         towers = []
         for modality in ("image", "text"):
-            weights, phases, theta = (
-                arrays[f"{modality}.{part}"] for part in ("weights", "phases", "theta")
-            )
-            if (
-                weights.ndim != 2
-                or phases.shape != weights.shape[1:]
-                or theta.ndim != 2
-                or len(theta) != len(phases)
-            ):
+            weights = arrays[f"{modality}.weights"]
+            phases = arrays[f"{modality}.phases"]
+            theta = arrays[f"{modality}.theta"]
+            are_features = weights.ndim == 2 and phases.shape == weights.shape[1:]
+            if not are_features or theta.ndim != 2 or len(theta) != len(phases):
                 raise ValueError(f"the features of {modality} do not match")
             towers.append(Tower(Features(weights, phases), theta))
         if towers[0].theta.shape[1] != towers[1].theta.shape[1]:
@@ -156,15 +152,15 @@ class FairerClipOperator(Operator):
 
 @dataclass(frozen=True)
 class FairerClip(Method):
-    """tau, tau_z: weights, tau / (1 - tau), of the group and of the other modality for images;
-    tau_text, tau_z_text the same for texts.
+    """Parameters of ``fairer-clip``; the defaults are the code's for CelebA and ViT-L/14.
 
-    dim_z: width of the encoding; None is one less than the classes, 1 for two as in the code.
-    labels, sensitive: "given", or "zero-shot" from the prompts; the code takes given labels and
-    zero-shot groups. balanced=True: as many images of every given class, drawn by lot, as the
-    code's CelebA set has; without it a rare class can be outvoted where signs are chosen. iters:
-    rounds where labels are zero-shot; one otherwise. Defaults are the code's for CelebA and
-    ViT-L/14.
+    tau, tau_z: how much the group and the other modality weigh for images, as tau / (1 - tau);
+    tau_text, tau_z_text: the same for texts. dim_z: width of the encoding; None is one less than
+    the number of classes, as in the code. labels, sensitive: "given", or "zero-shot" from the
+    prompts; the code takes given labels and zero-shot groups. balanced: True draws equally many
+    images of every given class, as in the code's CelebA set; without it a rare class can be
+    outvoted where signs are chosen. iters: rounds where labels are zero-shot; otherwise there is
+    one.
     """
 
     features: int = 4000
@@ -202,60 +198,49 @@ class FairerClip(Method):
         if self.balanced and self.labels == "given":
             kept = _as_many_of_each(y, rng)
             images, y, s = images[kept], y[kept], s[kept]
-        image_features, text_features = (
-            Features.draw(images, self.features, rng),
-            Features.draw(texts, self.features, rng),
-        )
+        image_features = Features.draw(images, self.features, rng)
+        text_features = Features.draw(texts, self.features, rng)
         of_images = _Problem(
             image_features, images, np.ones(len(images)), self.gamma, self.tau, self.tau_z
         )
         size = max(1, len(classes) - 1) if self.dim_z is None else self.dim_z
         sensitive = _centred_one_hot(s, len(context.attribute.groups))
-        image, text = (
-            Tower(
-                image_features,
-                of_images.theta(_centred_one_hot(y, len(classes)), sensitive, None, size),
-            ),
-            None,
-        )
-        for _ in range(self.iters if self.labels == "zero-shot" else 1):
+        theta = of_images.theta(_centred_one_hot(y, len(classes)), sensitive, None, size)
+        image, text = Tower(image_features, theta), None
+        rounds = self.iters if self.labels == "zero-shot" else 1
+        for _ in range(rounds):
             if text is not None:
                 y = _nearest(image.encode(images), text.encode(texts))
                 _require_classes(y, classes)
             members = np.eye(len(classes))[y]
-            labels, sizes = _centred_one_hot(y, len(classes)), members.sum(0)
+            sizes = members.sum(0)
+            labels = _centred_one_hot(y, len(classes))
             z = image.encode(images)
             of_texts = _Problem(
                 text_features, texts, sizes, self.gamma_text, self.tau_text, self.tau_z_text
             )
             other = _root(members.T @ self._kernel(z, rng))
             theta = of_texts.theta(members.T @ labels, members.T @ sensitive, other, size)
-            text = Tower(
-                text_features,
-                _aligned(
-                    theta, text_features.of(texts) @ theta, members.T @ z / sizes[:, None], sizes
-                ),
-            )
+            class_means = members.T @ z / sizes[:, None]
+            theta = _aligned(theta, text_features.of(texts) @ theta, class_means, sizes)
+            text = Tower(text_features, theta)
             z = text.encode(texts)
-            theta = of_images.theta(labels, sensitive, _root(self._kernel(z, rng, sizes))[y], size)
-            image = Tower(
-                image_features,
-                _aligned(theta, image_features.of(images) @ theta, z[y], np.ones(len(images))),
-            )
+            other = _root(self._kernel(z, rng, sizes))[y]
+            theta = of_images.theta(labels, sensitive, other, size)
+            encoded = image_features.of(images) @ theta
+            theta = _aligned(theta, encoded, z[y], np.ones(len(images)))
+            image = Tower(image_features, theta)
         return self._operator(context, image, text, len(images))  # pyright: ignore[reportArgumentType]
 
     def _operator(
         self, context: FitContext, image: Tower, text: Tower, images: int
     ) -> FairerClipOperator:
         width = min(image.theta.shape[1], text.theta.shape[1])
-        towers = [
-            tower._replace(theta=np.ascontiguousarray(tower.theta[:, :width]))
-            for tower in (image, text)
-        ]
-        params = {field.name: getattr(self, field.name) for field in fields(self)} | {
-            "dim_z": width,
-            "images": images,
-        }
+        towers = []
+        for tower in (image, text):
+            theta = np.ascontiguousarray(tower.theta[:, :width])
+            towers.append(tower._replace(theta=theta))
+        params = asdict(self) | {"dim_z": width, "images": images}
         return FairerClipOperator(
             context.attribute, *towers, encoder=context.encoder, params=params
         )
@@ -267,11 +252,13 @@ class FairerClip(Method):
                     f"{name}={getattr(self, name)} is not legal; it is a number from 0 to below 1,"
                     " where its weight grows without bound"
                 )
+        no_width = self.dim_z is not None and self.dim_z < 1
         if (
-            min(self.gamma, self.gamma_text) <= 0
+            self.gamma <= 0
+            or self.gamma_text <= 0
             or self.features < 2
             or self.iters < 1
-            or (self.dim_z is not None and self.dim_z < 1)
+            or no_width
         ):
             raise InputError(
                 "gamma and gamma_text must be positive, features 2 or more, iters and dim_z 1 or"
@@ -286,17 +273,17 @@ class FairerClip(Method):
     def _kernel(
         self, z: Float64, rng: np.random.Generator, weights: np.ndarray | None = None
     ) -> Float64:
-        """Features of the other modality's encoding, centred over the samples that each row stands
-        for.
+        """Return features of the other modality's encoding, centred over the samples.
+
+        weights: how many samples each row stands for; None for one each.
         """
         features = Features.draw(z, self.features, rng).of(z)
         return features - np.average(features, axis=0, weights=weights)
 
     def _classes(self, context: FitContext) -> tuple[list[Any], Float64]:
         given = context.class_prompts or ()
-        prompts: dict[Any, str] = (
-            dict(given) if isinstance(given, Mapping) else dict(enumerate(given))
-        )
+        pairs = given.items() if isinstance(given, Mapping) else enumerate(given)
+        prompts: dict[Any, str] = dict(pairs)
         if len(prompts) < 2:
             raise InputError(
                 f"{self.name} needs two class prompts or more, and {len(prompts)} were given"
@@ -311,17 +298,12 @@ class FairerClip(Method):
     def _rows(
         self, context: FitContext, classes: list[Any], texts: Float64
     ) -> tuple[Float64, np.ndarray, np.ndarray]:
-        """Images that have a direction, a class and a group; the places of both."""
-        blocks = [unit_rows(block, texts.shape[1]) for block in context.image_blocks()]
-        images, good = (
-            np.concatenate([rows for rows, _ in blocks]),
-            np.concatenate([there for _, there in blocks]),
-        )
-        y = (
-            self._labels(context, classes, len(good))[good]
-            if self.labels == "given"
-            else _nearest(images, texts)
-        )
+        """Return the images that have a direction, a class and a group; the places of both."""
+        images, good = directed_images(context, texts.shape[1])
+        if self.labels == "given":
+            y = self._labels(context, classes, len(good))[good]
+        else:
+            y = _nearest(images, texts)
         if self.sensitive == "given":
             context.require(self.name, "sensitive_features")
             s = group_codes(context.sensitive_features, context.attribute)
@@ -344,13 +326,15 @@ class FairerClip(Method):
         context.require(self.name, "labels")
         coded = encode_labels(context.labels, "labels")
         _require_length(coded.codes, rows, "labels")
-        if unknown := [label for label in coded.labels if label not in classes]:
+        unknown = [label for label in coded.labels if label not in classes]
+        if unknown:
             raise InputError(
                 f"labels hold {unknown[0]!r}, which has no class prompt; class_prompts has"
                 f" {classes[:10]}"
             )
-        place = np.array([*(classes.index(label) for label in coded.labels), -1])
-        return place[coded.codes]
+        places = [classes.index(label) for label in coded.labels]
+        places.append(-1)  # of an unknown label, whose code is -1
+        return np.array(places)[coded.codes]
 
 
 class _Problem:
@@ -368,20 +352,15 @@ class _Problem:
         tau: float,
         tau_z: float,
     ):
-        self.features, self.rows, self.weights, self.tau, self.tau_z = (
-            features,
-            rows,
-            weights,
-            tau,
-            tau_z,
-        )
+        self.features, self.rows, self.weights = features, rows, weights
+        self.tau, self.tau_z = tau, tau_z
         self.samples = weights.sum()
         self.ridge = gamma * self.samples
 
     def theta(
         self, labels: Float64, sensitive: Float64, other: Float64 | None, size: int
     ) -> Float64:
-        """(D, z): the u of the largest l in ``C^-1 (B_y + .. B_z - .. B_s) u = l u``.
+        """Return the u (D, z) of the largest l in ``C^-1 (B_y + .. B_z - .. B_s) u = l u``.
 
         C is R_c^T R_c + n gamma I, each B is (R^T A)(R^T A)^T over its norm. labels, sensitive,
         other: the A of each, summed over the samples that a row stands for. With B = F S F^T, F
@@ -389,11 +368,15 @@ class _Problem:
         eigenproblem of H^1/2 S H^1/2.
         """
         terms = [(1.0, labels), (-self.tau / (1 - self.tau), sensitive)]
-        terms += [(self.tau_z / (1 - self.tau_z), other)] if other is not None else []
+        if other is not None:
+            terms.append((self.tau_z / (1 - self.tau_z), other))
         parts, signs = [], []
         for weight, columns in terms:
-            part = self._cross(columns) if weight else np.empty((0, 0))
-            if weight and (norm := np.linalg.norm(part, 2)) > 0:
+            if not weight:
+                continue
+            part = self._cross(columns)
+            norm = np.linalg.norm(part, 2)
+            if norm > 0:
                 parts.append(part * np.sqrt(abs(weight)) / norm)
                 signs += [np.sign(weight)] * part.shape[1]
         thin = np.hstack(parts)
@@ -407,28 +390,29 @@ class _Problem:
         return np.sqrt(self.samples) * u / np.linalg.norm(u, axis=0)
 
     def _count(self, strengths: Float64, size: int) -> int:
-        """How many directions are kept: those of positive strength, and of them the fewest that
-        hold the energy.
-        """
+        """Return how many directions of positive strength are kept: the fewest with the energy."""
         positive = min(int((strengths > max(strengths[0], 0) * 1e-9).sum()), size)
         if not positive:
             raise InputError(
                 "fairer-clip: no direction depends on the class more than on the group at tau"
                 f" {self.tau}; pass a smaller one"
             )
+        if not self.tau:
+            return positive
         energy = np.cumsum(strengths[:positive] ** 2)
-        return int((energy < ENERGY * energy[-1]).sum()) + 1 if self.tau else positive
+        return int((energy < ENERGY * energy[-1]).sum()) + 1
 
     def _cross(self, columns: Float64) -> Float64:
-        """``R^T columns``, block by block."""
+        """Return ``R^T columns``, summed block by block."""
         return sum(self.features.of(self.rows[some]).T @ columns[some] for some in self._blocks())  # pyright: ignore[reportReturnType]
 
     def _blocks(self) -> list[slice]:
         return [slice(start, start + BLOCK) for start in range(0, len(self.rows), BLOCK)]
 
     def _solve(self, right: Float64) -> Float64:
-        """``C^-1 right``, by Cholesky of the smaller Gram matrix: Woodbury's identity where there
-        are fewer rows than features.
+        """Return ``C^-1 right``, by Cholesky of the smaller Gram matrix.
+
+        Where there are fewer rows than features, Woodbury's identity gives it.
         """
         from scipy.linalg import cho_solve
 
@@ -442,20 +426,21 @@ class _Problem:
         from scipy.linalg import cho_factor
 
         mean = self._cross(self.weights[:, None])[:, 0] / self.samples
-        if few := len(self.rows) < len(mean):
+        rows = None
+        if len(self.rows) < len(mean):
             rows = np.sqrt(self.weights)[:, None] * (self.features.of(self.rows) - mean)
             gram = rows @ rows.T
         else:
-            rows, gram = None, -self.samples * np.outer(mean, mean)
+            gram = -self.samples * np.outer(mean, mean)
             for some in self._blocks():
                 block = self.features.of(self.rows[some])
                 gram += (block * self.weights[some, None]).T @ block
         gram.flat[:: len(gram) + 1] += self.ridge
-        return cho_factor(gram, lower=True, overwrite_a=True), rows if few else None
+        return cho_factor(gram, lower=True, overwrite_a=True), rows
 
 
 def _root(rows: Float64) -> Float64:
-    """(k, k): what has the Gram matrix of rows (k, D), in as few columns as rows."""
+    """Return a matrix (k, k) that has the Gram matrix of rows (k, D)."""
     values, vectors = np.linalg.eigh(rows @ rows.T)
     return vectors * np.sqrt(np.maximum(values, 0))
 
@@ -466,16 +451,13 @@ def _centred_one_hot(codes: np.ndarray, size: int) -> Float64:
 
 
 def _as_many_of_each(codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Places, in order, of as many rows of each code as the rarest has, drawn by lot."""
+    """Draw equally many rows of each code, as many as the rarest has; return their places."""
     sizes = np.bincount(codes)
-    return np.sort(
-        np.concatenate(
-            [
-                rng.choice(np.flatnonzero(codes == code), sizes.min(), replace=False)
-                for code in range(len(sizes))
-            ]
-        )
-    )
+    drawn = []
+    for code in range(len(sizes)):
+        members = np.flatnonzero(codes == code)
+        drawn.append(rng.choice(members, sizes.min(), replace=False))
+    return np.sort(np.concatenate(drawn))
 
 
 def _nearest(rows: Float64, others: Float64) -> np.ndarray:
@@ -483,24 +465,23 @@ def _nearest(rows: Float64, others: Float64) -> np.ndarray:
 
 
 def _aligned(theta: Float64, encoded: Float64, other: Float64, weights: np.ndarray) -> Float64:
-    """The eigenproblem says nothing of sign and rotation: those under which the encodings agree
-    with the other modality's.
+    """Return theta turned so that the encodings agree with those of the other modality.
 
-    One dimension takes the sign that most samples agree with, as the code has it; more take the
-    best rotation (Procrustes).
+    The eigenproblem leaves sign and rotation open. One dimension takes the sign that most samples
+    agree with, as the code has it; more take the best rotation (Procrustes).
     """
     width = min(encoded.shape[1], other.shape[1])
     theta, encoded, other = theta[:, :width], encoded[:, :width], other[:, :width]
     if width == 1:
-        return theta * (
-            -1.0 if np.average(encoded[:, 0] * other[:, 0] < 0, weights=weights) > 0.5 else 1.0
-        )
+        opposed = np.average(encoded[:, 0] * other[:, 0] < 0, weights=weights)
+        return theta * (-1.0 if opposed > 0.5 else 1.0)
     left, _, right = np.linalg.svd((encoded * weights[:, None]).T @ other)
     return theta @ (left @ right)
 
 
 def _require_classes(y: np.ndarray, classes: list[Any]) -> None:
-    if missing := [label for i, label in enumerate(classes) if not (y == i).any()]:
+    missing = [label for i, label in enumerate(classes) if not (y == i).any()]
+    if missing:
         raise InputError(
             f"fairer-clip: no image is of the class {missing[0]!r}; add some, or leave its"
             " prompt out"

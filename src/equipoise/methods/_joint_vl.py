@@ -1,9 +1,8 @@
-"""``joint-vl``: bias and neutral parts of images and texts split by two small networks, trained
-together (Zhang et al. 2025).
+"""``joint-vl``: two small networks, trained together, take the bias out of images and texts.
 
-The bias that images lose is to be distributed as the bias that texts lose, and similarities are to
-stay what they were, whichever group a text states. The paper's own measure of both at once is
-``equipoise.metrics.able``.
+The method is that of Zhang et al. 2025. The bias that images lose is to be distributed as the bias
+that texts lose, and similarities are to stay what they were, whichever group a text states. The
+paper's own measure of both at once is ``equipoise.metrics.able``.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from equipoise._rows import directed
 from equipoise.errors import InputError
 from equipoise.methods._context import FitContext
 from equipoise.methods._networks import Net, NetworkOperator, linear, mlp, unit
@@ -38,8 +38,9 @@ TEACHER_SHARE, TEACHER_FROM = 0.4, 5  # of the targets, from this epoch on
 
 
 class JointOperator(NetworkOperator):
-    """t + r(t) for texts, x + r(x + s(x)) for images, with r and s two-layer networks that end in a
-    ReLU.
+    """Texts as ``t + r(t)``, images as ``x + r(x + s(x))``.
+
+    r and s are two-layer networks that end in a ReLU.
     """
 
     method = "joint-vl"
@@ -57,9 +58,11 @@ def _debiased(
     amount: float = 1.0,
     prefix: str = "",
 ) -> Any:
-    """Rows of the reference's length in, rows of any length out."""
+    """Return debiased rows, of any length, from unit rows that are first given this length."""
     rows = rows * length
-    seen = rows + _block(net, f"{prefix}image", rows) if modality == "image" else rows
+    seen = rows
+    if modality == "image":
+        seen = rows + _block(net, f"{prefix}image", rows)
     return rows + SIGNS[sign] * amount * _block(net, f"{prefix}both", seen)
 
 
@@ -69,13 +72,13 @@ def _block(net: Net, name: str, rows: Any) -> Any:
 
 @dataclass(frozen=True)
 class JointVL(Method):
-    """alpha: weight of keeping similarities, the rest is for aligning bias.
+    """Parameters of ``joint-vl``.
 
-    sign: the code adds what the networks give, the paper subtracts it. length: that rows are given
-    before the networks, as CLIP's own features have. template: what a text says of an image, with
-    {group}.
-    queue: earlier pairs that a batch is compared with. amount: how much of the fitted part is
-    taken.
+    alpha: weight of keeping similarities; the rest of 1 is for aligning bias. sign: the code adds
+    what the networks give, the paper subtracts it. length: the length that rows are given before
+    the networks, about that of CLIP's own features. template: what a text says of an image, with
+    {group}. queue: how many earlier pairs a batch is compared with. amount: how much of the fitted
+    part is taken.
     """
 
     alpha: float = 0.3
@@ -168,17 +171,14 @@ class JointVL(Method):
 
     def _start(self, seed: int, dim: int) -> dict[str, np.ndarray]:
         rng = np.random.default_rng([seed, 1])
-        net = linear(rng, "image.hidden", dim, self.hidden_image) | linear(
-            rng, "image.out", self.hidden_image, dim
-        )
-        return (
-            net
-            | linear(rng, "both.hidden", dim, self.hidden_both)
-            | linear(rng, "both.out", self.hidden_both, dim)
-        )
+        net = linear(rng, "image.hidden", dim, self.hidden_image)
+        net |= linear(rng, "image.out", self.hidden_image, dim)
+        net |= linear(rng, "both.hidden", dim, self.hidden_both)
+        net |= linear(rng, "both.out", self.hidden_both, dim)
+        return net
 
     def _texts(self, context: FitContext, dim: int) -> np.ndarray:
-        """(groups, d): what is said of an image of each group."""
+        """Return unit rows (groups, d): what is said of an image of each group."""
         groups = context.attribute.groups
         if context.text_encoder is not None:
             if "{group}" not in self.template:
@@ -189,18 +189,17 @@ class JointVL(Method):
             said = [fix_articles(self.template.replace("{group}", group)) for group in groups]
             rows = np.asarray(context.text_encoder.encode_text(said), np.float64)
         elif context.prototypes is not None:
-            rows = np.stack(
-                [
-                    np.atleast_2d(np.asarray(context.prototypes[group], np.float64)).mean(0)
-                    for group in groups
-                ]
-            )
+            means = []
+            for group in groups:
+                given = np.asarray(context.prototypes[group], np.float64)
+                means.append(np.atleast_2d(given).mean(0))
+            rows = np.stack(means)
         else:
             raise InputError(
                 "joint-vl needs a text of each group: an encoder, a text_table or prototypes, and"
                 " the context lacks them"
             )
-        if rows.shape[1] != dim or not np.isfinite(rows).all() or not rows.any(1).all():
+        if rows.shape[1] != dim or not directed(rows).all():
             raise InputError(
                 f"joint-vl has texts {rows.shape[1]} wide and images {dim} wide; both must be"
                 " embeddings of one encoder"
@@ -212,11 +211,9 @@ class JointVL(Method):
         how: dict[str, Any] = {"sign": self.sign, "length": self.length}
         fair_x = unit(_debiased(state, x, "image", **how))
         fair_t = unit(_debiased(state, t, "text", **how))
-        said = (
-            fair_t
-            if np.random.default_rng([pairs.seed, 2, step]).random() < 0.5
-            else unit(_debiased(state, other, "text", **how))
-        )
+        said = fair_t
+        if np.random.default_rng([pairs.seed, 2, step]).random() >= 0.5:
+            said = unit(_debiased(state, other, "text", **how))
 
         def logs(rows: Any, seen: Any) -> Any:
             return (rows @ seen.T / self.temperature).log_softmax(1)
@@ -228,27 +225,20 @@ class JointVL(Method):
             if step // pairs.batches.steps >= TEACHER_FROM:
                 slow_x = unit(_debiased(state, x, "image", prefix=TEACHER, **how))
                 slow_t = unit(_debiased(state, t, "text", prefix=TEACHER, **how))
-                to_texts = (1 - TEACHER_SHARE) * to_texts + TEACHER_SHARE * logs(
-                    slow_x, texts
-                ).exp()
-                to_images = (1 - TEACHER_SHARE) * to_images + TEACHER_SHARE * logs(
-                    slow_t, images
-                ).exp()
-        keep = (
-            -(
-                (to_texts * logs(fair_x, texts)).sum(1).mean()
-                + (to_images * logs(said, images)).sum(1).mean()
-            )
-            / 2
-        )
+                own, taught = 1 - TEACHER_SHARE, TEACHER_SHARE
+                to_texts = own * to_texts + taught * logs(slow_x, texts).exp()
+                to_images = own * to_images + taught * logs(slow_t, images).exp()
+        kept_x = (to_texts * logs(fair_x, texts)).sum(1).mean()
+        kept_t = (to_images * logs(said, images)).sum(1).mean()
+        keep = -(kept_x + kept_t) / 2
         return self.alpha * keep + (1 - self.alpha) * align
 
 
 class _Pairs:
-    """Batches of images with their texts, the same texts for another group, and the queue: the
-    pairs of the steps before.
+    """Batches of images with their texts, the same texts for another group, and the queue.
 
-    The queue starts with pairs of the set itself, and is no longer than the set.
+    The queue holds the pairs of the steps before. It starts with pairs of the set itself, and is no
+    longer than the set.
     """
 
     def __init__(
@@ -266,33 +256,27 @@ class _Pairs:
         self.batches, self.queue = Batches(len(rows), batch, seed), min(queue, len(rows))
 
     def __getitem__(self, step: int) -> tuple[Any, Any, Any, Any, Any]:
+        """Return images, texts and other texts of a batch; images and texts of it and the queue."""
         now = self.batches[step]
-        others = (
-            self.codes[now]
-            + np.random.default_rng([self.seed, 3, step]).integers(1, self.groups, len(now))
-        ) % self.groups
+        rng = np.random.default_rng([self.seed, 3, step])
+        turns = rng.integers(1, self.groups, len(now))
+        other_codes = (self.codes[now] + turns) % self.groups
+        others = self.texts[self.here.tensor(other_codes)]
         all_of = np.concatenate([now, self._queued(step)])
-        images, texts = (
-            self.rows[self.here.tensor(all_of)],
-            self.texts[self.here.tensor(self.codes[all_of])],
-        )
-        return (
-            images[: len(now)],
-            texts[: len(now)],
-            self.texts[self.here.tensor(others)],
-            images,
-            texts,
-        )
+        images = self.rows[self.here.tensor(all_of)]
+        texts = self.texts[self.here.tensor(self.codes[all_of])]
+        return images[: len(now)], texts[: len(now)], others, images, texts
 
     def _queued(self, step: int) -> np.ndarray:
-        """What was seen last before this step, the newest first; found again from its number alone,
-        so nothing needs to be kept.
+        """Return what was seen last before this step, the newest first.
+
+        The number of the step alone gives it, so nothing needs to be kept.
         """
         epoch, place = divmod(step, self.batches.steps)
         seen = place * self.batches.size
-        return np.concatenate(
-            [self.batches.order(epoch)[:seen][::-1], self.batches.order(epoch - 1)[::-1]]
-        )[: self.queue]
+        this_epoch = self.batches.order(epoch)[:seen][::-1]
+        epoch_before = self.batches.order(epoch - 1)[::-1]
+        return np.concatenate([this_epoch, epoch_before])[: self.queue]
 
 
 METHOD = JointVL

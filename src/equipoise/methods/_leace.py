@@ -1,9 +1,8 @@
-"""``leace``: the least affine change after which no linear predictor reads the group (Belrose et
-al. 2023), fitted in one pass.
+"""``leace``: the least affine change after which no linear predictor reads the group.
 
-Written here and not taken from the concept-erasure package, which needs torch, has no files, and
-leaves weak concepts in: streaming sums, one eigendecomposition, and the kernels that every low-rank
-method shares.
+The method is that of Belrose et al. 2023, fitted in one pass: streaming sums, one
+eigendecomposition, and the kernels that every low-rank method shares. The concept-erasure package
+is not used, because it needs torch, has no files, and leaves weak concepts in.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from equipoise.methods._texts import labelled_texts
 
 
 class LeaceOperator(LowRankOperator):
-    """``x - W^+ U U^T W (x - mu)``."""
+    """The eraser: ``x - W^+ U U^T W (x - mu)``."""
 
     method = "leace"
 
 
 @dataclass(frozen=True)
 class Leace(Method):
-    """renormalise=False keeps the erasure exact; unit length brings some linear leakage back.
+    """Parameters of ``leace``.
 
-    variant="orth": off the mean differences.
-
-    shrinkage: of the covariance, which concerns how little is changed and not what is erased.
-    tolerance: correlations up to this are none; the package's 0.01 leaves weak concepts in.
-    modality="text" or "both": texts by their own statistics, from the book's texts.
+    renormalise: False keeps the erasure exact; unit length brings some linear leakage back.
+    variant: "orth" projects off the mean differences. shrinkage: of the covariance, which decides
+    how little is changed and not what is erased. tolerance: correlations up to this count as none;
+    the package's 0.01 leaves weak concepts in. modality: "text" and "both" change texts by their
+    own statistics, from the book's texts.
     """
 
     variant: Literal["leace", "orth"] = "leace"
@@ -70,24 +69,27 @@ class Leace(Method):
             raise InputError(
                 f"tolerance={self.tolerance} is not legal; it is a correlation, from 0 to below 1"
             )
-        groups, maps = context.attribute.groups, {}
+        groups = context.attribute.groups
+        maps: dict[Modality, LowRank] = {}
         for modality in changes_of(self.modality):
-            blocks = (
-                labelled_blocks(self.name, context)
-                if modality == "image"
-                else [labelled_texts(self.name, context)]
-            )
+            if modality == "image":
+                blocks = labelled_blocks(self.name, context)
+            else:
+                blocks = [labelled_texts(self.name, context)]
             maps[modality] = self._map(Moments.of(blocks, len(groups)), groups, modality)
-        params = {"variant": self.variant, "shrinkage": self.shrinkage, "tolerance": self.tolerance}
-        params |= {"renormalise": self.renormalise, "modality": self.modality}
+        params = {
+            "variant": self.variant,
+            "shrinkage": self.shrinkage,
+            "tolerance": self.tolerance,
+            "renormalise": self.renormalise,
+            "modality": self.modality,
+        }
         return LeaceOperator(
             context.attribute, maps, self.renormalise, encoder=context.encoder, params=params
         )
 
     def _map(self, moments: Moments, groups: tuple[str, ...], modality: Modality) -> LowRank:
-        require_groups(
-            self.name, moments.counts, groups, FEW, {"image": "images", "text": "texts"}[modality]
-        )
+        require_groups(self.name, moments.counts, groups, FEW, f"{modality}s")
         left, right = self._factors(moments)
         return LowRank(right, left, -left @ (right.T @ moments.mean))
 
@@ -96,17 +98,14 @@ class Leace(Method):
         if self.variant == "orth":
             basis = geometry.span_basis(between.T, self.tolerance)
             return basis, basis
-        covariance = (
-            shrunk(moments.covariance, int(moments.counts.sum()))
-            if self.shrinkage
-            else moments.covariance
-        )
+        covariance = moments.covariance
+        if self.shrinkage:
+            covariance = shrunk(covariance, int(moments.counts.sum()))
         values, vectors = np.linalg.eigh(covariance)
         kept = values > values[-1] * len(values) * np.finfo(float).eps
         vectors, roots = vectors[:, kept], np.sqrt(values[kept])
-        concept, sizes, _ = np.linalg.svd(
-            (vectors.T @ between) / roots[:, None], full_matrices=False
-        )
+        whitened = (vectors.T @ between) / roots[:, None]
+        concept, sizes, _ = np.linalg.svd(whitened, full_matrices=False)
         concept = concept[:, sizes > self.tolerance]
         if not concept.shape[1]:
             raise InputError(
@@ -118,8 +117,9 @@ class Leace(Method):
 
 @dataclass
 class Moments:
-    """Mean and covariance of rows, and their sum and number in each group, from blocks merged as
-    they come (Chan et al.).
+    """Mean and scatter of rows, and their sum and number in each group.
+
+    Blocks are merged as they come (Chan et al.).
     """
 
     mean: Float64
@@ -129,23 +129,22 @@ class Moments:
 
     @classmethod
     def of(cls, blocks: Iterable[tuple[Float64, np.ndarray]], groups: int) -> Moments:
+        """Return the moments of all blocks of rows, each with the codes of its groups."""
         total = None
         for rows, codes in blocks:
             if len(rows):
                 mean = rows.mean(0)
+                scatter = (rows - mean).T @ (rows - mean)
                 sums = np.stack([rows[codes == group].sum(0) for group in range(groups)])
-                block = cls(
-                    mean,
-                    (rows - mean).T @ (rows - mean),
-                    sums,
-                    np.bincount(codes, minlength=groups),
-                )
+                counts = np.bincount(codes, minlength=groups)
+                block = cls(mean, scatter, sums, counts)
                 total = block if total is None else total.merged(block)
         if total is None:
             raise InputError("there is no row with a direction and a known group to fit on")
         return total
 
     def merged(self, other: Moments) -> Moments:
+        """Return the moments of the rows of both."""
         n, m = self.counts.sum(), other.counts.sum()
         gap = other.mean - self.mean
         mean = self.mean + gap * (m / (n + m))
@@ -157,16 +156,21 @@ class Moments:
         return self.scatter / self.counts.sum()
 
     def between(self) -> Float64:
-        """(d, groups): covariance of rows with each group's indicator, over its spread, so that a
-        small group weighs like a large one.
+        """Return the covariance (d, groups) of rows with each group's indicator, over its spread.
+
+        So a small group weighs as much as a large one.
         """
         shares = self.counts / self.counts.sum()
         means = self.sums / self.counts[:, None]
-        return ((means - self.mean) * (shares / np.sqrt(shares * (1 - shares)))[:, None]).T
+        weights = shares / np.sqrt(shares * (1 - shares))
+        return ((means - self.mean) * weights[:, None]).T
 
 
 def shrunk(covariance: Float64, n: int) -> Float64:
-    """Optimal linear shrinkage towards a multiple of the identity (Bodnar, Gupta, Parolya 2014)."""
+    """Return the covariance shrunk optimally towards a multiple of the identity.
+
+    The shrinkage is linear (Bodnar, Gupta, Parolya 2014).
+    """
     d, trace = len(covariance), np.trace(covariance)
     spread = (covariance**2).sum() - trace**2 / d
     kept = np.clip(1 - trace**2 / n / spread, 0, 1) if spread > 0 else 1.0

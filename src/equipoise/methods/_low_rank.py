@@ -1,5 +1,6 @@
-"""``LowRankOperator``: an affine map of low rank on the unit rows of each modality, run by the
-kernels; what four methods come down to.
+"""``LowRankOperator``: an affine map of low rank on the unit rows of each modality.
+
+The kernels run it; four methods come down to it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from equipoise.prompts._attribute import Attribute
 
 
 class LowRankOperator(Operator):
-    """``x -> x - left (right^T x) - bias`` for unit rows x, then to unit length where
-    ``renormalise``; a map for each changed modality.
+    """One map ``x -> x - left (right^T x) - bias`` of unit rows x per changed modality.
+
+    What comes out is brought to unit length where ``renormalise``.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class LowRankOperator(Operator):
 
     @property
     def rank(self) -> int:
-        """Of the map with the most directions."""
+        """Return the rank of the map with the most directions."""
         return max(low_rank.rank for low_rank in self.maps.values())
 
     def _facts(self) -> dict[str, Any]:
@@ -50,18 +52,17 @@ class LowRankOperator(Operator):
         return self._map(rows, "text")
 
     def _map(self, rows: Any, modality: Modality) -> Any:
-        return kernels.debias(
-            rows, self.maps[modality], PROJECT, "unit" if self.renormalise else "raw"
-        )[0]
+        length = "unit" if self.renormalise else "raw"
+        return kernels.debias(rows, self.maps[modality], PROJECT, length)[0]
 
     def arrays(self) -> dict[str, np.ndarray]:
         found = {}
         for modality, low_rank in self.maps.items():
             found[f"{modality}.right"] = low_rank.right
-            found |= (
-                {f"{modality}.left": low_rank.left} if low_rank.left is not low_rank.right else {}
-            )
-            found |= {f"{modality}.bias": low_rank.bias} if low_rank.bias is not None else {}
+            if low_rank.left is not low_rank.right:
+                found[f"{modality}.left"] = low_rank.left
+            if low_rank.bias is not None:
+                found[f"{modality}.bias"] = low_rank.bias
         return found
 
     def settings(self) -> dict[str, Any]:
@@ -78,12 +79,10 @@ class LowRankOperator(Operator):
         maps: dict[Modality, LowRank] = {}
         for modality in settings["changes"]:
             right = arrays[f"{modality}.right"]
-            left, bias = arrays.get(f"{modality}.left", right), arrays.get(f"{modality}.bias")
-            if (
-                right.ndim != 2
-                or right.shape != left.shape
-                or (bias is not None and bias.shape != right.shape[:1])
-            ):
+            left = arrays.get(f"{modality}.left", right)
+            bias = arrays.get(f"{modality}.bias")
+            bias_fits = bias is None or bias.shape == right.shape[:1]
+            if right.ndim != 2 or right.shape != left.shape or not bias_fits:
                 raise ValueError(f"the factors of {modality} do not match")
             maps[modality] = LowRank(right, left, bias)
         return cls(attribute, maps, bool(settings["renormalise"]), encoder=made_by)

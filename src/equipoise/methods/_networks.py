@@ -1,5 +1,6 @@
-"""Small networks as named arrays: one function serves torch, which trains them, and numpy, which
-applies them.
+"""Small networks as named arrays.
+
+The same functions serve torch, which trains the networks, and numpy, which applies them.
 """
 
 from __future__ import annotations
@@ -18,47 +19,44 @@ from equipoise.prompts._attribute import Attribute
 
 BLOCK = 8192  # rows that go through a network at a time
 
-Net = Mapping[
-    str, Any
-]  # arrays or tensors by name: "hidden.weight" (out, in), "hidden.bias" (out,)
+# Arrays or tensors by name: "hidden.weight" (out, in), "hidden.bias" (out,).
+Net = Mapping[str, Any]
 
 
 def linear(
     rng: np.random.Generator, name: str, inputs: int, outputs: int, *, zero: bool = False
 ) -> dict[str, np.ndarray]:
-    """Weight and bias of a layer, drawn as torch draws them: uniform within 1 / sqrt(inputs).
+    """Return weight and bias of a layer, drawn as torch draws them: within 1 / sqrt(inputs).
 
     zero: a layer that gives nothing yet.
     """
     bound = 0.0 if zero else inputs**-0.5
-    weight, bias = (
-        rng.uniform(-bound, bound, (outputs, inputs)),
-        rng.uniform(-bound, bound, outputs),
-    )
+    weight = rng.uniform(-bound, bound, (outputs, inputs))
+    bias = rng.uniform(-bound, bound, outputs)
     return {f"{name}.weight": weight.astype(np.float32), f"{name}.bias": bias.astype(np.float32)}
 
 
 def dense(net: Net, name: str, rows: Any) -> Any:
-    """One layer of the net."""
+    """Return what one layer of the net makes of rows."""
     return rows @ net[f"{name}.weight"].T + net[f"{name}.bias"]
 
 
 def mlp(net: Net, names: Sequence[str], rows: Any) -> Any:
-    """Layers with ReLU between them."""
+    """Return what layers with ReLU between them make of rows."""
     for name in names[:-1]:
         rows = dense(net, name, rows).clip(min=0)
     return dense(net, names[-1], rows)
 
 
 def unit(rows: Any) -> Any:
-    """Rows divided by their length."""
+    """Return rows divided by their length."""
     return rows / (rows * rows).sum(-1)[..., None] ** 0.5
 
 
 class NetworkOperator(Operator):
-    """Unit rows go through a small network, and what comes out is brought to unit length.
+    """What a small network makes of unit rows, brought to unit length.
 
-    Numpy arrays and torch tensors.
+    It takes numpy arrays and torch tensors.
     """
 
     def __init__(
@@ -75,7 +73,7 @@ class NetworkOperator(Operator):
 
     @abstractmethod
     def changed(self, net: Net, rows: Any, modality: Modality) -> Any:
-        """What the method makes of unit rows."""
+        """Return what the method makes of unit rows."""
 
     def _image(self, rows: Any) -> Any:
         return self._through(rows, "image")
@@ -100,14 +98,15 @@ class NetworkOperator(Operator):
         return out.reshape(rows.shape)
 
     def _array(self, rows: np.ndarray, modality: Modality) -> np.ndarray:
-        """A block. Rows without a direction come back as they were."""
+        """Return a block of changed rows; rows without a direction come back as they were."""
         wide = rows if rows.dtype == np.float64 else rows.astype(np.float32)
         with np.errstate(all="ignore"):
             lengths = np.linalg.norm(wide.astype(np.float64), axis=1, keepdims=True)
             good = np.isfinite(lengths) & (lengths > 0)
             e = np.where(good, wide / lengths, 1.0).astype(wide.dtype)
             net = {name: array.astype(wide.dtype, copy=False) for name, array in self.net.items()}
-            return np.where(good, self._ended(self.changed(net, e, modality), modality), rows)
+            changed = self._ended(self.changed(net, e, modality), modality)
+            return np.where(good, changed, rows)
 
     def _tensor(self, rows: Any, modality: Modality) -> Any:
         wide = rows if dtype_name(rows) == "float64" else rows.float()
@@ -115,12 +114,11 @@ class NetworkOperator(Operator):
         good = (lengths > 0) & (lengths < float("inf"))
         e = (wide / lengths).where(good, wide.new_ones(()))
         net = {name: wide.new_tensor(array) for name, array in self.net.items()}
-        return (
-            self._ended(self.changed(net, e, modality), modality).where(good, wide).to(rows.dtype)
-        )
+        changed = self._ended(self.changed(net, e, modality), modality)
+        return changed.where(good, wide).to(rows.dtype)
 
     def _ended(self, rows: Any, modality: Modality) -> Any:
-        """What is done last; a method that leaves lengths alone says so here."""
+        """Return the rows as they leave the operator; a method may leave their lengths alone."""
         return unit(rows)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -137,20 +135,12 @@ class NetworkOperator(Operator):
         settings: dict[str, Any],
         made_by: EncoderRef,
     ) -> NetworkOperator:
-        if not arrays or any(
-            array.dtype.kind != "f" or not np.isfinite(array).all() for array in arrays.values()
-        ):
+        finite = [a.dtype.kind == "f" and np.isfinite(a).all() for a in arrays.values()]
+        if not finite or not all(finite):
             raise ValueError("an array is missing, or does not hold finite numbers")
-        operator = cls(
-            attribute,
-            arrays,
-            settings["options"],
-            tuple(settings["changes"]),
-            int(settings["dim"]),
-            encoder=made_by,
-        )
+        changes, dim = tuple(settings["changes"]), int(settings["dim"])
+        operator = cls(attribute, arrays, settings["options"], changes, dim, encoder=made_by)
+        one_row = np.ones((1, dim), np.float32)
         for modality in operator.changes:
-            operator._through(
-                np.ones((1, operator.in_dim), np.float32), modality
-            )  # an error where shapes or names do not fit
+            operator._through(one_row, modality)  # raises where shapes or names do not fit
         return operator

@@ -16,7 +16,7 @@ from equipoise.prompts._attribute import Attribute
 
 
 class Identity(Operator):
-    """Changes nothing. It takes rows of any width."""
+    """The operator that changes nothing and takes rows of any width."""
 
     method = "none"
 
@@ -51,7 +51,7 @@ class Identity(Operator):
 
 @dataclass(frozen=True)
 class NoMethod(Method):
-    """Nothing is fitted, nothing is changed."""
+    """The method without parameters: nothing is fitted, nothing is changed."""
 
     name: ClassVar[str] = "none"
     summary: ClassVar[str] = "the encoder as it is"

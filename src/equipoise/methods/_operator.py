@@ -1,6 +1,6 @@
 """``Operator``: what fitting a method gives.
 
-It changes images, texts or both, and saves to one file.
+An operator changes images, texts or both, and is saved to one file.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Gate = bool | Callable[[str], bool] | None
 
 
 class Operator(ABC):
-    """Frozen result of a fit: ``image(X)``, ``text(T)``, ``scores(X, T)``; rows of any length in,
-    unit rows out.
+    """Frozen result of a fit: ``image(X)``, ``text(T)``, ``scores(X, T)``.
 
-    ``changes`` says which modalities it touches, ``unit`` whether the rows it changes have unit
-    length: some references leave theirs. ``gate`` keeps prompts that name a group themselves as
-    they are ("a female doctor"): True asks ``explicit_groups``, a function decides by itself.
+    It takes rows of any length and gives unit rows. ``changes`` says which modalities it touches.
+    ``unit`` says whether the rows it changes have unit length; some reference methods leave other
+    lengths. ``gate`` keeps prompts that name a group themselves as they are ("a female doctor"):
+    True asks ``explicit_groups``, a function decides by itself.
     """
 
     method: ClassVar[str]
@@ -57,31 +57,32 @@ class Operator(ABC):
 
     @property
     def unit(self) -> bool:
-        """Whether the rows that it changes come out of unit length."""
+        """Return whether the rows that it changes come out at unit length."""
         return True
 
     @property
     def per_prompt(self) -> bool:
-        """Whether an image is changed by the prompt it is compared with, so that only ``scores``
-        can rank images.
+        """Return whether an image changes with the prompt it is compared with.
+
+        If so, only ``scores`` can rank images.
         """
         return False
 
     @abstractmethod
     def _image(self, rows: Any) -> Any:
-        """Debiased rows of images."""
+        """Return debiased rows of images."""
 
     @abstractmethod
     def _text(self, rows: Any, prompts: Sequence[str] | None) -> Any:
-        """Debiased rows of texts; prompts, where a method depends on them."""
+        """Return debiased rows of texts; prompts, where a method depends on them."""
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
-        """What the file holds."""
+        """Return the arrays that the file holds."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What else the file holds, as JSON."""
+        """Return what else the file holds, as JSON."""
 
     @classmethod
     @abstractmethod
@@ -92,10 +93,10 @@ class Operator(ABC):
         settings: dict[str, Any],
         made_by: EncoderRef,
     ) -> Operator:
-        """The operator of a file."""
+        """Return the operator of a file."""
 
     def image(self, rows: SameRows) -> SameRows:
-        """Debiased images (..., d), or the same rows where the method leaves images alone.
+        """Return debiased images (..., d), or the same rows where the method leaves images alone.
 
         NaN rows stay NaN.
         """
@@ -105,7 +106,7 @@ class Operator(ABC):
     def text(
         self, rows: SameRows, prompts: Sequence[str] | None = None, gate: Gate = None
     ) -> SameRows:
-        """Debiased texts (n, d).
+        """Return debiased texts (n, d).
 
         prompts: the texts themselves, for a gate and for methods that depend on them.
         """
@@ -125,23 +126,20 @@ class Operator(ABC):
         if self.out_dim != self.in_dim:
             raise InputError(
                 f"this {self.method} operator gives rows {self.out_dim} wide, so a gate cannot keep"
-                " rows as they are; leave it away"
+                " rows as they are; leave it out"
             )
         if kept.all():
             return rows
         changed = np.flatnonzero(~kept)
-        texts = self._text(
-            rows[changed], [prompts[i] for i in changed.tolist()] if prompts is not None else None
-        )
-        if hasattr(rows, "at"):  # jax writes to a copy
-            return rows.at[changed].set(texts)
-        out = rows.copy() if isinstance(rows, np.ndarray) else rows.clone()
-        out[changed] = texts
-        return out
+        asked = None
+        if prompts is not None:
+            asked = [prompts[i] for i in changed.tolist()]
+        return _with_rows(rows, changed, self._text(rows[changed], asked))
 
     def encode_text(self, prompts: Sequence[str], gate: Gate = None) -> np.ndarray:
-        """Debiased rows of prompts, by the encoder that the operator was fitted with (or was given
-        by ``bind``).
+        """Return debiased rows of prompts.
+
+        The encoder is the one that the operator was fitted with, or was given by ``bind``.
         """
         if self._encoder is None:
             raise InputError(
@@ -157,20 +155,21 @@ class Operator(ABC):
         prompts: Sequence[str] | None = None,
         gate: Gate = None,
     ) -> SameRows:
-        """Similarities (images, texts) of debiased rows."""
+        """Return similarities (images, texts) of debiased rows."""
         rows: Any = self.image(images)
         columns: Any = self.text(texts, prompts, gate)
         return rows @ columns.T
 
     def bind(self, encoder: Any) -> Operator:
-        """The same operator with an encoder, which must be the one it was fitted with."""
+        """Give the operator an encoder, which must be the one it was fitted with; return it."""
         self.require_encoder(encoder)
         self._encoder = encoder
         return self
 
     def require_encoder(self, encoder: Any) -> None:
-        """Raise unless ``encoder`` (or a store's) is the one this operator was fitted with, or
-        neither says.
+        """Raise where ``encoder`` (or a store's) is not the one this operator was fitted with.
+
+        Where one of them does not name its encoder, nothing is raised.
         """
         given = EncoderRef.of(encoder)
         if self.made_by.differs_from(given):
@@ -181,7 +180,7 @@ class Operator(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """Tells this operator from others."""
+        """Return a digest that differs between operators that differ."""
         return artefact.digest(self.arrays(), self._document())
 
     def save(self, path: str | os.PathLike) -> None:
@@ -199,17 +198,14 @@ class Operator(ABC):
         }
 
     def _gated(self, prompts: Sequence[str] | None, gate: Gate) -> np.ndarray:
-        """Mask of prompts that stay as they are."""
+        """Return the mask of prompts that stay as they are; one False without a gate."""
         if gate is None or gate is False:
             return np.zeros(1, bool)
         if prompts is None:
             raise InputError("a gate looks at the prompts; pass prompts= beside the rows")
-        asks = (
-            gate
-            if callable(gate)
-            else (lambda prompt: bool(explicit_groups(prompt, self.attribute)))
-        )
-        return np.array([asks(prompt) for prompt in prompts])
+        if callable(gate):
+            return np.array([gate(prompt) for prompt in prompts])
+        return np.array([bool(explicit_groups(prompt, self.attribute)) for prompt in prompts])
 
     def _check_width(self, rows: Any, what: str) -> None:
         if not hasattr(rows, "shape") or len(rows.shape) < 2 or rows.shape[-1] != self.in_dim:
@@ -220,7 +216,7 @@ class Operator(ABC):
             )
 
     def _facts(self) -> dict[str, Any]:
-        """What is shown of the operator, by name."""
+        """Return what is shown of the operator, by name."""
         return {
             "method": self.method,
             "attribute": cut(self.attribute.name),
@@ -236,5 +232,14 @@ class Operator(ABC):
         return f"{type(self).__name__}({method}, {attribute}({groups}), {rest})"
 
     def _repr_html_(self) -> str:
-        """Show method, groups, dim and what else the method has as a table in notebooks."""
+        """Return the facts of the operator as a table for notebooks."""
         return html_table(type(self).__name__, list(self._facts().items()))
+
+
+def _with_rows(rows: Any, places: np.ndarray, new: Any) -> Any:
+    """Return a copy of rows, of any framework, with new ones at these places."""
+    if hasattr(rows, "at"):  # jax writes to a copy
+        return rows.at[places].set(new)
+    out = rows.copy() if isinstance(rows, np.ndarray) else rows.clone()
+    out[places] = new
+    return out

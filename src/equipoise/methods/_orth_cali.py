@@ -1,5 +1,6 @@
-"""``orth-cali``: Orth-Proj, calibrated so that prompts which differ in the group alone coincide
-(Chuang et al. 2023).
+"""``orth-cali``: ``orth-proj``, calibrated on prompts (Chuang et al. 2023).
+
+After the calibration, prompts that differ in the group alone coincide.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ NOTHING = 2.0**-24  # of a direction: less than half a unit in float32's last pl
 
 
 class OrthCaliOperator(LowRankOperator):
-    """``nrm(P0 (I + lam M)^-1 t)``, as thin factors."""
+    """The map ``nrm(P0 (I + lam M)^-1 t)``, as thin factors."""
 
     method = "orth-cali"
 
 
 @dataclass(frozen=True)
 class OrthCali(Method):
-    """lam: 1000 for classification, 500 for generation; 0 is orth-proj.
+    """Parameters of ``orth-cali``.
 
-    projection=False leaves P0 out, as the code does for generation.
-
-    span and prototype: as in orth-proj. The pairs are the book's prompts in every two groups.
+    lam: 1000 for classification, 500 for generation; 0 is orth-proj. projection: False leaves P0
+    out, as the code does for generation. span, prototype: as in orth-proj. The pairs are the book's
+    prompts in every two groups.
     """
 
     lam: float = 1000.0
@@ -60,11 +61,9 @@ class OrthCali(Method):
         if not 0 <= self.lam < np.inf:
             raise InputError(f"lam={self.lam} is not legal; it is a number from 0 (orth-proj) on")
         pairs = matched(self.name, context, self.prototype)
-        basis = (
-            span_of(self.span, self.name, context, self.prototype)
-            if self.projection
-            else np.zeros((pairs.shape[-1], 0))
-        )
+        basis = np.zeros((pairs.shape[-1], 0))
+        if self.projection:
+            basis = span_of(self.span, self.name, context, self.prototype)
         changes = changes_of(self.modality)
         params = {
             "lam": self.lam,
@@ -84,19 +83,20 @@ class OrthCali(Method):
 
 
 def calibrated(basis: Float64, rows: Float64, lam: float) -> LowRank:
-    """``P0 (I + lam M)^-1`` with P0 off the basis (d, r) and M the Gram matrix of rows (n, d), as
-    what is taken away.
+    """Return what ``P0 (I + lam M)^-1`` takes away.
 
-    With the singular values s and directions W of the rows, (I + lam M)^-1 = I - W diag(lam s^2 /
-    (1 + lam s^2)) W^T: Woodbury's identity, with nothing left to invert. A direction whose share
-    rounds to nothing is left out.
+    P0 projects off the basis (d, r), and M is the Gram matrix of rows (n, d). With the singular
+    values s and directions W of the rows, (I + lam M)^-1 = I - W diag(lam s^2 / (1 + lam s^2)) W^T:
+    Woodbury's identity, with nothing left to invert. A direction whose share rounds to nothing is
+    left out.
     """
     _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
     shares = lam * sizes**2 / (1 + lam * sizes**2)
     kept = shares > NOTHING
     w, shares = directions[kept].T, shares[kept]
     drawn = w * shares
-    return LowRank(np.hstack([basis, w]), np.hstack([basis, drawn - basis @ (basis.T @ drawn)]))
+    outside = drawn - basis @ (basis.T @ drawn)
+    return LowRank(np.hstack([basis, w]), np.hstack([basis, outside]))
 
 
 METHOD = OrthCali

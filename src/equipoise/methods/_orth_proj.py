@@ -1,6 +1,6 @@
-"""``orth-proj``: texts projected off the group prompts (Chuang et al.
+"""``orth-proj``: texts projected off the group prompts (Chuang et al. 2023).
 
-2023): an uncentred span, so what the prompts share goes too.
+The span is not centred, so what the prompts share goes too.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ class OrthProjOperator(SpaceOperator):
 
 @dataclass(frozen=True)
 class OrthProj(Method):
-    """span: "prompts" (a prototype a group), "texts" (each by itself) or "differences", the milder
-    attribute space.
+    """Parameters of ``orth-proj``.
+
+    span: "prompts" (one prototype per group), "texts" (each by itself) or "differences" (the
+    attribute space, which takes less away).
     """
 
     span: Span = "prompts"
@@ -61,16 +63,15 @@ class OrthProj(Method):
 
 
 def span_of(span: str, method: str, context: FitContext, prototype: str) -> Float64:
-    """Orthonormal basis (d, r) of what a method projects off."""
+    """Return an orthonormal basis (d, r) of what a method projects off."""
     if span == "differences":
         return geometry.attribute_basis(prototypes(method, context, prototype))[0]
     if span not in ("prompts", "texts"):
         raise InputError(f'span={span!r} is not legal; pass "prompts", "texts" or "differences"')
-    rows = (
-        prototypes(method, context, prototype)
-        if span == "prompts"
-        else labelled_texts(method, context)[0]
-    )
+    if span == "prompts":
+        rows = prototypes(method, context, prototype)
+    else:
+        rows, _ = labelled_texts(method, context)
     basis = geometry.span_basis(rows)
     require_little(method, basis, f"{len(rows)} texts", "pass span=prompts")
     return basis

@@ -1,14 +1,11 @@
-"""``prism``: one linear map for images and texts, learned from prompts alone (Molahasani et al.
+"""``prism``: one linear map for images and texts, learned from prompts alone.
 
-2025).
-
-Texts of one prompt and two groups are drawn together, texts of two prompts and one group are pushed
-apart.
+The method is that of Molahasani et al. 2025: texts of one prompt and two groups are drawn together,
+texts of two prompts and one group are pushed apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -29,18 +26,16 @@ TEXT_NORMS = ("unit", "raw")
 
 
 class PrismOperator(NetworkOperator):
-    """W x, or x without its part in the span of a thin basis."""
+    """The rows ``W x``, or x without its part in the span of a thin basis."""
 
     method = "prism"
 
     @cached_property
     def low_rank(self) -> LowRank | None:
-        """What the projection takes away, for the kernels; None for a map."""
-        return (
-            LowRank.projection(np.ascontiguousarray(self.net["bases"].T))
-            if "bases" in self.net
-            else None
-        )
+        """Return what the projection takes away, for the kernels; None for a map."""
+        if "bases" not in self.net:
+            return None
+        return LowRank.projection(np.ascontiguousarray(self.net["bases"].T))
 
     def changed(self, net: Net, rows: Any, modality: Modality) -> Any:
         return rows @ net["map"].T
@@ -48,13 +43,12 @@ class PrismOperator(NetworkOperator):
     def _through(self, rows: Any, modality: Modality) -> Any:
         if self.low_rank is None:
             return super()._through(rows, modality)
-        return kernels.debias(
-            rows, self.low_rank, PROJECT, "unit" if self.unit or modality == "image" else "raw"
-        )[0]
+        length = "unit" if self.unit or modality == "image" else "raw"
+        return kernels.debias(rows, self.low_rank, PROJECT, length)[0]
 
     @property
     def unit(self) -> bool:
-        """Whether the rows that it changes come out of unit length."""
+        """Return whether the rows that it changes come out at unit length."""
         return self.options["text_norm"] == "unit"
 
     def _ended(self, rows: Any, modality: Modality) -> Any:
@@ -63,11 +57,13 @@ class PrismOperator(NetworkOperator):
 
 @dataclass(frozen=True)
 class Prism(Method):
-    """init: of the map, "random" as the reference has it, "identity", or "orth": off the span of
-    the group prototypes. bases: above 0, a
-    projection off so many learned directions instead of a map. text_norm: "unit" compares by
-    cosine; "raw" leaves texts as long as the map makes them, as the reference code does, so that
-    long classes win. samples: quadruples of texts, drawn anew for every epoch.
+    """Parameters of ``prism``.
+
+    init: how the map starts: "random", as in the reference, "identity", or "orth", the projection
+    off the span of the group prototypes. bases: above 0, a projection off so many learned
+    directions instead of a map. text_norm: "unit" compares by cosine; "raw" leaves texts as long as
+    the map makes them, as the reference code does, so that long classes win. samples: how many
+    quadruples of texts are drawn for every epoch.
     """
 
     margin: float = 0.5
@@ -106,28 +102,26 @@ class Prism(Method):
         batches = Batches(self.samples, self.batch, context.seed)
 
         def loss(state: Net, step: int) -> Any:
-            at = here.tensor(
-                texts.draw(np.random.default_rng([context.seed, 2, step]), len(batches[step]))
-            )
+            rng = np.random.default_rng([context.seed, 2, step])
+            at = here.tensor(texts.draw(rng, len(batches[step])))
             n1, n2, p1, p2 = (unit(_mapped(here.torch, state, rows[column])) for column in at.T)
             apart = ((n1 * n2).sum(1) - self.margin).clip(min=0)
             return (1 - (p1 * p2).sum(1)).mean() + apart.mean()
 
         start = self._start(context.seed, texts)
         stage = Stage("prism", context, asdict(self), {"rows": texts.rows, "cells": texts.starts})
-        net = train(
-            stage, here, start, loss, list(start), steps=self.epochs * batches.steps, lr=self.lr
-        )
-        net = (
-            {"bases": np.linalg.qr(net["bases"].T)[0].T}
-            if self.bases
-            else {"map": net["map"].astype(np.float32)}
-        )
+        steps = self.epochs * batches.steps
+        net = train(stage, here, start, loss, list(start), steps=steps, lr=self.lr)
+        if self.bases:
+            net = {"bases": np.linalg.qr(net["bases"].T)[0].T}
+        else:
+            net = {"map": net["map"].astype(np.float32)}
+        options = {"text_norm": self.text_norm}
         params = asdict(self) | {"seed": context.seed, "texts": len(texts.rows)}
         return PrismOperator(
             context.attribute,
             net,
-            {"text_norm": self.text_norm},
+            options,
             ("image", "text"),
             rows.shape[1],
             encoder=context.encoder,
@@ -153,15 +147,15 @@ class Prism(Method):
 def _mapped(torch: Any, state: Net, rows: Any) -> Any:
     if "map" in state:
         return rows @ state["map"].T
-    basis = torch.linalg.qr(state["bases"].T)[
-        0
-    ]  # the projection of the reference, without inverting V V^T
+    # The projection of the reference, without inverting V V^T.
+    basis, _ = torch.linalg.qr(state["bases"].T)
     return rows - (rows @ basis) @ basis.T
 
 
 class Texts:
-    """The book's texts as unit rows in float64, by prompt and group: cell (p, g) holds rows
-    starts[p, g] to starts[p, g] + counts[p, g].
+    """The book's texts as unit rows in float64, by prompt and group.
+
+    Cell (p, g) holds rows starts[p, g] to starts[p, g] + counts[p, g].
     """
 
     def __init__(self, rows: np.ndarray, starts: np.ndarray, counts: np.ndarray):
@@ -169,64 +163,66 @@ class Texts:
 
     @classmethod
     def of(cls, method: str, context: FitContext) -> Texts:
-        """Encoded by the context's encoder or text table."""
+        """Return the texts, encoded by the context's encoder or text table."""
         if context.text_encoder is None or context.book is None:
             raise InputError(
                 f"{method} needs a book and an encoder or text_table; the context lacks"
                 f" {_missing(context)}"
             )
         groups = context.attribute.groups
-        cells = [
-            [entries[g].texts for g in groups]
-            for entries in context.book.prompts.values()
-            if all(g in entries for g in groups)
-        ]
-        if len(cells) < 2:
+        every: list[str] = []
+        counts = []
+        for entries in context.book.prompts.values():
+            if set(groups) <= set(entries):
+                cells = [entries[group].texts for group in groups]
+                counts.append([len(texts) for texts in cells])
+                for texts in cells:
+                    every += texts
+        if len(counts) < 2:
             raise InputError(
-                f"{method} compares prompts, and the book has {len(cells)} with every group of"
+                f"{method} compares prompts, and the book has {len(counts)} with every group of"
                 f" {context.attribute.name}; write a book of two prompts or more"
             )
-        counts = np.array([[len(texts) for texts in row] for row in cells])
-        starts = np.cumsum(counts).reshape(counts.shape) - counts
-        every: Sequence[str] = [text for row in cells for texts in row for text in texts]
-        return cls(
-            unit(np.asarray(context.text_encoder.encode_text(every), np.float64)), starts, counts
-        )
+        sizes = np.array(counts)
+        starts = np.cumsum(sizes).reshape(sizes.shape) - sizes
+        encoded = np.asarray(context.text_encoder.encode_text(every), np.float64)
+        return cls(unit(encoded), starts, sizes)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """(count, 4): n1, n2 of one group and two prompts; p1, p2 of one prompt and two groups.
+        """Draw rows (count, 4): n1, n2 share a group, p1, p2 share a prompt.
 
-        Every choice is a draw of its own.
+        n1 and n2 are of two prompts, p1 and p2 of two groups. Every choice is a draw of its own.
         """
         prompts, groups = self.counts.shape
         first, second = _two(rng, prompts, count)
         one, other = _two(rng, groups, count)
         prompt, group = rng.integers(0, prompts, count), rng.integers(0, groups, count)
         cells = ((first, group), (second, group), (prompt, one), (prompt, other))
-        return np.stack(
-            [self.starts[cell] + rng.integers(0, self.counts[cell]) for cell in cells], axis=1
-        )
+        drawn = [self.starts[cell] + rng.integers(0, self.counts[cell]) for cell in cells]
+        return np.stack(drawn, axis=1)
 
     def prototypes(self) -> np.ndarray:
-        """(groups, d): the mean text of each group over the prompts."""
-        means = [
-            [self.rows[s : s + c].mean(0) for s, c in zip(*row, strict=True)]
-            for row in zip(self.starts, self.counts, strict=True)
-        ]
+        """Return the mean text (groups, d) of each group over the prompts."""
+        means = np.empty((*self.starts.shape, self.rows.shape[1]))
+        for cell in np.ndindex(*self.starts.shape):
+            first, count = self.starts[cell], self.counts[cell]
+            means[cell] = self.rows[first : first + count].mean(0)
         return unit(np.mean(means, axis=0))
 
 
 def _two(rng: np.random.Generator, size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two different places, ``count`` times."""
+    """Draw two different places, ``count`` times."""
     first = rng.integers(0, size, count)
     return first, (first + rng.integers(1, size, count)) % size
 
 
 def _missing(context: FitContext) -> str:
-    return " and ".join(
-        ["a book"] * (context.book is None)
-        + ["an encoder or text_table"] * (context.text_encoder is None)
-    )
+    missing = []
+    if context.book is None:
+        missing.append("a book")
+    if context.text_encoder is None:
+        missing.append("an encoder or text_table")
+    return " and ".join(missing)
 
 
 METHOD = Prism

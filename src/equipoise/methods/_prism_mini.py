@@ -1,5 +1,6 @@
-"""``prism-mini``: images projected off the group words themselves, their common part included
-(Molahasani et al. 2025).
+"""``prism-mini``: images projected off the group words themselves (Molahasani et al. 2025).
+
+The common part of the words goes too.
 """
 
 from __future__ import annotations
@@ -21,19 +22,18 @@ from equipoise.prompts._prototypes import encode
 
 
 class PrismMiniOperator(LowRankOperator):
-    """``P x`` with P off the words; scores are those of projecting both sides."""
+    """The rows ``P x``, with P off the words; scores are those of projecting both sides."""
 
     method = "prism-mini"
 
 
 @dataclass(frozen=True)
 class PrismMini(Method):
-    """words: "bare" ("man", "woman") as in the code, or "book".
+    """Parameters of ``prism-mini``.
 
-    Prototypes in the context go before both.
-
-    renormalise=False is the code: an image keeps the length that is left. modality="both" gives the
-    same scores.
+    words: "bare" ("man", "woman") as in the code, or "book"; prototypes in the context go before
+    both. renormalise: False, as in the code, leaves an image the length that the projection leaves.
+    modality: "both" gives the same scores as "image".
     """
 
     words: Literal["bare", "book"] = "bare"

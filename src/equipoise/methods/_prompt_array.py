@@ -1,9 +1,9 @@
-"""``prompt-array``: learned tokens before every prompt, so that similarities do not tell the
-attribute of an image (Berg et al. 2022).
+"""``prompt-array``: learned tokens before every prompt (Berg et al. 2022).
 
-Gradients flow through the text encoder, so it needs one that has a text tower in torch
-(``encoder.text_tower()``). The operator holds the tokens alone: it encodes prompts, and cannot
-change rows that are encoded already.
+With the tokens, similarities do not tell the attribute of an image. Gradients flow through the text
+encoder, so the method needs one that has a text tower in torch (``encoder.text_tower()``). The
+operator holds the tokens alone: it encodes prompts, and cannot change rows that are encoded
+already.
 """
 
 from __future__ import annotations
@@ -76,19 +76,20 @@ class PromptArrayOperator(Operator):
         return out.astype(rows.dtype) if isinstance(rows, np.ndarray) else rows.new_tensor(out)
 
     def encode_text(self, prompts: Sequence[str], gate: Gate = None) -> np.ndarray:
-        """Debiased rows of prompts, by the encoder that the operator was fitted with (or was given
-        by ``bind``).
+        """Return debiased rows of prompts.
+
+        The encoder is the one that the operator was fitted with, or was given by ``bind``.
         """
         prompts = list(prompts)
-        out, kept = self._encode(prompts), np.broadcast_to(self._gated(prompts, gate), len(prompts))
+        out = self._encode(prompts)
+        kept = np.broadcast_to(self._gated(prompts, gate), len(prompts))
         if kept.any() and self._encoder is not None:
-            out[kept] = self._encoder.encode_text(
-                [prompt for prompt, keep in zip(prompts, kept, strict=True) if keep]
-            )
+            as_they_are = [prompts[i] for i in np.flatnonzero(kept)]
+            out[kept] = self._encoder.encode_text(as_they_are)
         return out
 
     def _encode(self, prompts: Sequence[str]) -> np.ndarray:
-        """Unit rows (n, d), float32."""
+        """Return unit rows (n, d), float32."""
         if self._encoder is None:
             raise InputError(
                 f"this {self.method} operator has no encoder; give it one with op.bind(encoder)"
@@ -125,13 +126,13 @@ class PromptArrayOperator(Operator):
 
 @dataclass(frozen=True)
 class PromptArray(Method):
-    """tokens: how many stand before a prompt.
+    """Parameters of ``prompt-array``.
 
-    adversary: "sigmoid" squeezes its answers as the reference does, which bounds its loss; "logits"
-    does not, and its loss counts up to that of a guess. regularise: weight of the squared distance
-    to the plain features.
-    contrast: weight of the image-text loss, for which each image needs a caption. held_out: share
-    of the images that the best tokens are chosen on, by NDKL; 0 keeps the last.
+    tokens: how many stand before a prompt. adversary: "sigmoid" squeezes its answers as the
+    reference does, which bounds its loss; "logits" does not, and its loss counts up to that of a
+    guess. regularise: weight of the squared distance to the plain features. contrast: weight of the
+    image-text loss, for which each image needs a caption. held_out: share of the images that the
+    best tokens are chosen on, by NDKL; 0 keeps the last tokens.
     """
 
     tokens: int = 2
@@ -221,15 +222,17 @@ class PromptArray(Method):
                 "held_out": (self.held_out, 0),
             }
         )
-        if isinstance(self.prompts, str) or len(self.prompts) < 1 or self.held_out >= 1:
+        no_prompts = isinstance(self.prompts, str) or len(self.prompts) < 1
+        if no_prompts or self.held_out >= 1:
             raise InputError(
                 f"prompts={self.prompts!r} and held_out={self.held_out} are not legal; pass a list"
                 " of prompts, and a share below 1"
             )
 
     def _start(self, context: FitContext, tower: Any, here: Machine) -> dict[str, np.ndarray]:
-        """Tokens as the embedding of token 0, and an adversary of four layers."""
-        rng, groups = np.random.default_rng([context.seed, 1]), len(context.attribute.groups)
+        """Return tokens that are the embedding of token 0, and an adversary of four layers."""
+        rng = np.random.default_rng([context.seed, 1])
+        groups = len(context.attribute.groups)
         zero = here.tensor(np.zeros(self.tokens, np.int64))
         tokens = tower.embed(zero).detach().float().cpu().numpy()
         widths = (len(self.prompts), 32, 32, 32, groups)
@@ -240,19 +243,20 @@ class PromptArray(Method):
 
 
 class Labelled(NamedTuple):
-    """rows (n, d), unit, float32; codes (n,): the place of each row's group."""
+    """Images with their groups: rows (n, d), unit, float32; codes (n,), the place of the group."""
 
     rows: np.ndarray
     codes: np.ndarray
 
     @classmethod
     def of(cls, method: str, context: FitContext) -> Labelled:
+        """Return the context's images of a known group."""
         rows, codes = labelled_images(method, context)
         return cls(rows.astype(np.float32), codes)
 
 
 class _Losses:
-    """Of the adversary and of the tokens, in turn."""
+    """The losses of the adversary and of the tokens, in turn."""
 
     def __init__(
         self,
@@ -264,44 +268,37 @@ class _Losses:
         captions: Any,
         batches: Batches,
     ):
-        self.method, self.here, self.tower, self.batches, self.captions = (
-            method,
-            here,
-            tower,
-            batches,
-            captions,
-        )
+        self.method, self.here, self.tower = method, here, tower
+        self.batches, self.captions = batches, captions
         self.seen, self.groups = seen, int(images.codes.max()) + 1
         self.rows, self.codes = here.tensor(images.rows), here.tensor(images.codes)
         self.tokens = tower.tokenize(list(method.prompts), method.tokens)
         with here.torch.no_grad():
-            nothing = here.tensor(
-                np.zeros((0, tower.embed(here.tensor(np.zeros(1, np.int64))).shape[-1]), np.float32)
-            )
+            width = tower.embed(here.tensor(np.zeros(1, np.int64))).shape[-1]
+            nothing = here.tensor(np.zeros((0, width), np.float32))
             self.plain = unit(tower.features(self.tokens, nothing).float())
 
     def texts(self, state: Net) -> Any:
-        """Unit features of the training prompts with the tokens before them."""
+        """Return unit features of the training prompts with the tokens before them."""
         return unit(self.tower.features(self.tokens, state["tokens"]).float())
 
     def __call__(self, state: Net, step: int) -> Any:
         at = self.seen[self.batches[step]]
         rows, codes = self.rows[self.here.tensor(at)], self.codes[self.here.tensor(at)]
         texts = self.texts(state)
+        squeezed = self.method.adversary == "sigmoid"
         answers = mlp(state, LAYERS, SCALE * rows @ texts.T / SOFTER)
-        answers = answers.sigmoid() if self.method.adversary == "sigmoid" else answers
+        if squeezed:
+            answers = answers.sigmoid()
         entropies = self.here.torch.nn.functional.cross_entropy(answers, codes, reduction="none")
         if _adversary(step):
             return entropies.mean()
-        bounded = (
-            entropies if self.method.adversary == "sigmoid" else capped(entropies, self.groups)
-        )
-        total = -bounded.mean() + self.method.regularise * ((texts - self.plain) ** 2).sum(1).mean()
-        return (
-            total + self.method.contrast * self._contrast(state, at, rows)
-            if self.captions is not None
-            else total
-        )
+        bounded = entropies if squeezed else capped(entropies, self.groups)
+        moved = ((texts - self.plain) ** 2).sum(1).mean()
+        total = -bounded.mean() + self.method.regularise * moved
+        if self.captions is None:
+            return total
+        return total + self.method.contrast * self._contrast(state, at, rows)
 
     def _contrast(self, state: Net, at: np.ndarray, rows: Any) -> Any:
         tokens = self.tower.tokenize([self.captions[i] for i in at], self.method.tokens)
@@ -312,7 +309,7 @@ class _Losses:
 
 
 def tower_of(encoder: Any) -> Any:
-    """The encoder's text tower, or an error that says what is missing."""
+    """Return the encoder's text tower; raise where it has none."""
     if not hasattr(encoder, "text_tower"):
         raise InputError(
             f"prompt-array learns through the text encoder, and {type(encoder).__name__} has no"
@@ -330,7 +327,7 @@ def _turn(learned: list[str], step: int) -> list[str]:
 
 
 def _split(rows: int, held_out: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places that are trained on, and places that the best tokens are chosen on."""
+    """Return the places that are trained on, and those that the best tokens are chosen on."""
     order = np.random.default_rng([seed, 4]).permutation(rows)
     held = int(rows * held_out)
     return np.sort(order[held:]), np.sort(order[:held])
@@ -339,22 +336,21 @@ def _split(rows: int, held_out: float, seed: int) -> tuple[np.ndarray, np.ndarra
 def _keep_best(state: Net, texts: np.ndarray, images: Labelled, held: np.ndarray) -> None:
     from equipoise.metrics import ndkl
 
-    value = ndkl(
-        texts @ images.rows[held].T, sensitive_features=images.codes[held], m=min(1000, len(held))
-    )
+    scores = texts @ images.rows[held].T
+    value = ndkl(scores, sensitive_features=images.codes[held], m=min(1000, len(held)))
     if value < float(state["best_ndkl"][0]):
         state["best"].copy_(state["tokens"])
         state["best_ndkl"].fill_(value)
 
 
 def _captions(context: FitContext, images: int) -> list[str]:
-    """The caption of each image."""
+    """Return the caption of each image."""
     context.require("prompt-array with contrast", "captions")
     captions = list(context.captions if context.captions is not None else ())
     if len(captions) != images:
         raise InputError(
-            f"there are {len(captions)} captions and {images} images of a known group; pass one for"
-            " each, the others left out"
+            f"there are {len(captions)} captions and {images} images of a known group; pass one"
+            " caption for each of these images, and none for the others"
         )
     return captions
 

@@ -82,31 +82,26 @@ class Method(ABC):
     training: ClassVar[str] = ""  # what is trained, in a few words; "" where nothing is
     gradients: ClassVar[str] = ""  # what gradients flow through; "" where there are none
     changes: ClassVar[tuple[str, ...]] = ("image", "text")  # as its parameters stand by default
-    tasks: ClassVar[tuple[str, ...]] = (
-        "classification",
-        "retrieval",
-    )  # for which its authors defined it
+    # The tasks for which its authors defined it.
+    tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval")
     sweep: ClassVar[Strength | None] = None
-    code: ClassVar[str] = (
-        ""  # where the reference code does other than the paper, or its Table 1, says
-    )
+    # Where the reference code differs from the paper, or from its Table 1.
+    code: ClassVar[str] = ""
     operator: ClassVar[type[Operator]]
 
     @abstractmethod
     def fit(self, context: FitContext) -> Operator:
-        """The operator for what the context holds."""
+        """Return the operator for what the context holds."""
 
 
 def names() -> list[str]:
-    """Every method that ``create`` knows."""
-    return [
-        *OURS,
-        *sorted(point.name for point in entry_points(group=GROUP) if point.name not in OURS),
-    ]
+    """Return the names of all methods that ``create`` knows."""
+    others = [point.name for point in entry_points(group=GROUP) if point.name not in OURS]
+    return [*OURS, *sorted(others)]
 
 
 def find(name: str) -> type[Method]:
-    """The class of a method."""
+    """Return the class of a method."""
     if name in OURS:
         module = import_module(f"equipoise.methods._{name.replace('-', '_')}")
         return module.METHOD
@@ -122,10 +117,11 @@ def defaults(name: str) -> dict[str, Any]:
 
 
 def create(name: str, **params: Any) -> Method:
-    """A method with these parameters."""
+    """Return a method with these parameters."""
     method = find(name)
     legal = list(inspect.signature(method).parameters)
-    if unknown := [param for param in params if param not in legal]:
+    unknown = [param for param in params if param not in legal]
+    if unknown:
         raise InputError(
             f"{name} has no parameter {unknown[0]!r}; it has {', '.join(legal) or 'none'}"
         )
@@ -144,8 +140,9 @@ def _kinds(method: type[Method]) -> dict[str, Any]:
 
 
 def _illegal(value: Any, kind: Any) -> str:
-    """What is legal for a parameter of this kind, or "" where the value is, or the kind is not a
-    plain one.
+    """Return what is legal for a parameter of this kind, or "" where the value is legal.
+
+    A kind that is not a plain one takes any value.
     """
     parts = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     found = [_one_illegal(value, part) for part in parts]
@@ -154,13 +151,15 @@ def _illegal(value: Any, kind: Any) -> str:
 
 def _one_illegal(value: Any, kind: Any) -> str:
     if get_origin(kind) is Literal:
-        return "" if value in get_args(kind) else f"one of {', '.join(map(str, get_args(kind)))}"
+        choices = get_args(kind)
+        return "" if value in choices else f"one of {', '.join(map(str, choices))}"
     if kind is NoneType:
         return "" if value is None else "nothing"
     if kind not in PLAIN:
         return ""
-    numbers, words = PLAIN[kind]
-    return "" if isinstance(value, numbers) and (kind is bool) == isinstance(value, bool) else words
+    legal_type, words = PLAIN[kind]
+    is_bool_if_asked = (kind is bool) == isinstance(value, bool)  # a bool is an int to Python
+    return "" if isinstance(value, legal_type) and is_bool_if_asked else words
 
 
 def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:

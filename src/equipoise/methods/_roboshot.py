@@ -1,5 +1,6 @@
-"""``roboshot``: differences that do not matter taken out of images, differences that do doubled
-(Adila et al. 2024).
+"""``roboshot``: images without the differences that do not matter (Adila et al. 2024).
+
+Differences that do matter are doubled.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class RoboShotOperator(LowRankOperator):
-    """``nrm((I + Qt Qt^T)(I - Qs Qs^T) x)``: in closed form what the code's loop over directions
-    gives.
+    """The map ``nrm((I + Qt Qt^T)(I - Qs Qs^T) x)``.
+
+    It is the closed form of the code's loop over directions.
     """
 
     method = "roboshot"
@@ -34,13 +36,12 @@ class RoboShotOperator(LowRankOperator):
 
 @dataclass(frozen=True)
 class RoboShot(Method):
-    """reject, accept: pairs of texts, as a language model would name them.
+    """Parameters of ``roboshot``.
 
-    Without reject, the book's prompts in every two groups.
-
-    tolerance: directions weaker than this fraction of the strongest stay in the images; 0.1 or so
-    spares those that are the noise of near-duplicates. Where more than half of the dimensions would
-    be rejected, the fit is refused.
+    reject, accept: pairs of texts, as a language model would name them; without reject, the book's
+    prompts in every two groups. tolerance: directions weaker than this fraction of the strongest
+    stay in the images; 0.1 or so spares those that are the noise of near-duplicates. Where more
+    than half of the dimensions would be rejected, the fit is refused.
     """
 
     reject: Pairs = ()
@@ -66,11 +67,10 @@ class RoboShot(Method):
                 f"tolerance={self.tolerance} is not legal; it is a fraction of the strongest"
                 " direction, from 0 to below 1"
             )
-        rejected = (
-            self._encoded(context, self.reject)
-            if self.reject
-            else differences(matched(self.name, context, self.prototype))
-        )
+        if self.reject:
+            rejected = self._encoded(context, self.reject)
+        else:
+            rejected = differences(matched(self.name, context, self.prototype))
         spurious = geometry.span_basis(rejected, self.tolerance)
         require_little(
             self.name,
@@ -78,11 +78,9 @@ class RoboShot(Method):
             "differences of the groups",
             "pass a larger tolerance, such as 0.1, or fewer pairs (reject)",
         )
-        true = (
-            geometry.span_basis(self._encoded(context, self.accept), self.tolerance)
-            if self.accept
-            else spurious[:, :0]
-        )
+        true = spurious[:, :0]
+        if self.accept:
+            true = geometry.span_basis(self._encoded(context, self.accept), self.tolerance)
         params = {
             "reject": list(self.reject),
             "accept": list(self.accept),
@@ -98,7 +96,7 @@ class RoboShot(Method):
         )
 
     def _encoded(self, context: FitContext, pairs: Pairs) -> Float64:
-        """(pairs, d): the differences of unit embeddings."""
+        """Return the differences (pairs, d) of unit embeddings."""
         if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
             raise InputError(
                 f"{self.name} takes pairs of texts, and {pairs!r} was given; pass ((one, other),"
@@ -108,19 +106,17 @@ class RoboShot(Method):
             raise InputError(
                 f"{self.name} needs an encoder or text_table for its pairs, which the context lacks"
             )
-        rows = geometry.unit(
-            encode(context.text_encoder, [text for pair in pairs for text in pair])
-        )
+        texts = [text for pair in pairs for text in pair]
+        rows = geometry.unit(encode(context.text_encoder, texts))
         return rows[::2] - rows[1::2]
 
 
 def both(spurious: Float64, true: Float64) -> LowRank:
-    """(I + Qt Qt^T)(I - Qs Qs^T), as what is taken away: Qs Qs^T - Qt ((I - Qs Qs^T) Qt)^T."""
+    """Return what ``(I + Qt Qt^T)(I - Qs Qs^T)`` takes away: Qs Qs^T - Qt ((I - Qs Qs^T) Qt)^T."""
     if not true.shape[1]:
         return LowRank.projection(spurious)
-    return LowRank(
-        np.hstack([spurious, true - spurious @ (spurious.T @ true)]), np.hstack([spurious, -true])
-    )
+    outside = true - spurious @ (spurious.T @ true)
+    return LowRank(np.hstack([spurious, outside]), np.hstack([spurious, -true]))
 
 
 METHOD = RoboShot

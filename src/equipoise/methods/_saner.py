@@ -1,7 +1,6 @@
-"""``saner``: a residual on texts that makes a neutral text equally close to its forms for each
-group (Hirota et al. 2025).
+"""``saner``: a residual that brings neutral texts equally close to all groups (Hirota et al. 2025).
 
-Its gate is part of the method: a prompt that states a group itself passes as it is. No code was
+The gate is part of the method: a prompt that states a group itself passes as it is. No code was
 released; defaults are the paper's as far as they are known.
 """
 
@@ -17,7 +16,7 @@ from equipoise.methods._context import FitContext
 from equipoise.methods._networks import Net, NetworkOperator, linear, mlp, unit
 from equipoise.methods._operator import Gate, Modality, Operator
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import unit_rows
+from equipoise.methods._rows import directed_images
 from equipoise.methods._training import (
     Batches,
     Stage,
@@ -36,7 +35,7 @@ TINY = 1e-12  # under the root of a variance, whose slope is infinite at zero
 
 
 class SanerOperator(NetworkOperator):
-    """z + amount * MLP(z), for texts that state no group."""
+    """The rows ``z + amount * MLP(z)``, for texts that state no group."""
 
     method = "saner"
 
@@ -44,17 +43,18 @@ class SanerOperator(NetworkOperator):
         return rows + self.options["amount"] * mlp(net, ("hidden", "out"), rows)
 
     def text(self, rows: Any, prompts: Any = None, gate: Gate = None) -> Any:
-        """Debiased texts (n, d). gate None: the method's own, where prompts are given."""
+        """Return debiased texts (n, d). gate None: the method's own, where prompts are given."""
         own = bool(self.options["gate"]) and prompts is not None
         return super().text(rows, prompts, own if gate is None else gate)
 
 
 @dataclass(frozen=True)
 class Saner(Method):
-    """debias, reconstruct, contrast: the weights of the three losses; contrast needs the image of
-    each caption, and is left out without
-    images. gate: whether prompts that state a group pass as they are. amount: how much of the
-    fitted residual is added.
+    """Parameters of ``saner``.
+
+    debias, reconstruct, contrast: the weights of the three losses; contrast needs the image of each
+    caption, and is left out without images. gate: whether prompts that state a group pass as they
+    are. amount: how much of the fitted residual is added.
     """
 
     debias: float = 1.0
@@ -102,49 +102,45 @@ class Saner(Method):
             at = here.tensor(batches[step])
             added = mlp(state, ("hidden", "out"), neutral[at])
             rows = unit(neutral[at] + added)
-            close = (stated[at] * rows[:, None]).sum(
-                -1
-            )  # (texts, groups): similarity to the form for each group
+            # (texts, groups): similarity to the form for each group
+            close = (stated[at] * rows[:, None]).sum(-1)
             spread = (close.var(1, correction=0) + TINY) ** 0.5
-            total = self.debias * spread.mean() + self.reconstruct * (added * added).sum(1).mean()
+            moved = (added * added).sum(1).mean()
+            total = self.debias * spread.mean() + self.reconstruct * moved
             if images is None:
                 return total
             alike = SCALE * rows @ images[at].T
             own = here.tensor(np.arange(len(at)))
-            return (
-                total
-                + self.contrast * (cross_entropy(alike, own) + cross_entropy(alike.T, own)) / 2
-            )
+            both_ways = cross_entropy(alike, own) + cross_entropy(alike.T, own)
+            return total + self.contrast * both_ways / 2
 
         rng, dim = np.random.default_rng([context.seed, 1]), neutral.shape[1]
         # The last layer starts at nothing, so that without a debiasing loss texts stay exactly as
         # they are.
-        start = linear(rng, "hidden", dim, self.hidden) | linear(
-            rng, "out", self.hidden, dim, zero=True
-        )
-        inputs = {"neutral": data.neutral, "stated": data.stated} | (
-            {} if data.images is None else {"images": data.images}
-        )
+        start = linear(rng, "hidden", dim, self.hidden)
+        start |= linear(rng, "out", self.hidden, dim, zero=True)
+        inputs = {"neutral": data.neutral, "stated": data.stated}
+        if data.images is not None:
+            inputs["images"] = data.images
         stage = Stage("saner", context, trained_with(self), inputs)
-        net = train(
-            stage, here, start, loss, list(start), steps=self.epochs * batches.steps, lr=self.lr
-        )
-        used = {
+        steps = self.epochs * batches.steps
+        net = train(stage, here, start, loss, list(start), steps=steps, lr=self.lr)
+        options = {"amount": self.amount, "gate": self.gate}
+        params = asdict(self) | {
+            "seed": context.seed,
             "texts": len(data.neutral),
             "texts_left_out": data.left_out,
             "with_images": images is not None,
         }
-        options = {"amount": self.amount, "gate": self.gate}
-        params = asdict(self) | {"seed": context.seed} | used
         return SanerOperator(
             context.attribute, net, options, ("text",), dim, encoder=context.encoder, params=params
         )
 
 
 class _Corpus(NamedTuple):
-    """neutral (n, d), stated (n, groups, d), images (n, d) or None: unit rows.
+    """What is trained on: neutral (n, d), stated (n, groups, d), images (n, d) or None, unit rows.
 
-    left_out: captions that no group can be put into.
+    left_out: how many captions no group can be put into.
     """
 
     neutral: np.ndarray
@@ -159,41 +155,46 @@ def _corpus(context: FitContext) -> _Corpus:
             "saner needs captions (or a book) and an encoder or text_table, and the context lacks"
             " one of them"
         )
-    texts = _from_captions(context) if context.captions is not None else _from_book(context)
-    count = len(context.captions) if context.captions is not None else len(context.book or ())
-    images, kept = None, sorted(texts)
-    if context.captions is not None and context.images is not None:
-        blocks = [unit_rows(block) for block in context.image_blocks()]
-        good = np.concatenate([np.zeros(0, bool), *(directed for _, directed in blocks)])
-        if len(good) != count:
-            raise InputError(
-                f"saner pairs captions with images, and there are {count} captions and {len(good)}"
-                " images; pass one for each"
-            )
-        kept = [i for i in kept if good[i]]
-        images = np.concatenate([rows for rows, _ in blocks])[np.cumsum(good)[kept] - 1].astype(
-            np.float32
-        )
+    images = None
+    if context.captions is None:
+        texts, count = _from_book(context), len(context.book or ())
+        kept = sorted(texts)
+    else:
+        texts, count = _from_captions(context), len(context.captions)
+        kept = sorted(texts)
+        if context.images is not None:
+            kept, images = _paired(context, kept, count)
     if not kept:
         raise InputError(
             "saner found no text that groups can be put into; pass captions or prompts about a"
             " person"
         )
-    groups = len(context.attribute.groups)
-    unique = list(dict.fromkeys(text for i in kept for text in texts[i]))
-    encoded = unit(np.asarray(context.text_encoder.encode_text(unique), np.float64)).astype(
-        np.float32
-    )
+    every = [text for i in kept for text in texts[i]]
+    unique = list(dict.fromkeys(every))
+    encoded = unit(np.asarray(context.text_encoder.encode_text(unique), np.float64))
     place = {text: i for i, text in enumerate(unique)}
-    rows = encoded[[[place[text] for text in texts[i]] for i in kept]].reshape(
-        len(kept), 1 + groups, -1
-    )
+    rows = encoded.astype(np.float32)[[place[text] for text in every]]
+    rows = rows.reshape(len(kept), 1 + len(context.attribute.groups), -1)
     return _Corpus(rows[:, 0], np.ascontiguousarray(rows[:, 1:]), images, count - len(kept))
 
 
+def _paired(context: FitContext, places: list[int], count: int) -> tuple[list[int], np.ndarray]:
+    """Return the places whose image has a direction, and the unit rows of these images."""
+    rows, good = directed_images(context)
+    if len(good) != count:
+        raise InputError(
+            f"saner pairs captions with images, and there are {count} captions and {len(good)}"
+            " images; pass one for each"
+        )
+    kept = [i for i in places if good[i]]
+    row_of_place = np.cumsum(good) - 1
+    return kept, rows[row_of_place[kept]].astype(np.float32)
+
+
 def _from_captions(context: FitContext) -> dict[int, tuple[str, ...]]:
-    """Place of a caption -> its neutral form, and that form with each group put in; blank ones and
-    those about nobody are left out.
+    """Return, by the place of a caption, its neutral form and that form with each group put in.
+
+    Blank captions and those about nobody are left out.
     """
     found = {}
     for i, caption in enumerate(context.captions if context.captions is not None else ()):
@@ -208,14 +209,16 @@ def _from_captions(context: FitContext) -> dict[int, tuple[str, ...]]:
 
 
 def _from_book(context: FitContext) -> dict[int, tuple[str, ...]]:
-    """Prompts that state no group, and their anchors."""
-    groups, prompts = context.attribute.groups, context.book.prompts.items() if context.book else ()
-    return {
-        i: (prompt, *(entries[group].anchor for group in groups))
-        for i, (prompt, entries) in enumerate(prompts)
-        if all(group in entries for group in groups)
-        and not explicit_groups(prompt, context.attribute)
-    }
+    """Return, by their place, the prompts that state no group, and their anchors."""
+    if not context.book:
+        return {}
+    groups = context.attribute.groups
+    found = {}
+    for i, (prompt, entries) in enumerate(context.book.prompts.items()):
+        complete = set(groups) <= set(entries)
+        if complete and not explicit_groups(prompt, context.attribute):
+            found[i] = (prompt, *(entries[group].anchor for group in groups))
+    return found
 
 
 def _stated(neutral: str, attribute: Attribute) -> list[str]:

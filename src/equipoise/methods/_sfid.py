@@ -1,5 +1,6 @@
-"""``sfid``: the coordinates by which a random forest tells the groups overwritten with their mean
-where it is unsure (Jung et al. 2024).
+"""``sfid``: the coordinates by which a random forest tells the groups, overwritten.
+
+They take their mean over the rows that the forest is unsure of (Jung et al. 2024).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from equipoise.methods._rows import dimensions, labelled_images, require_groups
 from equipoise.methods._texts import labelled_texts
 from equipoise.prompts._attribute import Attribute
 
-FEW = 20  # rows a group, below which a forest and its held-out rows mean little
+FEW = 20  # rows per group, below which a forest and its held-out rows mean little
 
 
 class Imputation(NamedTuple):
@@ -35,8 +36,9 @@ class Imputation(NamedTuple):
 
 
 class SfidOperator(Operator):
-    """Unit rows with some coordinates overwritten by the same values in every row; then unit
-    length, where ``renormalise``.
+    """Unit rows with some coordinates overwritten by the same values in every row.
+
+    What comes out is brought to unit length where ``renormalise``.
     """
 
     method = "sfid"
@@ -66,22 +68,22 @@ class SfidOperator(Operator):
         keep, value = np.ones(self.in_dim), np.zeros(self.in_dim)
         keep[fill.places], value[fill.places] = 0, fill.values
         if isinstance(rows, np.ndarray) and kernels.which(rows) == "numba":
-            return host.overwrite(host.rows_of(rows), keep, value, self.renormalise).reshape(
-                rows.shape
-            )
+            filled = host.overwrite(host.rows_of(rows), keep, value, self.renormalise)
+            return filled.reshape(rows.shape)
         out, bad = unit_and_bad(rows)
         where = namespace(out).where
         filled = where(constant(keep, out) > 0, out, constant(value, out))
-        filled = normalised(filled) if self.renormalise else filled
+        if self.renormalise:
+            filled = normalised(filled)
         stays = bad | ((filled * filled).sum(-1) == 0)  # no direction; or nothing is left of it
         return where(stays[..., None], out, filled)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {
-            f"{modality}.{name}": array
-            for modality, fill in self.fills.items()
-            for name, array in fill._asdict().items()
-        }
+        found = {}
+        for modality, fill in self.fills.items():
+            found[f"{modality}.places"] = fill.places
+            found[f"{modality}.values"] = fill.values
+        return found
 
     def settings(self) -> dict[str, Any]:
         return {
@@ -102,31 +104,24 @@ class SfidOperator(Operator):
             modality: Imputation(arrays[f"{modality}.places"], arrays[f"{modality}.values"])
             for modality in settings["changes"]
         }
+        dim, renormalise = int(settings["in_dim"]), bool(settings["renormalise"])
         for places, values in fills.values():
-            if (
-                places.shape != values.shape
-                or places.ndim != 1
-                or (places.size and not 0 <= places.min() <= places.max() < settings["in_dim"])
-            ):
+            inside = not places.size or 0 <= places.min() <= places.max() < dim
+            if places.shape != values.shape or places.ndim != 1 or not inside:
                 raise ValueError("the coordinates and their values do not match")
-        return cls(
-            attribute,
-            fills,
-            int(settings["in_dim"]),
-            bool(settings["renormalise"]),
-            encoder=made_by,
-        )
+        return cls(attribute, fills, dim, renormalise, encoder=made_by)
 
 
 @dataclass(frozen=True)
 class Sfid(Method):
-    """k: how many coordinates are overwritten, or, below 1, what share of them; 0 is the identity.
+    """Parameters of ``sfid``.
 
-    tau: rows the forest is less sure of than this give the values. fill: "low-confidence" is the
-    method, "zero" and "noise" (one Gaussian draw for all rows) its ablations.
-    held_out: the share of rows, never seen by the forest, that its confidence is measured on.
-    renormalise=False is the code, which mixes lengths. The text forest needs a book with many
-    texts; modality="image" does without, and is all that the code's own classification changes.
+    k: how many coordinates are overwritten, or, below 1, what share of them; 0 is the identity.
+    tau: rows that the forest is less sure of than this give the values. fill: "low-confidence" is
+    the method, "zero" and "noise" (one Gaussian draw for all rows) are its ablations. held_out: the
+    share of rows, never seen by the forest, that its confidence is measured on. renormalise: False
+    is the code, which mixes lengths. The text forest needs a book with many texts;
+    modality="image" does without, and is all that the code's own classification changes.
     """
 
     k: float = 50
@@ -143,7 +138,7 @@ class Sfid(Method):
     )
     source: ClassVar[str] = "Jung et al. 2024"
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features", "prompts")
-    training: ClassVar[str] = "a random forest a modality"
+    training: ClassVar[str] = "one random forest per modality"
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
     sweep: ClassVar[Strength | None] = Strength(
         "k", 0, (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
@@ -156,15 +151,16 @@ class Sfid(Method):
 
     def fit(self, context: FitContext) -> SfidOperator:
         self._check()
-        fills, dim, k = {}, 0, None
+        fills: dict[Modality, Imputation] = {}
+        dim, k = 0, None
         for modality in changes_of(self.modality):
-            rows, codes = (
-                labelled_images(self.name, context, FEW)
-                if modality == "image"
-                else self._texts(context)
-            )
+            if modality == "image":
+                rows, codes = labelled_images(self.name, context, FEW)
+            else:
+                rows, codes = self._texts(context)
             dim = rows.shape[1]
-            if (k := dimensions(self.k, dim)) is None:
+            k = dimensions(self.k, dim)
+            if k is None:
                 raise InputError(
                     f"k={self.k} is not legal; it is how many of the {dim} coordinates are"
                     " overwritten, or a share below 1"
@@ -176,8 +172,9 @@ class Sfid(Method):
             "fill": self.fill,
             "trees": self.trees,
             "held_out": self.held_out,
+            "renormalise": self.renormalise,
+            "modality": self.modality,
         }
-        params |= {"renormalise": self.renormalise, "modality": self.modality}
         return SfidOperator(
             context.attribute, fills, dim, self.renormalise, encoder=context.encoder, params=params
         )
@@ -195,19 +192,14 @@ class Sfid(Method):
 
     def _texts(self, context: FitContext) -> tuple[Float64, np.ndarray]:
         rows, codes = labelled_texts(self.name, context)
+        groups = context.attribute.groups
+        counts = np.bincount(codes, minlength=len(groups))
         otherwise = "take a larger book, or pass modality=image"
-        require_groups(
-            self.name,
-            np.bincount(codes, minlength=len(context.attribute.groups)),
-            context.attribute.groups,
-            FEW,
-            "texts",
-            otherwise,
-        )
+        require_groups(self.name, counts, groups, FEW, "texts", otherwise)
         return rows, codes
 
     def imputation(self, rows: Float64, codes: np.ndarray, k: int, seed: int) -> Imputation:
-        """Which coordinates are overwritten, and with what."""
+        """Return which coordinates are overwritten, and with what."""
         places, rest, probabilities = self.forest(rows, codes, k, seed)
         if self.fill == "zero":
             return Imputation(places, np.zeros(k))
@@ -227,8 +219,9 @@ class Sfid(Method):
     def forest(
         self, rows: Float64, codes: np.ndarray, k: int, seed: int
     ) -> tuple[np.ndarray, np.ndarray, Float64]:
-        """The coordinates it tells groups by (k,), which rows it never saw, and what it makes of
-        those (rows, groups).
+        """Return the coordinates (k,) that a forest tells groups by, and its held-out rows.
+
+        Beside the places of the rows it never saw, come its probabilities (rows, groups) for them.
         """
         from sklearn.ensemble import RandomForestClassifier
         from sklearn.model_selection import train_test_split
@@ -236,9 +229,8 @@ class Sfid(Method):
         train, rest = train_test_split(
             np.arange(len(rows)), test_size=self.held_out, random_state=seed, stratify=codes
         )
-        forest = RandomForestClassifier(self.trees, random_state=seed, n_jobs=-1).fit(
-            rows[train], codes[train]
-        )
+        forest = RandomForestClassifier(self.trees, random_state=seed, n_jobs=-1)
+        forest.fit(rows[train], codes[train])
         places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:k])
         return places, np.asarray(rest), np.asarray(forest.predict_proba(rows[rest]))
 

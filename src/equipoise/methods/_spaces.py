@@ -1,5 +1,6 @@
-"""``SpaceOperator``: the closed form in an attribute space, on images, texts or both; what four
-methods come down to.
+"""``SpaceOperator``: the closed form in an attribute space, on images, texts or both.
+
+Several methods come down to it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ CANCELS = 1e-4  # o under which 1 - p^2 has lost half of its digits
 
 
 class SpaceOperator(Operator):
-    """Every row of a modality in ``changes`` is debiased in ``space`` with its kappa; with a
-    SpaceSet, in its own prompt's space.
+    """The closed form on every row of a modality in ``changes``.
+
+    It works in ``space``, with its kappa; with a SpaceSet, in the space of the row's own prompt.
     """
 
     def __init__(
@@ -40,35 +42,38 @@ class SpaceOperator(Operator):
         return isinstance(self.space, SpaceSet) and "image" in self.changes
 
     def _image(self, rows: Any) -> Any:
-        return _debias(
-            rows,
-            self._shared(
-                "images have no prompt of their own; use op.scores(images, texts, prompts)"
-            ),
-        )
+        if isinstance(self.space, SpaceSet):
+            raise InputError(
+                "this operator has one space per prompt, and images have no prompt of their own;"
+                " use op.scores(images, texts, prompts)"
+            )
+        return _debias(rows, self.space)
 
     def _text(self, rows: Any, prompts: Sequence[str] | None) -> Any:
         if isinstance(self.space, AttributeSpace):
             return _debias(rows, self.space)
         if prompts is None:
-            raise InputError("this operator has a space a prompt; pass prompts= beside the rows")
-        return np.stack(
-            [
-                _debias(row[None], self.space[prompt])[0]
-                for row, prompt in zip(np.asarray(rows), prompts, strict=True)
-            ]
-        )
+            raise InputError(
+                "this operator has one space per prompt; pass prompts= beside the rows"
+            )
+        debiased = []
+        for row, prompt in zip(np.asarray(rows), prompts, strict=True):
+            debiased.append(_debias(row[None], self.space[prompt])[0])
+        return np.stack(debiased)
 
     def scores(
         self, images: Any, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None
     ) -> Any:
-        """Similarities (images, texts); with a space a prompt, each column's images are debiased in
-        its prompt's space, on the fly.
+        """Return similarities (images, texts).
+
+        With one space per prompt, the images of each column are debiased in its prompt's space.
         """
         if isinstance(self.space, AttributeSpace) or "image" not in self.changes:
             return super().scores(images, texts, prompts, gate)
         if prompts is None:
-            raise InputError("this operator has a space a prompt; pass prompts= beside the texts")
+            raise InputError(
+                "this operator has one space per prompt; pass prompts= beside the texts"
+            )
         pure = limits(np.asarray(images).dtype.name).pure
         images = unit(np.asarray(images, np.float64))
         kept = np.broadcast_to(self._gated(prompts, gate), len(prompts))
@@ -77,15 +82,10 @@ class SpaceOperator(Operator):
         columns = []
         for j, prompt in enumerate(prompts):
             column = plain[:, j]
-            columns.append(
-                column if kept[j] else _score_in(images, texts[j], column, self.space[prompt], pure)
-            )
+            if not kept[j]:
+                column = _score_in(images, texts[j], column, self.space[prompt], pure)
+            columns.append(column)
         return np.stack(columns, axis=1).astype(plain.dtype)
-
-    def _shared(self, otherwise: str) -> AttributeSpace:
-        if isinstance(self.space, SpaceSet):
-            raise InputError(f"this operator has a space a prompt: {otherwise}")
-        return self.space
 
     def _facts(self) -> dict[str, Any]:
         if isinstance(self.space, SpaceSet):
@@ -108,12 +108,8 @@ class SpaceOperator(Operator):
         made_by: EncoderRef,
     ) -> SpaceOperator:
         kind = SpaceSet if "prompts" in settings["space"] else AttributeSpace
-        return cls(
-            attribute,
-            kind.from_arrays(arrays, settings["space"]),
-            tuple(settings["changes"]),
-            encoder=made_by,
-        )
+        space = kind.from_arrays(arrays, settings["space"])
+        return cls(attribute, space, tuple(settings["changes"]), encoder=made_by)
 
 
 def _debias(rows: Any, space: AttributeSpace) -> Any:
@@ -123,14 +119,15 @@ def _debias(rows: Any, space: AttributeSpace) -> Any:
 def _score_in(
     images: np.ndarray, text: np.ndarray, plain: np.ndarray, space: AttributeSpace, pure: float
 ) -> np.ndarray:
-    """<u_i, text> for unit images debiased in this space, from their few coordinates in it; no
-    second copy of the images.
+    """Return <u_i, text> for unit images debiased in this space.
+
+    It comes from their few coordinates in the space, without a second copy of the images.
     """
     c = images @ space.basis
     p2 = (c * c).sum(1)
     inside = c @ (space.basis.T @ text)
     o, beside = np.sqrt(np.maximum(1 - p2, 0)), plain - inside
-    # of which little is left outside: that, rather than the difference of two numbers close to 1
+    # Where little is left outside, compute it; 1 - p2 would be the difference of close numbers.
     near = o < CANCELS
     rest = outside(images[near], c[near], space.basis)
     o[near], beside[near] = np.linalg.norm(rest, axis=1), rest @ text

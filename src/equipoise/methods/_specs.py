@@ -1,5 +1,6 @@
-"""Methods as they are typed: ``closed-form:kappa=inf,modality=text``, grids with ``|``, or the file
-of a saved operator.
+"""Methods as they are typed: ``closed-form:kappa=inf,modality=text``, or a saved operator's file.
+
+``|`` between values makes a grid.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ SAVED = ".safetensors"
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method's name and the parameters that were given, or the path of an operator's file; book:
-    another than the run's.
+    """A method's name and the parameters that were given, or the path of an operator's file.
+
+    book: where it is not the run's.
     """
 
     name: str
@@ -31,12 +33,14 @@ class MethodSpec:
 
     @property
     def label(self) -> str:
-        """How tables call it: its name, and what differs from the defaults."""
+        """Return what tables call it: its name, and what differs from the defaults."""
         defaults = {} if self.is_file else methods.defaults(self.name)
-        shown = [
-            f"{name}={value}" for name, value in self.params.items() if value != defaults.get(name)
-        ]
-        shown += [f"book={Path(self.book).stem}"] if self.book else []
+        shown = []
+        for param, value in self.params.items():
+            if value != defaults.get(param):
+                shown.append(f"{param}={value}")
+        if self.book:
+            shown.append(f"book={Path(self.book).stem}")
         name = Path(self.name).stem if self.is_file else self.name
         return f"{name} ({', '.join(shown)})" if shown else name
 
@@ -45,31 +49,31 @@ class MethodSpec:
         return self.name.endswith(SAVED)
 
     def takes_images(self, captioned: bool = False) -> bool:
-        """Whether it is fitted on images.
+        """Return whether it is fitted on images.
 
-        captioned: there are some with captions, for methods that can do without.
+        captioned: whether there are images with captions, for methods that can do without images.
         """
         needs = () if self.is_file else methods.find(self.name).needs
-        return "images" in needs or (
-            captioned and any("images" in NEEDS.get(need, need) for need in needs)
-        )
+        if "images" in needs:
+            return True
+        return captioned and any("images" in NEEDS.get(need, need) for need in needs)
 
     @property
     def needs_labels(self) -> bool:
-        """Whether it learns from what is known of images, and so must not be measured on them."""
-        return not self.is_file and not {"sensitive_features", "labels", "captions"}.isdisjoint(
-            methods.find(self.name).needs
-        )
+        """Return whether it learns from labels, and so must not be measured on the same images."""
+        if self.is_file:
+            return False
+        needs = methods.find(self.name).needs
+        return not {"sensitive_features", "labels", "captions"}.isdisjoint(needs)
 
     def resolved(self, scope: str) -> dict[str, Any]:
-        """The parameters, with the protocol's scope where the method has one and none was given."""
-        scoped = "scope" in methods.defaults(self.name)
-        return ({"scope": scope} if scoped else {}) | self.params
+        """Return the parameters, with the protocol's scope where the method has one of its own."""
+        if "scope" not in methods.defaults(self.name):
+            return dict(self.params)
+        return {"scope": scope, **self.params}
 
     def check(self, scope: str, task: str) -> None:
-        """Raise for what cannot be created, or not be fitted for this task, before anything is
-        computed.
-        """
+        """Raise for what cannot be created, or cannot be fitted for this task."""
         if self.is_file:
             if not Path(self.name).is_file():
                 raise InputError(
@@ -84,25 +88,30 @@ class MethodSpec:
             )
 
     def fit(self, context: FitContext, scope: str) -> Operator:
-        """The operator."""
+        """Return the operator, fitted on the context or read from its file."""
         if self.is_file:
             return methods.load(self.name, encoder=context.encoder)
         return methods.create(self.name, **self.resolved(scope)).fit(context)
 
 
 def parse(texts: Iterable[str], books: Sequence[str] = ()) -> list[MethodSpec]:
-    """Every method of every text, grids multiplied out, none twice.
+    """Return every method of every text, grids multiplied out, none twice.
 
     books: more than one makes the book a part of the grid.
     """
     specs = [spec for text in texts for spec in _grid(text)]
     if len(books) > 1:
-        specs = [
-            MethodSpec(s.name, s.params, book)
-            for s in specs
-            for book in (books if s.name != BASELINE else [""])
-        ]
+        specs = _with_books(specs, books)
     return [spec for i, spec in enumerate(specs) if spec not in specs[:i]]
+
+
+def _with_books(specs: Iterable[MethodSpec], books: Sequence[str]) -> list[MethodSpec]:
+    """Return each method with each book; the baseline needs none."""
+    found = []
+    for spec in specs:
+        its_books = books if spec.name != BASELINE else [""]
+        found += [MethodSpec(spec.name, spec.params, book) for book in its_books]
+    return found
 
 
 def _grid(text: str) -> Iterable[MethodSpec]:

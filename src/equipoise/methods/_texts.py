@@ -1,10 +1,10 @@
-"""Texts that methods are fitted on: prototypes, matched prompts that differ in the group alone,
-texts with the group they state.
+"""Texts that methods are fitted on.
+
+They are prototypes, matched prompts that differ in the group alone, or texts with the group that
+they state.
 """
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 
@@ -17,79 +17,74 @@ from equipoise.prompts._prototypes import encode, prompt_prototypes
 
 
 def prototypes(method: str, context: FitContext, prototype: str = "both") -> Float64:
-    """(groups, d): the unit prototype of each group, given or from the book."""
+    """Return the unit prototype (groups, d) of each group, given or from the book."""
     return shared_space(method, context, 1.0, prototype).parts[0].prototypes
 
 
 def matched(method: str, context: FitContext, prototype: str = "both") -> Float64:
-    """(m, groups, d): unit rows that differ in the group alone; from the book, one for each of its
-    prompts.
+    """Return unit rows (m, groups, d) that differ in the group alone.
 
-    Prototypes given as embeddings (m, d) of every group are matched by their place; otherwise m is
-    1.
+    From the book there is one for each of its prompts. Prototypes given as embeddings (m, d) of
+    every group are matched by their place; otherwise m is 1.
     """
     if context.prototypes is None:
         encoder, book = book_of(method, context)
         return prompt_prototypes(encoder, book, context.attribute, prototype=prototype)[1]
     means = prototypes(method, context)
-    rows = [
-        np.atleast_2d(np.asarray(context.prototypes[group], np.float64))
-        for group in context.attribute.groups
-    ]
-    return (
-        geometry.unit(np.stack(rows, axis=1))
-        if len({len(row) for row in rows}) == 1
-        else means[None]
-    )
+    given = _given(context)
+    if len({len(rows) for rows in given}) > 1:
+        return means[None]
+    return geometry.unit(np.stack(given, axis=1))
 
 
 def differences(rows: Float64) -> Float64:
-    """(n, d): rows whose Gram matrix is the mean of (z_g - z_h)(z_g - z_h)^T over all matched
-    pairs; they span all differences.
+    """Return rows (n, d) that span all differences of matched pairs.
+
+    Their Gram matrix is the mean of (z_g - z_h)(z_g - z_h)^T over all matched pairs.
     """
     groups = rows.shape[1]
     pairs = len(rows) * groups * (groups - 1) / 2
-    centred = rows - rows.mean(
-        axis=1, keepdims=True
-    )  # the pairs of one prompt sum to its centred rows, times the number of groups
+    # The pairs of one prompt sum to its centred rows, times the number of groups.
+    centred = rows - rows.mean(axis=1, keepdims=True)
     return centred.reshape(-1, rows.shape[-1]) * np.sqrt(groups / pairs)
 
 
 def labelled_texts(method: str, context: FitContext) -> tuple[Float64, np.ndarray]:
-    """Unit rows (n, d) of texts, anchors and variants alike, and the place of the group that each
-    states.
+    """Return unit rows (n, d) of texts, and the place (n,) of the group that each states.
+
+    Anchors and variants are texts alike.
     """
     if context.prototypes is not None:
         prototypes(method, context)  # checks them
-        given = [
-            np.atleast_2d(np.asarray(context.prototypes[group], np.float64))
-            for group in context.attribute.groups
-        ]
-        return geometry.unit(np.concatenate(given)), np.repeat(
-            np.arange(len(given)), [len(rows) for rows in given]
-        )
+        given = _given(context)
+        codes = np.repeat(np.arange(len(given)), [len(rows) for rows in given])
+        return geometry.unit(np.concatenate(given)), codes
     encoder, book = book_of(method, context)
-    groups = context.attribute.groups
-    said = [
-        (text, i)
-        for prompt, i in itertools.product(book.prompts, range(len(groups)))
-        for text in book[prompt][groups[i]].texts
-    ]
-    unique = dict.fromkeys(said)
-    return geometry.unit(encode(encoder, [text for text, _ in unique])), np.array(
-        [i for _, i in unique]
-    )
+    said: dict[tuple[str, int], None] = {}  # each text of a group once, in order
+    for prompt in book.prompts:
+        for i, group in enumerate(context.attribute.groups):
+            said |= dict.fromkeys((text, i) for text in book[prompt][group].texts)
+    texts = [text for text, _ in said]
+    return geometry.unit(encode(encoder, texts)), np.array([i for _, i in said])
+
+
+def _given(context: FitContext) -> list[Float64]:
+    """Return the given prototypes of each group, as rows (m, d)."""
+    named = context.prototypes or {}
+    found = []
+    for group in context.attribute.groups:
+        found.append(np.atleast_2d(np.asarray(named[group], np.float64)))
+    return found
 
 
 def bare_words(attribute: Attribute) -> list[str]:
-    """The shortest way to say each group: "man" and "woman", "young" and "old"; an intersection's
-    groups by their names.
+    """Return the shortest way to say each group: "man" and "woman", "young" and "old".
+
+    The groups of an intersection go by their names.
     """
     if len(attribute.parts) > 1:
         return list(attribute.groups)
     nouns = [attribute.wordings[group].nouns.get("person", ()) for group in attribute.groups]
-    short = all(words and " " not in words[0] for words in nouns)
-    return [
-        words[0] if short else attribute.wordings[group].adjectives[0]
-        for group, words in zip(attribute.groups, nouns, strict=True)
-    ]
+    if all(words and " " not in words[0] for words in nouns):
+        return [words[0] for words in nouns]
+    return [attribute.wordings[group].adjectives[0] for group in attribute.groups]

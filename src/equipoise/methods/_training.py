@@ -1,9 +1,8 @@
 """Training: seeded torch loops that may be killed and go on.
 
-On a CPU the result is that of an undisturbed run, bit for bit.
-
-What a step does depends on the state, the seed and the number of the step alone, so a checkpoint
-needs no state of a random generator.
+On a CPU the result is that of an undisturbed run, bit for bit. What a step does depends on the
+state, the seed and the number of the step alone, so a checkpoint needs no state of a random
+generator.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ class Machine(NamedTuple):
     device: str
 
     def tensor(self, array: Any) -> Any:
-        """The array on the device."""
+        """Return the array as a tensor on the device."""
         return self.torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
 
 def machine(method: str, device: str | None) -> Machine:
-    """torch on the device asked for, or on CUDA where that is here, or on the CPU."""
+    """Return torch on the device asked for, or on CUDA where there is one, or on the CPU."""
     try:
         import torch
     except ImportError:
@@ -59,7 +58,7 @@ def machine(method: str, device: str | None) -> Machine:
 
 
 class Batches:
-    """Yield the rows of each step: all once per epoch, in an order of seed and epoch."""
+    """The rows of each step: all once per epoch, in an order that seed and epoch give."""
 
     def __init__(self, rows: int, size: int, seed: int):
         self.rows, self.size, self.seed = rows, min(size, rows), seed
@@ -71,12 +70,11 @@ class Batches:
         return self.order(epoch)[place * self.size : (place + 1) * self.size]
 
     def order(self, epoch: int) -> np.ndarray:
-        """All rows, as an epoch sees them; -1 is one that came before the first."""
+        """Return all rows in the order of an epoch; -1 is an epoch before the first."""
         if epoch not in self._orders:
+            rng = np.random.default_rng([self.seed, 0, epoch + 1])
             self._orders = {e: order for e, order in self._orders.items() if e == epoch - 1}
-            self._orders[epoch] = np.random.default_rng([self.seed, 0, epoch + 1]).permutation(
-                self.rows
-            )
+            self._orders[epoch] = rng.permutation(self.rows)
         return self._orders[epoch]
 
 
@@ -93,22 +91,20 @@ class Stage(NamedTuple):
     inputs: Mapping[str, np.ndarray]
 
     def checkpoint(self, here: Machine) -> Path | None:
-        """Where the state is kept; None where the context has no folder for it."""
-        if self.context.workdir is None:
-            return None
+        """Return where the state is kept; None where the context has no folder for it."""
         context = self.context
+        if context.workdir is None:
+            return None
         about = {
             "attribute": context.attribute.to_json(),
             "seed": context.seed,
             "settings": {k: str(v) for k, v in self.settings.items()},
-        }
-        about |= {
             "torch": here.torch.__version__,
             "device": here.device.split(":")[0],
             "version": __version__,
         }
         key = artefact.digest(self.inputs, about)
-        return Path(self.context.workdir) / f"{self.name.replace(' ', '-')}-{key[:16]}.safetensors"
+        return Path(context.workdir) / f"{self.name.replace(' ', '-')}-{key[:16]}.safetensors"
 
 
 def train(
@@ -123,8 +119,9 @@ def train(
     turn: Callable[[int], Sequence[str]] | None = None,
     after: Callable[[State, int], None] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Minimise ``loss(state, step)`` with Adam, ``steps`` times, from the arrays of ``start``;
-    gives the arrays of the last state.
+    """Minimise ``loss(state, step)`` with Adam; return the arrays of the last state.
+
+    It takes ``steps`` steps from the arrays of ``start``.
 
     learned: the names that Adam updates; turn(step): those of them whose turn it is. after(state,
     step): what else a step does to the state, without gradients. With a workdir the state is kept
@@ -164,15 +161,17 @@ def train(
 
 
 def trained_with(method: Any, *but: str) -> dict[str, Any]:
-    """The parameters of a method that a training depends on: all but what is applied afterwards, so
-    that a sweep of that trains once.
+    """Return the parameters that a training depends on: all but those applied afterwards.
+
+    So a sweep of these trains once.
     """
     return {name: value for name, value in asdict(method).items() if name not in ("amount", *but)}
 
 
 def capped(cross_entropy: Any, groups: int) -> Any:
-    """Cross-entropies, none above that of a guess: beyond it an adversary would be driven to be
-    surely wrong, which tells as much.
+    """Return cross-entropies, none above that of a guess.
+
+    Beyond it an adversary would be driven to be surely wrong, which tells as much.
     """
     return cross_entropy.clip(max=float(np.log(groups)))
 
@@ -184,34 +183,28 @@ def choose(name: str, value: Any, legal: Sequence[Any]) -> None:
 
 
 def require_numbers(at_least: Mapping[str, tuple[float, float]], *, whole: bool = False) -> None:
-    """Raise unless each parameter is a finite (or whole) number from its least value on: name ->
-    (value, least).
+    """Raise unless each parameter is a finite (or whole) number from its least value on.
+
+    at_least: name -> (value, least).
     """
+    kind, word = (int, "whole number") if whole else (int | float, "number")
     for name, (value, least) in at_least.items():
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int if whole else int | float)
-            or not least <= value < float("inf")
-        ):
-            raise InputError(
-                f"{name}={value!r} is not legal; pass a {'whole number' if whole else 'number'}"
-                f" from {least:g} on"
-            )
+        is_number = isinstance(value, kind) and not isinstance(value, bool)
+        if not is_number or not least <= value < float("inf"):
+            raise InputError(f"{name}={value!r} is not legal; pass a {word} from {least:g} on")
 
 
 @contextmanager
 def _exact(torch: Any, device: str) -> Iterator[None]:
-    """Gradients on, whatever the caller set; algorithms that give the same bits each time; settings
-    as before afterwards.
+    """Run torch with gradients and with algorithms that give the same bits each time.
+
+    Afterwards the caller's settings are as before.
     """
-    before, warned = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
+    before = torch.are_deterministic_algorithms_enabled()
+    warned = torch.is_deterministic_algorithms_warn_only_enabled()
     if device.startswith("cuda"):
-        os.environ.setdefault(
-            "CUBLAS_WORKSPACE_CONFIG", ":4096:8"
-        )  # without it torch refuses to promise anything
+        # Without this torch refuses to promise anything.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     torch.use_deterministic_algorithms(True)
@@ -224,7 +217,8 @@ def _exact(torch: Any, device: str) -> Iterator[None]:
 
 def _finite(name: str, state: State) -> dict[str, np.ndarray]:
     arrays = {key: tensor.detach().cpu().numpy() for key, tensor in state.items()}
-    if bad := [key for key, array in arrays.items() if np.isnan(array).any()]:
+    bad = [key for key, array in arrays.items() if np.isnan(array).any()]
+    if bad:
         raise EquipoiseError(
             f"fitting {name} diverged: {bad[0]} holds NaN; lower lr, or look for extreme values in"
             " what it was given"
@@ -233,18 +227,16 @@ def _finite(name: str, state: State) -> dict[str, np.ndarray]:
 
 
 def _keep(path: Path, name: str, state: State, optimizer: Any, done: int) -> None:
-    """State and moments as plain arrays."""
+    """Write state and moments as plain arrays."""
     arrays = _finite(name, state)
     for key, tensor in state.items():
-        arrays |= {
-            f"adam.{part}.{key}": value.detach().cpu().numpy()
-            for part, value in optimizer.state.get(tensor, {}).items()
-        }
+        for part, value in optimizer.state.get(tensor, {}).items():
+            arrays[f"adam.{part}.{key}"] = value.detach().cpu().numpy()
     artefact.save(path, KIND, arrays, {"done": done})
 
 
 def _resume(path: Path, here: Machine, state: State, optimizer: Any) -> int:
-    """Put a checkpoint's arrays in place; gives how many steps are done."""
+    """Put a checkpoint's arrays in place; return how many steps are done."""
     if not path.is_file():
         return 0
     try:
@@ -259,16 +251,21 @@ def _resume(path: Path, here: Machine, state: State, optimizer: Any) -> int:
         return 0
     for name, tensor in state.items():
         tensor.data.copy_(here.tensor(arrays[name]))
-        parts = {
-            key.split(".")[1]: key
-            for key in arrays
-            if key.startswith("adam.") and key.split(".", 2)[2] == name
-        }
-        if parts:  # Adam counts its steps on the CPU
-            moments = {
-                part: here.torch.from_numpy(arrays[key].copy()) for part, key in parts.items()
-            }
-            optimizer.state[tensor] = {
-                k: v if k == "step" else v.to(here.device) for k, v in moments.items()
-            }
+        moments = _moments(here, arrays, name)
+        if moments:
+            optimizer.state[tensor] = moments
     return done
+
+
+def _moments(here: Machine, arrays: Mapping[str, np.ndarray], name: str) -> State:
+    """Return what Adam knows of a tensor, from the arrays of a checkpoint."""
+    found = {}
+    for key, array in arrays.items():
+        if not key.startswith("adam."):
+            continue
+        _, part, of = key.split(".", 2)
+        if of == name:
+            value = here.torch.from_numpy(array.copy())
+            # Adam counts its steps on the CPU.
+            found[part] = value if part == "step" else value.to(here.device)
+    return found

@@ -1,5 +1,6 @@
-"""Metrics: pure functions on arrays, for any number of classes, groups and intersections, and
-intervals for all of them.
+"""Metrics: pure functions on arrays, and intervals for all of them.
+
+They take any number of classes, groups and intersections.
 """
 
 from equipoise.metrics._agreement import fleiss_kappa

@@ -10,12 +10,13 @@ from equipoise.errors import InputError
 
 
 def fleiss_kappa(counts: Any, weights: Any = None) -> Any:
-    """Fleiss' kappa (1971): 1 for full agreement, 0 for what chance gives, NaN where every answer
-    is the same.
+    """Return Fleiss' kappa (1971): 1 for full agreement, 0 for what chance gives.
 
-    counts: (images, answers), how many people gave each answer; two or more an image, not always as
-    many. weights: (..., images), how often each image counts, for resamples; leading axes come
-    back.
+    It is NaN where every answer is the same.
+
+    counts: (images, answers), how many people gave each answer; two or more people per image, and
+    their number may differ. weights: (..., images), how often each image counts, for resamples; the
+    result has the leading axes.
     """
     try:
         counts = np.asarray(counts, float)

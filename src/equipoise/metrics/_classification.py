@@ -33,12 +33,11 @@ EQUAL_OPPORTUNITY = {
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """counts (..., classes, classes, groups): true class, predicted class, group.
+    """How many rows fell into each cell: counts (..., true classes, predicted classes, groups).
 
-    Leading axes, if any, are resamples.
-
-    What has no value is NaN and is left out of means and extremes: the rate of a group without rows
-    of the class, the F1 of a class that is neither true nor predicted anywhere.
+    Leading axes, if any, are resamples. What has no value is NaN and is left out of means and
+    extremes: the rate of a group without rows of the class, the F1 of a class that is neither true
+    nor predicted anywhere.
     """
 
     counts: np.ndarray
@@ -55,19 +54,18 @@ class Cells:
         codes, classes, groups, left_out = encode_rows(y_true, [y_pred], sensitive_features)
         shape = (len(classes), len(classes), len(groups))
         cells = np.ravel_multi_index(tuple(codes), shape)
-        return cls(
-            np.bincount(cells, minlength=np.prod(shape)).reshape(shape), classes, groups, left_out
-        )
+        counts = np.bincount(cells, minlength=np.prod(shape)).reshape(shape)
+        return cls(counts, classes, groups, left_out)
 
     @property
     def n(self) -> np.ndarray:
         return self.counts.sum((-3, -2, -1))
 
     def true_positive_rates(self, classes: Sequence[Hashable] | None = None) -> np.ndarray:
-        """(..., classes, groups): share of a group's rows of class k that were predicted k."""
-        return self._hits(self._chosen(classes)) / _or_nan(
-            self.counts.sum(-2)[..., self._chosen(classes), :]
-        )
+        """Return shares (..., classes, groups) of a group's rows of class k predicted k."""
+        chosen = self._chosen(classes)
+        rows = self.counts.sum(-2)[..., chosen, :]
+        return self._hits(chosen) / _or_nan(rows)
 
     def equal_opportunity(
         self,
@@ -86,37 +84,43 @@ class Cells:
         return over(gap(self.true_positive_rates(classes)))
 
     def f1(self, classes: Sequence[Hashable] | None = None) -> np.ndarray:
-        """(..., classes): harmonic mean of precision and recall of each class."""
+        """Return the harmonic mean (..., classes) of precision and recall of each class."""
         chosen = self._chosen(classes)
         confusion = self.counts.sum(-1)
         found = confusion[..., chosen, chosen]
-        return 2 * found / _or_nan(confusion.sum(-1)[..., chosen] + confusion.sum(-2)[..., chosen])
+        true = confusion.sum(-1)[..., chosen]
+        predicted = confusion.sum(-2)[..., chosen]
+        return 2 * found / _or_nan(true + predicted)
 
     def macro_f1(self, classes: Sequence[Hashable] | None = None) -> np.ndarray:
-        """Mean of the classes' F1."""
+        """Return the mean of the classes' F1."""
         return nan_mean(self.f1(classes))
 
     def binary_f1(self, positive: Hashable) -> np.ndarray:
-        """F1 of one class."""
+        """Return the F1 of one class."""
         return self.f1([positive])[..., 0]
 
     def accuracy(self) -> np.ndarray:
-        """Share of rows predicted right."""
+        """Return the share of rows predicted right."""
         return self._hits().sum((-2, -1)) / _or_nan(self.n)
 
     def group_accuracies(self) -> np.ndarray:
-        """(..., groups): share of each group's rows predicted right."""
+        """Return the share (..., groups) of each group's rows predicted right."""
         return self._hits().sum(-2) / _or_nan(self.counts.sum((-3, -2)))
 
     def worst_group_accuracy(self, by_class: bool = False) -> np.ndarray:
-        """The lowest of the groups' accuracies; ``by_class``: of the (class, group) pairs', as on
-        Waterbirds.
+        """Return the lowest of the groups' accuracies.
+
+        by_class: of the (class, group) pairs', as on Waterbirds.
         """
-        rates = self.true_positive_rates() if by_class else self.group_accuracies()
-        return -nan_max(-(rates.reshape(*rates.shape[:-2], -1) if by_class else rates))
+        rates = self.group_accuracies()
+        if by_class:
+            rates = self.true_positive_rates()
+            rates = rates.reshape(*rates.shape[:-2], -1)
+        return -nan_max(-rates)
 
     def _hits(self, chosen: Any = slice(None)) -> np.ndarray:
-        """(..., classes, groups): rows of class k predicted k."""
+        """Return how many rows (..., classes, groups) of class k were predicted k."""
         places = np.arange(len(self.classes))[chosen]
         return self.counts[..., places, places, :]
 
@@ -128,7 +132,8 @@ class Cells:
                 f"classes={classes!r} is not legal; pass a list of one or more of"
                 f" {list(self.classes)}"
             )
-        if unknown := [name for name in classes if name not in self.classes]:
+        unknown = [name for name in classes if name not in self.classes]
+        if unknown:
             raise InputError(
                 f"classes {unknown} occur in neither y_true nor y_pred, which hold"
                 f" {list(self.classes)}"
@@ -145,8 +150,9 @@ def equal_opportunity(
     over_classes: str = "mean",
     classes: Sequence[Hashable] | None = None,
 ) -> float:
-    """Violation of equal opportunity, 0 (none) to 1: how far the groups' true positive rates lie
-    apart.
+    """Return the violation of equal opportunity, from 0 (none) to 1.
+
+    It says how far the groups' true positive rates lie apart.
 
     over_groups: "max", the largest gap between two groups, or "mean", the mean gap over all pairs.
     over_classes: "mean" or "max". classes: only these. The defaults are the paper's printed Avg;
@@ -154,49 +160,47 @@ def equal_opportunity(
     left out of that class, a class with fewer than two groups out of the whole; NaN if none is
     left.
     """
-    return float(
-        Cells.count(y_true, y_pred, sensitive_features=sensitive_features).equal_opportunity(
-            over_groups, over_classes, classes
-        )
-    )
+    cells = Cells.count(y_true, y_pred, sensitive_features=sensitive_features)
+    return float(cells.equal_opportunity(over_groups, over_classes, classes))
 
 
 def macro_f1(y_true: Any, y_pred: Any, *, classes: Sequence[Hashable] | None = None) -> float:
-    """Mean F1 of the classes that are true or predicted somewhere, or of ``classes``."""
+    """Return the mean F1 of the classes that are true or predicted somewhere, or of ``classes``."""
     return float(Cells.count(y_true, y_pred).macro_f1(classes))
 
 
 def binary_f1(y_true: Any, y_pred: Any, *, positive: Hashable = 1) -> float:
-    """F1 of the class ``positive``."""
+    """Return the F1 of the class ``positive``."""
     return float(Cells.count(y_true, y_pred).binary_f1(positive))
 
 
 def accuracy(y_true: Any, y_pred: Any) -> float:
-    """Share of rows predicted right."""
+    """Return the share of rows predicted right."""
     return float(Cells.count(y_true, y_pred).accuracy())
 
 
 def worst_group_accuracy(
     y_true: Any, y_pred: Any, *, sensitive_features: Any, by_class: bool = False
 ) -> float:
-    """The lowest accuracy of a group; with ``by_class``, of a class within a group, as is usual on
-    Waterbirds.
+    """Return the lowest accuracy of a group.
+
+    by_class: of a class within a group, as is usual on Waterbirds.
     """
-    return float(
-        Cells.count(y_true, y_pred, sensitive_features=sensitive_features).worst_group_accuracy(
-            by_class
-        )
-    )
+    cells = Cells.count(y_true, y_pred, sensitive_features=sensitive_features)
+    return float(cells.worst_group_accuracy(by_class))
 
 
 def rates(y_true: Any, y_pred: Any, *, sensitive_features: Any) -> pd.DataFrame:
-    """One line for each class and group: ``rows`` of the group, ``positives`` among them, true and
-    false positive rate, selection rate.
+    """Return one line for each class and group.
+
+    Its columns are ``rows`` of the group, ``positives`` among them, true and false positive rate,
+    and selection rate.
     """
     import pandas as pd
 
     cells = Cells.count(y_true, y_pred, sensitive_features=sensitive_features)
-    rows, positives, selected = cells.counts.sum((0, 1)), cells.counts.sum(1), cells.counts.sum(0)
+    rows = cells.counts.sum((0, 1))
+    positives, selected = cells.counts.sum(1), cells.counts.sum(0)
     hits = cells._hits()
     columns = {
         "rows": np.broadcast_to(rows, positives.shape),
@@ -210,13 +214,12 @@ def rates(y_true: Any, y_pred: Any, *, sensitive_features: Any) -> pd.DataFrame:
 
 
 def by_group(y_true: Any, y_pred: Any, *, sensitive_features: Any) -> pd.DataFrame:
-    """One line for each group: ``rows``, accuracy and macro F1 inside it."""
+    """Return one line for each group: ``rows``, accuracy and macro F1 inside it."""
     import pandas as pd
 
     cells = Cells.count(y_true, y_pred, sensitive_features=sensitive_features)
-    inside = Cells(
-        np.moveaxis(cells.counts, -1, 0)[..., None], cells.classes, ("all",)
-    )  # groups as the leading axis
+    groups_first = np.moveaxis(cells.counts, -1, 0)[..., None]
+    inside = Cells(groups_first, cells.classes, ("all",))
     columns = {"rows": inside.n, "accuracy": inside.accuracy(), "macro_f1": inside.macro_f1()}
     return pd.DataFrame(columns, index=pd.Index(cells.groups, name="group"))
 
@@ -224,36 +227,32 @@ def by_group(y_true: Any, y_pred: Any, *, sensitive_features: Any) -> pd.DataFra
 def encode_rows(
     y_true: Any, predictions: Sequence[Any], sensitive_features: Any
 ) -> tuple[np.ndarray, tuple, tuple, int]:
-    """Codes (2 + predictions, known rows) of true class, each prediction and group; classes;
-    groups; how many rows were left out.
+    """Return codes, classes, groups, and how many rows were left out.
+
+    The codes (2 + predictions, known rows) are of the true class, each prediction and the group.
     """
     true = encode(y_true, "y_true")
     predicted = [encode(p, "y_pred", unknown=frozenset()) for p in predictions]
     for p in predicted:
         _check_prediction(true, p)
-    everyone = Coded(np.zeros(len(true.codes), int), ("all",))
-    groups = (
-        everyone
-        if sensitive_features is None
-        else encode_groups(sensitive_features, len(true.codes))
-    )
+    groups = Coded(np.zeros(len(true.codes), int), ("all",))
+    if sensitive_features is not None:
+        groups = encode_groups(sensitive_features, len(true.codes))
     known = true.known & groups.known
     if not known.any():
         raise InputError(
             f"none of the {len(known)} rows has both a known class and a known group; there is"
             " nothing to measure"
         )
-    classes = encode(
-        [label for coded in (true, *predicted) for label in coded.labels],
-        "y_true",
-        unknown=frozenset(),
-    ).labels
+    every_label = [label for coded in (true, *predicted) for label in coded.labels]
+    classes = encode(every_label, "y_true", unknown=frozenset()).labels
     place = {label: i for i, label in enumerate(classes)}
-    columns = [
-        np.array([place[label] for label in coded.labels])[coded.codes[known]]
-        for coded in (true, *predicted)
-    ]
-    return np.array([*columns, groups.codes[known]]), classes, groups.labels, int((~known).sum())
+    columns = []
+    for coded in (true, *predicted):
+        places = np.array([place[label] for label in coded.labels])
+        columns.append(places[coded.codes[known]])
+    columns.append(groups.codes[known])
+    return np.array(columns), classes, groups.labels, int((~known).sum())
 
 
 def _check_prediction(true: Coded, predicted: Coded) -> None:
@@ -262,13 +261,11 @@ def _check_prediction(true: Coded, predicted: Coded) -> None:
             f"y_pred has {len(predicted.codes)} labels and y_true {len(true.codes)}; pass one of"
             " each for each row"
         )
-    if missing := int((~predicted.known).sum()):
+    missing = int((~predicted.known).sum())
+    if missing:
         raise InputError(f"y_pred has {missing} missing labels; every row needs a prediction")
-    words, numbers = (
-        any(isinstance(x, str) is is_word for x in true.labels + predicted.labels)
-        for is_word in (True, False)
-    )
-    if words and numbers:
+    kinds = {isinstance(label, str) for label in true.labels + predicted.labels}
+    if len(kinds) > 1:
         raise InputError(
             f"y_true and y_pred mix words and numbers: {list(true.labels)[:5]} and"
             f" {list(predicted.labels)[:5]}; use one kind"
@@ -276,28 +273,31 @@ def _check_prediction(true: Coded, predicted: Coded) -> None:
 
 
 def largest_gap(rates: np.ndarray) -> np.ndarray:
-    """Largest minus smallest along the last axis; NaN where fewer than two are known."""
+    """Return largest minus smallest along the last axis; NaN where fewer than two are known."""
     return np.where(_known(rates) < 2, np.nan, nan_max(rates) + nan_max(-rates))
 
 
 def mean_gap(rates: np.ndarray) -> np.ndarray:
-    """Mean absolute difference over all pairs along the last axis: of n sorted values the i-th is
-    added i times and taken n-1-i times.
+    """Return the mean absolute difference over all pairs along the last axis.
+
+    Of n sorted values the i-th is added i times and subtracted n-1-i times.
     """
     n = _known(rates)[..., None]
-    ranked, place = np.sort(rates, axis=-1), np.arange(rates.shape[-1])  # NaN sorts last
+    ranked = np.sort(rates, axis=-1)  # NaN sorts last
+    place = np.arange(rates.shape[-1])
     total = np.where(place < n, (2 * place - n + 1) * ranked, 0).sum(-1)
     return total / _or_nan(n * (n - 1) / 2)[..., 0]
 
 
 def nan_mean(x: np.ndarray) -> np.ndarray:
-    """Mean along the last axis of what is not NaN; NaN where nothing is left."""
+    """Return the mean along the last axis of what is not NaN; NaN where nothing is left."""
     return np.where(np.isnan(x), 0, x).sum(-1) / _or_nan(_known(x))
 
 
 def nan_max(x: np.ndarray) -> np.ndarray:
-    """Largest along the last axis of what is not NaN; NaN where nothing is left."""
-    return np.where(_known(x) > 0, np.where(np.isnan(x), -np.inf, x).max(-1), np.nan)
+    """Return the largest along the last axis of what is not NaN; NaN where nothing is left."""
+    largest = np.where(np.isnan(x), -np.inf, x).max(-1)
+    return np.where(_known(x) > 0, largest, np.nan)
 
 
 def _known(x: np.ndarray) -> np.ndarray:
@@ -305,7 +305,7 @@ def _known(x: np.ndarray) -> np.ndarray:
 
 
 def _or_nan(n: np.ndarray) -> np.ndarray:
-    """A divisor that gives NaN, and no warning, where there is nothing to divide by."""
+    """Return a divisor that gives NaN, and no warning, where there is nothing to divide by."""
     return np.where(n > 0, n, np.nan)
 
 

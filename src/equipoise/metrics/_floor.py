@@ -1,5 +1,7 @@
-"""The floors of MaxSkew: what a random ranking is expected to have, exactly; and what these very
-lists have when labels are shuffled.
+"""The floors of MaxSkew.
+
+One is what a random ranking is expected to have, exactly; the other is what given lists have when
+labels are shuffled.
 """
 
 from __future__ import annotations
@@ -19,9 +21,7 @@ NEGLIGIBLE = 1e-18  # tails beyond this probability are not summed
 
 
 class Shuffled(NamedTuple):
-    """Mean over permutations of the labels, and the range [low, high] that holds ``level`` of
-    them.
-    """
+    """Mean over permutations of the labels; [low, high] holds ``level`` of them."""
 
     value: float
     low: float
@@ -41,12 +41,12 @@ def permuted_max_skew(
     seed: int = 0,
     show_progress: bool | None = None,
 ) -> Shuffled:
-    """MaxSkew@M of the lists ``top`` (queries, depth) with the known labels shuffled among the
-    images, ``permutations`` times.
+    """Return MaxSkew@M of the lists ``top`` (queries, depth) with the labels shuffled.
 
-    Its mean tends to ``max_skew_floor``. Its range says what else the lists have without any
-    relation to the groups: queries that find the same images go astray together, so the mean over
-    many queries spreads more than independent lists would.
+    The known labels are shuffled among the images, ``permutations`` times. The mean tends to
+    ``max_skew_floor``. The range says what else the lists have without any relation to the groups:
+    queries that find the same images go astray together, so the mean over many queries spreads
+    more than independent lists would.
     """
     check_level(level)
     ranking = Ranking.of(top=top, groups=encode_groups(sensitive_features))
@@ -56,19 +56,17 @@ def permuted_max_skew(
         for _ in range(permutations):
             codes = ranking.groups.codes.copy()
             codes[known] = rng.permutation(codes[known])
-            values.append(
-                replace(ranking, groups=ranking.groups._replace(codes=codes))
-                .max_skew(m, target)
-                .mean()[0]
-            )
+            shuffled = replace(ranking, groups=ranking.groups._replace(codes=codes))
+            values.append(shuffled.max_skew(m, target).mean()[0])
             advance(1)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return Shuffled(float(np.mean(values)), float(low), float(high), level, permutations)
 
 
 def max_skew_floor(*, sensitive_features: Any, m: int = 1000, target: Target = "dataset") -> float:
-    """Expected MaxSkew@M of a ranking drawn at random: positive, and the larger the fewer the
-    images. Report skew beside it.
+    """Return the expected MaxSkew@M of a ranking drawn at random.
+
+    It is positive, and larger where there are fewer images: report skew beside it.
 
     The first m places then hold the groups by a multivariate hypergeometric law, which is that of
     independent binomials given their sum. The law of the maximum follows from truncating each
@@ -81,16 +79,11 @@ def max_skew_floor(*, sensitive_features: Any, m: int = 1000, target: Target = "
     likely = [_binomial(size, m / sizes.sum()) for size in sizes]
     ratios = [counts / (m * share) for (counts, _), share in zip(likely, shares, strict=True)]
     values = np.unique(np.concatenate(ratios))
-    law = np.array(
-        [
-            _chance(
-                [p * (ratio <= value) for (_, p), ratio in zip(likely, ratios, strict=True)],
-                likely,
-                m,
-            )
-            for value in values
-        ]
-    )
+    law = np.empty(len(values))
+    for i, value in enumerate(values):
+        pairs = zip(likely, ratios, strict=True)
+        truncated = [p * (ratio <= value) for (_, p), ratio in pairs]
+        law[i] = _chance(truncated, likely, m)
     law /= law[-1]
     chance = np.diff(law, prepend=0.0)
     occurs = (chance > 0) & (values > 0)
@@ -98,19 +91,19 @@ def max_skew_floor(*, sensitive_features: Any, m: int = 1000, target: Target = "
 
 
 def _binomial(size: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """The counts that are not negligible, and their probabilities."""
+    """Return the counts that are not negligible, and their probabilities."""
     from scipy.stats import binom
 
     lowest = max(0, int(binom.ppf(NEGLIGIBLE, size, share)) - 1)
-    highest = size - max(
-        0, int(binom.ppf(NEGLIGIBLE, size, 1 - share)) - 1
-    )  # the other way round, because 1 - NEGLIGIBLE is 1
+    # The upper tail is that of the failures, because 1 - NEGLIGIBLE rounds to 1.
+    fewest_failures = max(0, int(binom.ppf(NEGLIGIBLE, size, 1 - share)) - 1)
+    highest = size - fewest_failures
     counts = np.arange(lowest, highest + 1)
     return counts, binom.pmf(counts, size, share)
 
 
 def _chance(parts: list[np.ndarray], likely: list[tuple[np.ndarray, np.ndarray]], m: int) -> float:
-    """Probability that independent counts with these (truncated) laws sum to m."""
+    """Return the probability that independent counts with these (truncated) laws sum to m."""
     total = np.ones(1)
     for part in parts[:-1]:
         total = np.convolve(total, part)

@@ -1,5 +1,6 @@
-"""Intervals from replicates, for one method's value or for the paired difference of two:
-percentile, BCa, and basic (turned round).
+"""Intervals from replicates: percentile, BCa, and basic (turned round).
+
+They are of one method's value, or of the paired difference of two.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ KINDS = ("percentile", "bca", "basic")
 
 
 class LeaveOneOut(NamedTuple):
-    """The metric without each row in turn: values (k,), each of which stands for ``rows`` (k,)
-    rows.
-    """
+    """The metric without each row in turn: values (k,), each for ``rows`` (k,) rows."""
 
     values: np.ndarray
     rows: np.ndarray
@@ -29,8 +28,9 @@ class LeaveOneOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval [low, high] at ``level``; n: what was resampled, left_out: what was
-    not, for want of a label.
+    """A value with its interval [low, high] at ``level``.
+
+    n: how many were resampled. left_out: how many were not, because they have no label.
     """
 
     value: float
@@ -82,7 +82,7 @@ class Bootstrap:
     def estimate(
         self, method: str, metric: str, *, level: float = 0.95, kind: str = "percentile"
     ) -> Estimate:
-        """The metric of one method."""
+        """Return the metric of one method."""
         key = self._key(method, metric)
         return self._estimate(
             self.values[key], self.replicates[key], lambda: self.leave_one_out(key), level, kind
@@ -97,7 +97,7 @@ class Bootstrap:
         level: float = 0.95,
         kind: str = "percentile",
     ) -> Estimate:
-        """The metric of ``method`` minus that of ``baseline``, resample by resample."""
+        """Return the metric of ``method`` minus that of ``baseline``, resample by resample."""
         a, b = self._key(method, metric), self._key(baseline, metric)
 
         def without() -> list[LeaveOneOut]:
@@ -115,25 +115,21 @@ class Bootstrap:
     def table(
         self, *, baseline: str | None = None, level: float = 0.95, kind: str = "percentile"
     ) -> pd.DataFrame:
-        """One line for each method and metric; with ``baseline``, the paired difference from it as
-        ``difference``, its low and high.
+        """Return one line for each method and metric.
+
+        baseline: adds the paired difference from it, with its low and high.
         """
         import pandas as pd
 
         lines = []
         for method, metric in self.values:
-            line = {
-                "method": method,
-                "metric": metric,
-                **asdict(self.estimate(method, metric, level=level, kind=kind)),
-            }
+            estimate = self.estimate(method, metric, level=level, kind=kind)
+            line = {"method": method, "metric": metric, **asdict(estimate)}
             if baseline is not None:
                 gap = self.difference(method, baseline, metric, level=level, kind=kind)
-                line |= {
-                    "difference": gap.value,
-                    "difference_low": gap.low,
-                    "difference_high": gap.high,
-                }
+                line["difference"] = gap.value
+                line["difference_low"] = gap.low
+                line["difference_high"] = gap.high
             lines.append(line)
         return pd.DataFrame(lines)
 
@@ -157,20 +153,19 @@ class Bootstrap:
         low, high = interval(value, defined, level, kind, without)
         mean = float(defined.mean()) if defined.size else np.nan
         std = float(defined.std(ddof=1)) if defined.size > 1 else np.nan
-        undefined = len(replicates) - len(defined)
         return Estimate(
-            value,
-            low,
-            high,
-            level,
-            kind,
-            self.over,
-            self.n,
-            self.left_out,
-            len(replicates),
-            undefined,
-            mean,
-            std,
+            value=value,
+            low=low,
+            high=high,
+            level=level,
+            kind=kind,
+            over=self.over,
+            n=self.n,
+            left_out=self.left_out,
+            resamples=len(replicates),
+            undefined=len(replicates) - len(defined),
+            mean=mean,
+            std=std,
         )
 
 
@@ -181,9 +176,9 @@ def interval(
     kind: str = "percentile",
     without: Callable[[], list[LeaveOneOut]] = list,
 ) -> tuple[float, float]:
-    """Ends of the interval.
+    """Return the ends of the interval; NaN where nothing is defined.
 
-    ``without``: the jackknife of each sample, asked for only by BCa. NaN where nothing is defined.
+    without: gives the jackknife of each sample; only BCa asks for it.
     """
     if kind not in KINDS:
         raise InputError(f"kind={kind!r} is not legal; pass one of {', '.join(KINDS)}")
@@ -202,8 +197,9 @@ def interval(
 def _bca_tails(
     value: float, replicates: np.ndarray, tails: np.ndarray, samples: list[LeaveOneOut]
 ) -> np.ndarray:
-    """Efron's bias-corrected and accelerated tails; the plain ones where the replicates are all
-    alike or all on one side of the value.
+    """Return Efron's bias-corrected and accelerated tails.
+
+    They are the plain ones where the replicates are all alike or all on one side of the value.
     """
     from scipy.special import ndtr, ndtri
 
@@ -216,14 +212,16 @@ def _bca_tails(
 
 
 def acceleration(samples: list[LeaveOneOut]) -> float:
-    """Skewness of the jackknife over six, for one sample or several independent ones (Efron and
-    Tibshirani 1993, eq. 14.15).
+    """Return the skewness of the jackknife over six, for one sample or several independent ones.
+
+    It is eq. 14.15 of Efron and Tibshirani 1993.
     """
     second = third = 0.0
     for values, rows in samples:
         defined = ~np.isnan(values)
         v, weight = values[defined], rows[defined]
-        if not (n := weight.sum()):
+        n = weight.sum()
+        if not n:
             continue
         u = (n - 1) / n * ((v * weight).sum() / n - v)
         second += (weight * u**2).sum()
@@ -232,13 +230,13 @@ def acceleration(samples: list[LeaveOneOut]) -> float:
 
 
 def check_level(level: float) -> None:
-    """Raise for what is no share of resamples."""
+    """Raise unless the level is a share between 0 and 1."""
     if not 0 < level < 1:
         raise InputError(f"level={level} is not legal; pass a share between 0 and 1, such as 0.95")
 
 
 def check_methods(methods: Any, resamples: int, what: str) -> Mapping[str, Any]:
-    """The mapping of method -> what it gave, once it is one."""
+    """Return the mapping of method -> what it gave; raise where it is none."""
     if not isinstance(methods, Mapping) or not methods:
         raise InputError(
             f"{what} is {type(methods).__name__}; pass a mapping from the name of each method to"
@@ -252,12 +250,9 @@ def check_methods(methods: Any, resamples: int, what: str) -> Mapping[str, Any]:
 
 
 def check_metrics(metrics: Any) -> dict[str, Callable]:
-    """The mapping of metric -> function, once it is one."""
-    if (
-        not isinstance(metrics, Mapping)
-        or not metrics
-        or not all(callable(function) for function in metrics.values())
-    ):
+    """Return the mapping of metric -> function; raise where it is none."""
+    is_mapping = isinstance(metrics, Mapping) and len(metrics) > 0
+    if not is_mapping or not all(callable(function) for function in metrics.values()):
         raise InputError(
             f"metrics is {type(metrics).__name__}; pass a mapping from the name of each metric to"
             " its function"
@@ -266,7 +261,7 @@ def check_metrics(metrics: Any) -> dict[str, Callable]:
 
 
 def checked(values: Any, size: int, metric: str) -> np.ndarray:
-    """What a metric gave, once it is one number a resample."""
+    """Return what a metric gave; raise unless it is one number per resample."""
     values = np.asarray(values, float)
     if values.shape != (size,):
         raise InputError(

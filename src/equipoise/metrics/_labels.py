@@ -1,5 +1,6 @@
-"""Labels as codes: one column or the intersection of several, with the unknown ones set apart and
-never a group of their own.
+"""Labels as codes, from one column or the intersection of several.
+
+Unknown labels are set apart and never form a group.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ import numpy as np
 
 from equipoise.errors import InputError
 
-UNKNOWN = frozenset(
-    {"", "nan", "<na>", "unknown", "unsure"}
-)  # words, in any case, that mean nobody knows; so do None, NaN and NA
+# Words, in upper or lower case, for an unknown label; None, NaN and NA mean the same.
+UNKNOWN = frozenset({"", "nan", "<na>", "unknown", "unsure"})
 
 
 class Coded(NamedTuple):
-    """codes (n,): the place of each label in ``labels``, -1 where it is unknown."""
+    """The place of each label in ``labels``: codes (n,), -1 where it is unknown."""
 
     codes: np.ndarray
     labels: tuple
@@ -28,22 +28,22 @@ class Coded(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """How many rows carry each label."""
+        """Return how many rows carry each label."""
         return np.bincount(self.codes[self.known], minlength=len(self.labels))
 
 
 def encode(values: Any, what: str, *, unknown: frozenset[str] = UNKNOWN) -> Coded:
-    """Labels (n,) as codes. Labels are sorted where they can be compared."""
+    """Return labels (n,) as codes; labels are sorted where they can be compared."""
     import pandas as pd
 
     column = _one_dimension(values, what)
     codes, uniques = pd.factorize(column, use_na_sentinel=True)
     labels = [label.item() if isinstance(label, np.generic) else label for label in uniques]
-    named = [
-        i
-        for i, label in enumerate(labels)
-        if not (isinstance(label, str) and label.strip().lower() in unknown)
-    ]
+    named = []
+    for i, label in enumerate(labels):
+        is_unknown = isinstance(label, str) and label.strip().lower() in unknown
+        if not is_unknown:
+            named.append(i)
     try:
         named.sort(key=lambda i: labels[i])
     except TypeError:
@@ -54,7 +54,7 @@ def encode(values: Any, what: str, *, unknown: frozenset[str] = UNKNOWN) -> Code
 
 
 def encode_groups(sensitive_features: Any, rows: int | None = None) -> Coded:
-    """Groups of each row.
+    """Return the group of each row.
 
     Several columns (a data frame, a mapping, a tuple of columns, an (n, k) array) give their
     intersections, named "male & young"; a row that is unknown in one column is unknown. ``rows``:
@@ -83,22 +83,20 @@ def encode_groups(sensitive_features: Any, rows: int | None = None) -> Coded:
 
 def _intersection(columns: list[Coded]) -> Coded:
     known = np.all([column.known for column in columns], axis=0)
-    index = np.ravel_multi_index(
-        [np.where(known, c.codes, 0) for c in columns], [max(1, len(c.labels)) for c in columns]
-    )
+    shape = [max(1, len(column.labels)) for column in columns]
+    index = np.ravel_multi_index([np.where(known, c.codes, 0) for c in columns], shape)
     cells, inverse = np.unique(index[known], return_inverse=True)
     codes = np.full(len(known), -1)
     codes[known] = inverse
-    places = zip(*np.unravel_index(cells, [max(1, len(c.labels)) for c in columns]), strict=True)
-    names = (
-        " & ".join(str(c.labels[i]) for c, i in zip(columns, place, strict=True))
-        for place in places
-    )
+    names = []
+    for places in zip(*np.unravel_index(cells, shape), strict=True):
+        labels = [str(c.labels[i]) for c, i in zip(columns, places, strict=True)]
+        names.append(" & ".join(labels))
     return Coded(codes, tuple(names))
 
 
 def columns_of(features: Any) -> list[Any]:
-    """The columns of sensitive features, one or several."""
+    """Return the columns of sensitive features, one or several."""
     if isinstance(features, Mapping):
         return list(features.values())
     if hasattr(features, "columns"):  # a data frame
@@ -122,16 +120,13 @@ def _one_dimension(values: Any, what: str) -> np.ndarray:
     if hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     if isinstance(values, list | tuple):
-        column = np.empty(
-            len(values), dtype=object
-        )  # numpy would turn None and numbers among strings into strings
+        # numpy would turn None and numbers among strings into strings
+        column = np.empty(len(values), dtype=object)
         column[:] = values
+    elif isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
+        column = values.to_numpy(dtype=object)
     else:
-        column = (
-            values.to_numpy(dtype=object)
-            if isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray)
-            else np.asarray(values)
-        )
+        column = np.asarray(values)
     if column.ndim != 1:
         raise InputError(
             f"{what} has shape {column.shape}; pass one label for each row, shape (n,)"

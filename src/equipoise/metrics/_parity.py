@@ -12,15 +12,16 @@ from equipoise.metrics._labels import encode
 
 
 def statistical_parity(labels: Any, *, groups: Sequence[Hashable]) -> float:
-    """Distance of the groups' shares from equal ones: 0 to sqrt(1 - 1/groups), 0.7071 for two.
+    """Return the distance of the groups' shares from equal ones, from 0 to sqrt(1 - 1/groups).
 
-    labels: the group of each image. groups: all groups, those that no image shows too. Unknown
-    labels are left out.
+    The most is 0.7071 for two groups. labels: the group of each image. groups: all groups, also
+    those that no image shows. Unknown labels are left out.
     """
     if isinstance(groups, str) or len(groups) < 2 or len(set(groups)) != len(groups):
         raise InputError(f"groups={groups!r} is not legal; pass two or more different groups")
     coded = encode(labels, "labels")
-    if strangers := [label for label in coded.labels if label not in groups]:
+    strangers = [label for label in coded.labels if label not in groups]
+    if strangers:
         raise InputError(
             f"labels hold {strangers}, which are none of the groups {list(groups)}; name them, or"
             " mark them unknown"

@@ -24,8 +24,9 @@ def leakage_probe(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Bootstrap:
-    """AUC of a cross-validated linear classifier that guesses the group: 0.5 reads nothing, 1
-    everything. Its metric is "probe AUC".
+    """Return the AUC of a cross-validated linear classifier that guesses the group.
+
+    0.5 reads nothing, 1 everything. The metric is called "probe AUC".
 
     embeddings: a mapping of method -> (n, d), or one (n, d), which is called "embeddings". All are
     probed on the same folds and the same resamples of rows, so differences are paired. Every row is
@@ -36,21 +37,18 @@ def leakage_probe(
     """
     given = embeddings if isinstance(embeddings, Mapping) else {"embeddings": embeddings}
     arrays = {name: _rows(x) for name, x in check_methods(given, resamples, "embeddings").items()}
-    if len({len(x) for x in arrays.values()}) != 1:
-        raise InputError(
-            f"the embeddings have {[len(x) for x in arrays.values()]} rows; paired probes need the"
-            " same rows"
-        )
-    groups = encode_groups(sensitive_features, len(next(iter(arrays.values()))))
+    lengths = [len(x) for x in arrays.values()]
+    if len(set(lengths)) != 1:
+        raise InputError(f"the embeddings have {lengths} rows; paired probes need the same rows")
+    groups = encode_groups(sensitive_features, lengths[0])
     _check(groups, folds, strength)
     codes = groups.codes[groups.known]
     contests = {
         (name, METRIC): _contests(x[groups.known], codes, folds, strength, seed)
         for name, x in arrays.items()
     }
-    values = {
-        key: float(_auc(c, np.ones((1, len(codes)), np.uint16))[0]) for key, c in contests.items()
-    }
+    once = np.ones((1, len(codes)), np.uint16)
+    values = {key: float(_auc(contest, once)[0]) for key, contest in contests.items()}
     rng = np.random.default_rng(seed)
     parts: dict[tuple[str, str], list] = {key: [] for key in contests}
     for _ in range(resamples):
@@ -59,17 +57,12 @@ def leakage_probe(
             parts[key].append(_auc(contest, times))
 
     def leave_one_out(key: tuple[str, str]) -> list[LeaveOneOut]:
-        return [
-            LeaveOneOut(
-                np.mean([_auc_without_each(c) for c in contests[key]], axis=0),
-                np.ones(len(codes), np.int64),
-            )
-        ]
+        without_each = np.mean([_auc_without_each(c) for c in contests[key]], axis=0)
+        return [LeaveOneOut(without_each, np.ones(len(codes), np.int64))]
 
     replicates = {key: np.concatenate(part) for key, part in parts.items()}
-    return Bootstrap(
-        values, replicates, leave_one_out, "images", len(codes), int((~groups.known).sum())
-    )
+    left_out = int((~groups.known).sum())
+    return Bootstrap(values, replicates, leave_one_out, "images", len(codes), left_out)
 
 
 class _Contest(NamedTuple):
@@ -89,7 +82,7 @@ class _Contest(NamedTuple):
         return cls(order, positive[order], starts, np.flatnonzero(new_fold[starts]))
 
     def sums(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Weight in each block, and in the blocks before it in its fold.
+        """Return the weight in each block, and in the blocks before it in its fold.
 
         weights (..., n), sorted.
         """
@@ -103,8 +96,10 @@ class _Contest(NamedTuple):
 
 
 def _auc(contests: list[_Contest], times: np.ndarray) -> np.ndarray:
-    """(resamples,): share of pairs of one fold in which the positive row scores higher, ties half;
-    mean over the contests.
+    """Return the mean AUC (resamples,) over the contests.
+
+    An AUC is the share of pairs of one fold in which the positive row scores higher; a tie counts
+    half.
     """
     total = np.zeros(len(times))
     for c in contests:
@@ -117,7 +112,7 @@ def _auc(contests: list[_Contest], times: np.ndarray) -> np.ndarray:
 
 
 def _auc_without_each(c: _Contest) -> np.ndarray:
-    """(n,): the AUC without each row: its own won pairs and all its pairs are taken away."""
+    """Return the AUC (n,) without each row: its won pairs and all its pairs are taken away."""
     up, up_below = c.sums(c.positive.astype(np.float64))
     down, below = c.sums((~c.positive).astype(np.float64))
     sizes = np.diff(np.r_[c.blocks, len(c.order)])
@@ -136,8 +131,9 @@ def _auc_without_each(c: _Contest) -> np.ndarray:
 def _contests(
     x: np.ndarray, codes: np.ndarray, folds: int, strength: float, seed: int
 ) -> list[_Contest]:
-    """Fit on all folds but one, score that one; then one contest a group, or a single one for two
-    groups.
+    """Return one contest per group, or a single one for two groups.
+
+    Each fold is scored by a classifier that was fitted on all the others.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold
@@ -148,15 +144,12 @@ def _contests(
     size = int(codes.max()) + 1
     scores = np.empty((len(x), 1 if size == 2 else size))
     fold = np.empty(len(x), int)
-    with threadpool_limits(
-        1, user_api="blas"
-    ):  # many small products: threads would wait for each other longer than they work
-        for i, (train, test) in enumerate(
-            StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, codes)
-        ):
-            model = make_pipeline(
-                StandardScaler(), LogisticRegression(C=strength, max_iter=2000)
-            ).fit(x[train], codes[train])
+    splits = StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, codes)
+    # Of many small products, threads would wait for each other longer than they work.
+    with threadpool_limits(1, user_api="blas"):
+        for i, (train, test) in enumerate(splits):
+            classifier = LogisticRegression(C=strength, max_iter=2000)
+            model = make_pipeline(StandardScaler(), classifier).fit(x[train], codes[train])
             scores[test] = model.decision_function(x[test]).reshape(len(test), -1)
             fold[test] = i
     names = [1] if size == 2 else range(size)
@@ -167,10 +160,10 @@ def _contests(
 
 
 def _rows(x: Any) -> np.ndarray:
+    if hasattr(x, "detach"):
+        x = x.detach().cpu().double().numpy()
     try:
-        x = np.asarray(
-            x.detach().cpu().double().numpy() if hasattr(x, "detach") else x, dtype=np.float64
-        )
+        x = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(
             "embeddings are not numbers, or their rows differ in length; pass (n, d)"

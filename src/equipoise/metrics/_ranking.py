@@ -10,23 +10,23 @@ from equipoise.errors import InputError
 
 
 def as_array(x: Any, what: str) -> np.ndarray:
-    """Numbers of any framework as (queries, n); one query may come as (n,)."""
+    """Return numbers of any framework as (queries, n); one query may come as (n,)."""
     if hasattr(x, "detach"):
         x = x.detach().cpu()
-        x = (
-            x.float() if x.is_floating_point() and x.element_size() < 4 else x
-        ).numpy()  # numpy has no bfloat16
+        if x.is_floating_point() and x.element_size() < 4:
+            x = x.float()  # numpy has no bfloat16
+        x = x.numpy()
     try:
         x = np.asarray(x)
     except ValueError:
         raise InputError(
-            f"the rows of {what} differ in length; pass as many numbers for each query"
+            f"the rows of {what} differ in length; pass equally many numbers for each query"
         ) from None
     return x[None] if x.ndim == 1 else x
 
 
 def ranked(scores: Any, depth: int | None = None) -> np.ndarray:
-    """(queries, depth) places of the best images of each query, best first.
+    """Return the places (queries, depth) of the best images of each query, best first.
 
     scores: (queries, images), or (images,) for one query.
     """
@@ -48,17 +48,17 @@ def _best(row: np.ndarray, depth: int) -> np.ndarray:
             f"scores hold NaN, first at image {int(np.isnan(row).argmax())}; a ranking needs"
             " numbers"
         )
-    row = row.astype(np.float64) if row.dtype.kind in "uib" else row
-    candidates = (
-        np.flatnonzero(row >= np.partition(row, len(row) - depth)[len(row) - depth])
-        if depth < len(row)
-        else np.arange(len(row))
-    )
+    if row.dtype.kind in "uib":
+        row = row.astype(np.float64)
+    candidates = np.arange(len(row))
+    if depth < len(row):
+        last = len(row) - depth
+        candidates = np.flatnonzero(row >= np.partition(row, last)[last])
     return candidates[np.argsort(-row[candidates], kind="stable")[:depth]]
 
 
 def given(top: Any, images: int) -> np.ndarray:
-    """A search's own lists (queries, depth), checked: places of images, best first, none twice."""
+    """Return a search's own lists (queries, depth), checked: places of images, none twice."""
     top = as_array(top, "top")
     if top.ndim != 2 or not top.size or top.dtype.kind not in "iu":
         raise InputError(
@@ -71,7 +71,8 @@ def given(top: Any, images: int) -> np.ndarray:
             f" {images - 1}"
         )
     ordered = np.sort(top, axis=1)
-    if (twice := (ordered[:, 1:] == ordered[:, :-1]).any(1)).any():
+    twice = (ordered[:, 1:] == ordered[:, :-1]).any(1)
+    if twice.any():
         raise InputError(
             f"the list of query {int(twice.argmax())} names an image twice; an image has one place"
             " in a ranking"
@@ -80,7 +81,7 @@ def given(top: Any, images: int) -> np.ndarray:
 
 
 def lists(scores: Any, top: Any, images: int, depth: int | None = None) -> np.ndarray:
-    """The lists from whichever of ``scores`` and ``top`` was passed."""
+    """Return the lists from whichever of ``scores`` and ``top`` was passed."""
     if (scores is None) == (top is None):
         raise InputError(
             "pass either scores (queries, images) or top= (queries, depth), the places of the best"
@@ -98,7 +99,7 @@ def lists(scores: Any, top: Any, images: int, depth: int | None = None) -> np.nd
 
 
 def whole(value: Any, what: str) -> int:
-    """A whole number from 1."""
+    """Return a whole number from 1; raise for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise InputError(f"{what}={value!r} is not legal; pass a whole number from 1")
     return int(value)

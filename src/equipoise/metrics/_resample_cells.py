@@ -1,5 +1,7 @@
-"""Bootstrap of classification metrics: rows that agree in everything are one pattern, and its count
-is what is drawn. Exact, and fast.
+"""Bootstrap of classification metrics.
+
+Rows that agree in everything are one pattern, and the counts of patterns are drawn: exact, and
+fast.
 """
 
 from __future__ import annotations
@@ -44,12 +46,11 @@ def bootstrap_classification(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Bootstrap:
-    """Resample the images, ``resamples`` times, for every method in ``predictions`` (name ->
-    y_pred) at once.
+    """Resample the images, ``resamples`` times, for every method at once.
 
-    metrics: name -> a function of ``Cells``, such as ``Cells.macro_f1`` or ``lambda c:
-    c.equal_opportunity(over_groups="mean")``; it returns a value for each leading axis of the
-    counts. Rows with an unknown class or group are left out.
+    predictions: name of each method -> y_pred. metrics: name -> a function of ``Cells``, such as
+    ``Cells.macro_f1`` or ``lambda c: c.equal_opportunity(over_groups="mean")``; it returns a value
+    for each leading axis of the counts. Rows with an unknown class or group are left out.
     """
     predictions = check_methods(predictions, resamples, "predictions")
     metrics = METRICS if metrics is None else check_metrics(metrics)
@@ -78,35 +79,31 @@ def bootstrap_classification(
     rng = np.random.default_rng(seed)
     sizes = (min(step, resamples - start) for start in range(0, resamples, step))
     replicates = values(rng.multinomial(n, counts / n, size) for size in sizes)
-    point = values(iter([counts[None]]))
+    as_they_are = values(iter([counts[None]]))
+    point = {key: float(value[0]) for key, value in as_they_are.items()}
 
     def leave_one_out(key: tuple[str, str]) -> list[LeaveOneOut]:
         method, metric = key
-        parts = [
-            np.asarray(
-                metrics[metric](cells[method]((counts - _one_each(len(counts), start, step)).T)),
-                float,
-            )
-            for start in range(0, len(counts), step)
-        ]
+        parts = []
+        for start in range(0, len(counts), step):
+            without_one = counts - _one_each(len(counts), start, step)
+            parts.append(np.asarray(metrics[metric](cells[method](without_one.T)), float))
         return [LeaveOneOut(np.concatenate(parts), counts)]
 
-    return Bootstrap(
-        {k: float(v[0]) for k, v in point.items()}, replicates, leave_one_out, "images", n, left_out
-    )
+    return Bootstrap(point, replicates, leave_one_out, "images", n, left_out)
 
 
 def _patterns(rows: np.ndarray, base: int) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct columns of ``rows``, whose entries are below ``base``, and how often each
-    occurs.
+    """Return the distinct columns of ``rows``, and how often each occurs.
+
+    base: all entries are below it.
     """
     import pandas as pd
 
     code = np.zeros(rows.shape[1], np.int64)
     for row in rows:
-        code = pd.factorize(code * base + row)[
-            0
-        ]  # below the number of columns again, so that it cannot overflow
+        # Factorised, the codes are below the number of columns again and cannot overflow.
+        code, _ = pd.factorize(code * base + row)
     counts = np.bincount(code)
     example = np.empty(len(counts), np.int64)
     example[code] = np.arange(len(code))
@@ -114,7 +111,7 @@ def _patterns(rows: np.ndarray, base: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Marginal:
-    """From counts of patterns (patterns, resamples) to the cells of one method."""
+    """The way from counts of patterns (patterns, resamples) to the cells of one method."""
 
     def __init__(self, columns: np.ndarray, classes: tuple, groups: tuple, left_out: int):
         from scipy.sparse import csr_array
@@ -133,5 +130,5 @@ class _Marginal:
 
 
 def _one_each(size: int, start: int, step: int) -> np.ndarray:
-    """Rows start to start + step of the identity matrix."""
+    """Return rows start to start + step of the identity matrix."""
     return np.eye(min(step, size - start), size, k=start, dtype=np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 from equipoise._progress import progress
 from equipoise.errors import InputError
 from equipoise.metrics._intervals import Bootstrap, LeaveOneOut, check_methods, check_metrics
-from equipoise.metrics._labels import encode_groups
+from equipoise.metrics._labels import Coded, encode_groups
 from equipoise.metrics._retrieval import PerQuery, Ranking
 from equipoise.metrics._targets import Targets
 
@@ -48,24 +48,12 @@ def bootstrap_retrieval(
     """
     if over not in OVER:
         raise InputError(f"over={over!r} is not legal; pass one of {', '.join(OVER)}")
-    given = scores if top is None else top
-    methods = check_methods(given, resamples, "scores" if top is None else "top")
     groups = encode_groups(sensitive_features)
     targets = None if target is None else Targets.of(target)
-    metrics = check_metrics(
-        (SKEW if target is None else SKEW | RECALL) if metrics is None else metrics
-    )
-    rankings = {
-        name: Ranking.of(
-            lists if top is None else None,
-            top=None if top is None else lists,
-            groups=groups,
-            targets=targets,
-            depth=depth,
-        )
-        for name, lists in methods.items()
-    }
-    if len(queries := {len(r.order) for r in rankings.values()}) > 1:
+    metrics = check_metrics(_usual(target) if metrics is None else metrics)
+    rankings = _rankings(scores, top, resamples, groups, targets, depth)
+    queries = {len(ranking.order) for ranking in rankings.values()}
+    if len(queries) > 1:
         raise InputError(
             f"the methods have {sorted(queries)} queries; paired resamples need the same queries"
             " for all"
@@ -80,12 +68,9 @@ def bootstrap_retrieval(
         for times, weights in draws:
             for method, metric in keys:
                 ranking = rankings[method]
-                per_query = metrics[metric](ranking if times is None else ranking.resampled(times))
-                if not isinstance(per_query, PerQuery):
-                    raise InputError(
-                        f"metric {metric!r} gave {type(per_query).__name__}; pass a function of"
-                        " Ranking, as its methods are"
-                    )
+                if times is not None:
+                    ranking = ranking.resampled(times)
+                per_query = _measured(metrics[metric], metric, ranking)
                 parts[method, metric].append(per_query.mean(weights))
         return {key: np.concatenate(part) for key, part in parts.items()}
 
@@ -93,25 +78,60 @@ def bootstrap_retrieval(
         found = []
         for what, size in sizes.items():
             if over in (what, "both"):
-                draws = ((w, None) if what == "images" else (None, w) for w in _without(size))
-                found.append(LeaveOneOut(values(draws, [key])[key], np.ones(size, np.int64)))
+                without_each = values(_without_each(what, size), [key])[key]
+                found.append(LeaveOneOut(without_each, np.ones(size, np.int64)))
         return found
 
     keys = [(method, metric) for method in rankings for metric in metrics]
-    point = {key: float(v[0]) for key, v in values(iter([(None, None)]), keys).items()}
+    as_they_are = values(iter([(None, None)]), keys)
+    point = {key: float(value[0]) for key, value in as_they_are.items()}
     with progress("resamples", resamples, show_progress) as advance:
         replicates = values(_told(_draws(sizes, over, resamples, seed), advance), keys)
     n = sizes["queries"] if over == "queries" else sizes["images"] - left_out
     return Bootstrap(point, replicates, leave_one_out, over, n, left_out)
 
 
-Draw = tuple[
-    np.ndarray | None, np.ndarray | None
-]  # multiplicities of images and of queries; None: each once
+# Multiplicities of images and of queries; None: each once.
+Draw = tuple[np.ndarray | None, np.ndarray | None]
+
+
+def _rankings(
+    scores: Mapping[str, Any] | None,
+    top: Mapping[str, Any] | None,
+    resamples: int,
+    groups: Coded,
+    targets: Targets | None,
+    depth: int | None,
+) -> dict[str, Ranking]:
+    """Return the ranking of each method, from whichever of ``scores`` and ``top`` was passed."""
+    found = {}
+    if top is None:
+        for name, given in check_methods(scores, resamples, "scores").items():
+            found[name] = Ranking.of(given, groups=groups, targets=targets, depth=depth)
+    else:
+        for name, given in check_methods(top, resamples, "top").items():
+            found[name] = Ranking.of(top=given, groups=groups, targets=targets, depth=depth)
+    return found
+
+
+def _usual(target: Any) -> dict[str, ListMetric]:
+    """Return the metrics that are measured where none are named."""
+    return SKEW if target is None else SKEW | RECALL
+
+
+def _measured(function: ListMetric, metric: str, ranking: Ranking) -> PerQuery:
+    """Return what a metric gives for each query; raise where it gives something else."""
+    per_query = function(ranking)
+    if not isinstance(per_query, PerQuery):
+        raise InputError(
+            f"metric {metric!r} gave {type(per_query).__name__}; pass a function of Ranking, such"
+            " as one of its methods"
+        )
+    return per_query
 
 
 def _draws(sizes: Mapping[str, int], over: str, resamples: int, seed: int) -> Iterator[Draw]:
-    """Blocks of resamples.
+    """Yield blocks of resamples.
 
     Images and queries have streams of their own, so that "both" draws the images that "images"
     draws.
@@ -120,32 +140,35 @@ def _draws(sizes: Mapping[str, int], over: str, resamples: int, seed: int) -> It
     step = _step(max(sizes.values()))
     for start in range(0, resamples, step):
         count = min(step, resamples - start)
-        images, queries = (
-            multiplicities(streams[what], size, count) if over in (what, "both") else None
-            for what, size in sizes.items()
-        )
+        images = queries = None
+        if over in ("images", "both"):
+            images = multiplicities(streams["images"], sizes["images"], count)
+        if over in ("queries", "both"):
+            queries = multiplicities(streams["queries"], sizes["queries"], count)
         yield images, queries
 
 
 def _told(draws: Iterator[Draw], advance: Callable[[int], None]) -> Iterator[Draw]:
-    """The same draws; ``advance`` hears of each block when it has been used."""
+    """Yield the same draws; ``advance`` hears of each block when it has been used."""
     for draw in draws:
         yield draw
         advance(len(draw[0] if draw[0] is not None else draw[1]))  # pyright: ignore[reportArgumentType]
 
 
 def multiplicities(rng: np.random.Generator, size: int, count: int) -> np.ndarray:
-    """(count, size): how often each of ``size`` was drawn in as many draws with replacement."""
-    return np.stack(
-        [np.bincount(rng.integers(0, size, size), minlength=size) for _ in range(count)]
-    ).astype(np.uint16)
+    """Return how often (count, size) each of ``size`` comes in as many draws with replacement."""
+    drawn = np.empty((count, size), np.uint16)
+    for i in range(count):
+        drawn[i] = np.bincount(rng.integers(0, size, size), minlength=size)
+    return drawn
 
 
-def _without(size: int) -> Iterator[np.ndarray]:
-    """Multiplicities that leave out each in turn."""
+def _without_each(what: str, size: int) -> Iterator[Draw]:
+    """Yield draws that leave out each image, or each query, in turn."""
     step = _step(size)
     for start in range(0, size, step):
-        yield 1 - np.eye(min(step, size - start), size, k=start, dtype=np.uint16)
+        times = 1 - np.eye(min(step, size - start), size, k=start, dtype=np.uint16)
+        yield (times, None) if what == "images" else (None, times)
 
 
 def _step(size: int) -> int:

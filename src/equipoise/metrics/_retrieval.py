@@ -1,5 +1,7 @@
-"""Retrieval metrics: how the groups share the best places of each query, and whether the right
-image is among them.
+"""Retrieval metrics.
+
+They say how the groups share the best places of each query, and whether the right image is among
+them.
 """
 
 from __future__ import annotations
@@ -21,35 +23,34 @@ Target = str | Mapping[Any, float]
 
 
 class PerQuery(NamedTuple):
-    """values (resamples, queries), and how much each query counts: (resamples, queries), or None
-    for all alike.
-    """
+    """Values (resamples, queries), and weights of the queries: as many, or None for all alike."""
 
     values: np.ndarray
     weights: np.ndarray | None = None
 
     def mean(self, queries: np.ndarray | None = None) -> np.ndarray:
-        """(resamples,): weighted mean over the queries.
+        """Return the weighted mean (resamples,) over the queries; NaN where nothing counts.
 
-        ``queries``: multiplicities (resamples, queries). NaN where nothing counts.
+        queries: their multiplicities (resamples, queries).
         """
-        parts = [w for w in (self.weights, queries) if w is not None]
+        parts = [part for part in (self.weights, queries) if part is not None]
         if not parts:
             return self.values.mean(1)
-        weights = parts[0] if len(parts) == 1 else parts[0] * parts[1]
+        weights = parts[0]
+        if len(parts) == 2:
+            weights = parts[0] * parts[1]
+        weighted = np.where(weights > 0, weights * self.values, 0).sum(1)
         total = weights.sum(1)
-        return np.where(weights > 0, weights * self.values, 0).sum(1) / np.where(
-            total > 0, total, np.nan
-        )
+        return weighted / np.where(total > 0, total, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Ranked lists of one method: order (queries, depth), the group of each image, and the images'
-    multiplicities, (resamples, images).
+    """Ranked lists of one method.
 
-    Images of an unknown group take no place in what concerns groups. ``targets``: the images each
-    query is about, for recall.
+    order (queries, depth): places of images. groups: the group of each image; images of an unknown
+    group take no place in what concerns groups. times (resamples, images): multiplicities. targets:
+    the images each query is about, for recall.
     """
 
     order: np.ndarray
@@ -67,12 +68,12 @@ class Ranking:
         targets: Targets | None = None,
         depth: int | None = None,
     ) -> Ranking:
-        """From scores (queries, images) or a search's own lists, each image once."""
+        """Return the ranking of scores (queries, images) or a search's own lists."""
         order = lists(scores, top, len(groups.codes), depth)
         return cls(order, groups, np.ones((1, len(groups.codes)), np.uint16), targets)
 
     def resampled(self, times: np.ndarray) -> Ranking:
-        """The same lists with other multiplicities."""
+        """Return the same lists with other multiplicities."""
         return replace(self, times=times)
 
     def max_skew(self, m: int = 1000, target: Target = "dataset") -> PerQuery:
@@ -103,69 +104,53 @@ class Ranking:
         return PerQuery(*hits(self.order, self.targets, self.times, whole(k, "k"), many))
 
     def skews(self, m: int, target: Target = "dataset", absent: int = 0) -> np.ndarray:
-        """(resamples, queries, groups): log of the share of the first m places over the target
-        share; -inf for nothing.
+        """Return the log (resamples, queries, groups) of share over target share in the first m.
+
+        absent: places counted for a group that holds none; with 0 its log is -inf.
         """
-        counts = count_top(
-            self.order,
-            self.groups.codes,
-            len(self.groups.labels),
-            self.known_times(),
-            whole(m, "m"),
-        )
+        codes, size = self.groups.codes, len(self.groups.labels)
+        counts = count_top(self.order, codes, size, self.known_times(), whole(m, "m"))
         places = counts.sum(2, keepdims=True)
-        return skews(np.where(counts == 0, absent, counts), places, self.shares(target)[:, None, :])
+        held = np.where(counts == 0, absent, counts)
+        return skews(held, places, self.shares(target)[:, None, :])
 
     def _per_query(self, values: np.ndarray) -> PerQuery:
-        """NaN where no image of a known group was drawn."""
+        """Return the values, NaN where no image of a known group was drawn."""
         return PerQuery(np.where(self.sizes.sum(1, keepdims=True) > 0, values, np.nan))
 
     def known_times(self) -> np.ndarray:
-        """Multiplicities with those of unknown group at zero."""
-        return (
-            self.times
-            if self.groups.known.all()
-            else self.times * self.groups.known.astype(self.times.dtype)
-        )
+        """Return the multiplicities, with zero for images of an unknown group."""
+        if self.groups.known.all():
+            return self.times
+        return self.times * self.groups.known.astype(self.times.dtype)
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """(resamples, groups): images of each group."""
+        """Return how many images (resamples, groups) each group has."""
         count = len(self.groups.labels)
         codes = np.where(self.groups.known, self.groups.codes, count)
         return np.stack([np.bincount(codes, times, count + 1)[:count] for times in self.times])
 
     def shares(self, target: Target) -> np.ndarray:
-        """(resamples, groups): what each group is expected to hold."""
+        """Return the share (resamples, groups) that each group is expected to hold."""
         return target_shares(target, self.sizes, self.groups.labels)
 
 
 def skews(counts: np.ndarray, places: Any, shares: np.ndarray) -> np.ndarray:
-    """log((counts / places) / shares), -inf where a group holds no place or was never there."""
+    """Return log((counts / places) / shares), -inf for a group without places or images."""
     possible = (counts > 0) & (shares > 0)
-    ratio = np.divide(
-        counts,
-        places * shares,
-        out=np.zeros(np.broadcast_shapes(counts.shape, shares.shape)),
-        where=possible,
-    )
+    zeros = np.zeros(np.broadcast_shapes(counts.shape, shares.shape))
+    ratio = np.divide(counts, places * shares, out=zeros, where=possible)
     return np.log(ratio, out=np.full(ratio.shape, -np.inf), where=possible)
 
 
 def target_shares(target: Target, sizes: np.ndarray, labels: tuple) -> np.ndarray:
-    """Shares (..., groups) that are called fair: the dataset's own, the same for all, or those
-    given.
+    """Return the shares (..., groups) that are called fair.
+
+    They are the dataset's own, the same for all, or those given.
     """
     if isinstance(target, Mapping):
-        numbers = all(
-            isinstance(share, int | float | np.number) and share > 0 for share in target.values()
-        )
-        if set(target) != set(labels) or not numbers or abs(sum(target.values()) - 1) > 1e-6:
-            raise InputError(
-                f"target {dict(target)} is not legal; give each of {list(labels)} a share above 0,"
-                " 1 in all"
-            )
-        return np.broadcast_to(np.array([target[label] for label in labels], float), sizes.shape)
+        return np.broadcast_to(_given_shares(target, labels), sizes.shape)
     if isinstance(target, str) and target == "uniform":
         return np.full(sizes.shape, 1 / len(labels))
     if isinstance(target, str) and target == "dataset":
@@ -174,6 +159,18 @@ def target_shares(target: Target, sizes: np.ndarray, labels: tuple) -> np.ndarra
     raise InputError(
         f'target={target!r} is not legal; pass "dataset", "uniform" or a mapping of group -> share'
     )
+
+
+def _given_shares(target: Mapping[Any, float], labels: tuple) -> np.ndarray:
+    """Return the given share of each label; raise unless all are above 0 and sum to 1."""
+    shares = list(target.values())
+    positive = all(isinstance(share, int | float | np.number) and share > 0 for share in shares)
+    if set(target) != set(labels) or not positive or abs(sum(shares) - 1) > 1e-6:
+        raise InputError(
+            f"target {dict(target)} is not legal; give each of {list(labels)} a share above 0,"
+            " 1 in all"
+        )
+    return np.array([target[label] for label in labels], float)
 
 
 def max_skew(
@@ -185,12 +182,13 @@ def max_skew(
     target: Target = "dataset",
     average: bool = True,
 ) -> Any:
-    """MaxSkew@M: log of the most over-represented group's share of the first m places over its
-    target share; mean over queries.
+    """Return MaxSkew@M, the skew of the most over-represented group, as a mean over queries.
+
+    The skew of a group is the log of its share of the first m places over its target share.
 
     scores (queries, images), or ``top`` (queries, depth): places of the best images, best first,
     from a search. target: "dataset" (the groups' shares of all images), "uniform", or a mapping.
-    average=False: one value a query. 0 is a ranking in proportion; a random one is above that, by
+    average=False: one value per query. 0 is a ranking in proportion; a random one is above that, by
     ``max_skew_floor``. A group absent from the first m cannot be the maximum; m beyond the number
     of images is that number; images of an unknown group are left out, as if they were not there.
     """
@@ -207,7 +205,7 @@ def min_skew(
     absent: int = 1,
     average: bool = True,
 ) -> Any:
-    """MinSkew@M: the same logarithm for the most under-represented group.
+    """Return MinSkew@M: what ``max_skew`` gives, for the most under-represented group.
 
     absent: places counted for a group that holds none (0: -inf).
     """
@@ -225,8 +223,9 @@ def ndkl(
     target: Target = "dataset",
     average: bool = True,
 ) -> Any:
-    """Normalised discounted KL divergence (nats) of the first i places from the target, i = 1 to m,
-    weighed by 1 / log2(i + 1).
+    """Return the normalised discounted KL divergence (nats) of the first places from the target.
+
+    It is the mean over the first i places, i = 1 to m, weighed by 1 / log2(i + 1).
     """
     return _result(_ranking(scores, top, sensitive_features, m).ndkl(m, target), average)
 
@@ -234,27 +233,24 @@ def ndkl(
 def recall_at_k(
     scores: Any, target: Any, k: int, *, top: Any = None, many: str = "any", average: bool = True
 ) -> Any:
-    """Share of queries whose right image is among the first k.
+    """Return the share of queries whose right image is among the first k.
 
-    target: its place, (queries,), or several places for each query.
-
-    many: with several targets, "any" counts a query as found when one is there, "share" gives the
-    part of them that is there. Pass scores=None with ``top`` from a search. k beyond the number of
-    images is that number. Equal scores rank in the order of the images.
+    target: its place, (queries,), or several places for each query. many: with several targets,
+    "any" counts a query as found when one of them is, "share" gives the share found. Pass
+    scores=None with ``top`` from a search. k beyond the number of images is that number. Equal
+    scores rank in the order of the images.
     """
     if (scores is None) == (top is None):
         raise InputError(
             "pass either scores (queries, images) or scores=None and top= (queries, depth)"
         )
     k, targets = whole(k, "k"), Targets.of(target)
-    scores, top = (
-        x if x is None else as_array(x, name) for x, name in ((scores, "scores"), (top, "top"))
-    )
-    images = (
-        scores.shape[-1]
-        if scores is not None
-        else 1 + max(int(np.max(top, initial=0)), int(targets.images.max()))
-    )
+    if scores is not None:
+        scores = as_array(scores, "scores")
+        images = scores.shape[-1]
+    else:
+        top = as_array(top, "top")
+        images = 1 + max(int(np.max(top, initial=0)), int(targets.images.max()))
     everyone = Coded(np.zeros(images, int), ("all",))
     ranking = Ranking.of(scores, top=top, groups=everyone, targets=targets, depth=k)
     if top is not None and ranking.order.shape[1] < k:
@@ -266,7 +262,7 @@ def recall_at_k(
 
 
 def able(accuracy: float, max_skew: float) -> float:
-    """ABLE: harmonic mean of an accuracy (0 to 1) and exp(-MaxSkew)."""
+    """Return ABLE, the harmonic mean of an accuracy (0 to 1) and exp(-MaxSkew)."""
     if not 0 <= accuracy <= 1:
         raise InputError(
             f"accuracy={accuracy} is not legal; pass a share from 0 to 1, not a percentage"
@@ -278,8 +274,8 @@ def able(accuracy: float, max_skew: float) -> float:
 def _ranking(scores: Any, top: Any, sensitive_features: Any, m: int) -> Ranking:
     groups = encode_groups(sensitive_features)
     m = whole(m, "m")
-    if (left_out := int((~groups.known).sum())) and scores is not None:
-        m += left_out  # they may stand before others, and are passed over
+    if scores is not None:
+        m += int((~groups.known).sum())  # they may stand before others, and are passed over
     return Ranking.of(scores, top=top, groups=groups, depth=m)
 
 

@@ -12,7 +12,7 @@ FIRST_CUT = 64  # places looked at first; more where a resample needs them
 
 
 class Targets(NamedTuple):
-    """One line for each (query, right image): queries (t,) ascending, images (t,)."""
+    """The pairs (query, right image): queries (t,) ascending, images (t,)."""
 
     queries: np.ndarray
     images: np.ndarray
@@ -20,7 +20,7 @@ class Targets(NamedTuple):
 
     @classmethod
     def of(cls, target: Any) -> Targets:
-        """From one place a query, (queries,), or a sequence of places for each."""
+        """Return the targets, given as one place (queries,) or several places per query."""
         if not hasattr(target, "__len__") or getattr(target, "shape", None) == ():
             raise InputError(
                 f"target is {target!r}; pass the place of the right image of each query"
@@ -36,9 +36,9 @@ class Targets(NamedTuple):
             )
         images = np.concatenate(list(each))
         if images.dtype.kind not in "iu" or images.min() < 0:
-            found = (
-                f"lowest {images.min()}" if images.dtype.kind in "iuf" else f"first {images[0]!r}"
-            )
+            found = f"first {images[0]!r}"
+            if images.dtype.kind in "iuf":
+                found = f"lowest {images.min()}"
             raise InputError(
                 f"target holds {images.dtype}, {found}; pass the places of images, whole numbers"
                 " from 0"
@@ -49,11 +49,10 @@ class Targets(NamedTuple):
 def hits(
     order: np.ndarray, targets: Targets, times: np.ndarray, k: int, many: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Found (resamples, queries) from 0 to 1, and the weight of each query: how often its targets
-    were drawn, on average.
+    """Return how much was found (resamples, queries), from 0 to 1, and the weight of each query.
 
-    A target is found when fewer than k copies of other images stand before it and it was drawn at
-    all.
+    The weight is how often the query's targets were drawn, on average. A target is found when fewer
+    than k copies of other images stand before it and it was drawn at all.
     """
     if many not in ("any", "share"):
         raise InputError(f'many={many!r} is not legal; pass "any" or "share"')
@@ -78,8 +77,9 @@ def hits(
 
 
 def _before(order: np.ndarray, targets: Targets, times: np.ndarray, k: int) -> np.ndarray:
-    """(resamples, targets): copies of images before each target, or any number from k up where
-    there are at least k.
+    """Return how many copies of images (resamples, targets) stand before each target.
+
+    Where there are at least k, it is any number from k up.
     """
     from scipy.sparse import csr_array
 
@@ -90,14 +90,10 @@ def _before(order: np.ndarray, targets: Targets, times: np.ndarray, k: int) -> n
         here = looked_at[targets.queries] == targets.images[:, None]
         place = np.where(here.any(1), here.argmax(1), cut)
         columns = np.arange(cut) < place[:, None]
-        ahead = csr_array(
-            (
-                np.ones(columns.sum()),
-                looked_at[targets.queries][columns],
-                np.concatenate([[0], np.cumsum(place)]),
-            ),
-            shape=(len(place), times.shape[1]),
-        )
+        found = looked_at[targets.queries][columns]
+        ends = np.concatenate([[0], np.cumsum(place)])
+        shape = (len(place), times.shape[1])
+        ahead = csr_array((np.ones(len(found)), found, ends), shape=shape)
         before = (ahead @ wide).T
         undecided = (before < k) & (place == cut) & (times[:, targets.images] > 0)
         if not undecided.any():

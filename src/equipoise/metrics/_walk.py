@@ -1,8 +1,7 @@
-"""Walking ranked lists whose images have multiplicities, as a resample gives them: nothing is
-scored or sorted again.
+"""Walks over ranked lists whose images have multiplicities, as a resample gives them.
 
-An image of multiplicity 2 takes two places, one of multiplicity 0 none. numba's loops where it is
-installed, numpy otherwise.
+Nothing is scored or sorted again: an image of multiplicity 2 takes two places, one of multiplicity
+0 none. The loops are numba's where it is installed, numpy's otherwise.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from equipoise.kernels import _host as host
 def count_top(
     order: np.ndarray, groups: np.ndarray, size: int, times: np.ndarray, m: int
 ) -> np.ndarray:
-    """(resamples, queries, size): how many of the first m places each group holds; all places where
-    there are fewer than m.
+    """Return how many (resamples, queries, size) of the first m places each group holds.
+
+    Where there are fewer than m places, all count.
 
     order (queries, depth): places of images. groups (images,): 0 to size - 1. times (resamples,
     images): multiplicities.
@@ -31,39 +31,26 @@ def count_top(
         _spread(_numba().count_top, order, groups, times, places, counts, left)
         _check_depth(left.max(), order)
         return counts
-    return np.stack(
-        [
-            _count(groups[_expand(order, t, int(p))], size)
-            for t, p in zip(times, places, strict=True)
-        ]
-    )
+    drawn = zip(times, places, strict=True)
+    return np.stack([_count(groups[_expand(order, t, int(p))], size) for t, p in drawn])
 
 
 def divergence(
     order: np.ndarray, groups: np.ndarray, log_shares: np.ndarray, times: np.ndarray, m: int
 ) -> np.ndarray:
-    """(resamples, queries): NDKL of the first m places.
+    """Return the NDKL (resamples, queries) of the first m places.
 
     log_shares (resamples, groups): logarithms of the target.
     """
     places = _places(times, m)
     if _compiled():
-        out, left = np.zeros((len(times), len(order))), np.empty((len(times), len(order)), np.int64)
+        out = np.zeros((len(times), len(order)))
+        left = np.empty(out.shape, np.int64)
         steps = np.arange(1, int(places.max()) + 1)
         discount = 1 / np.log2(steps + 1)
         by_count = np.concatenate([[0], steps * np.log(steps)])  # n log n
-        _spread(
-            _numba().divergence,
-            order,
-            groups,
-            log_shares,
-            times,
-            places,
-            discount,
-            by_count,
-            out,
-            left,
-        )
+        arrays = (log_shares, times, places, discount, by_count, out, left)
+        _spread(_numba().divergence, order, groups, *arrays)
         _check_depth(left.max(), order)
         return out
     rows = zip(log_shares, times, places, strict=True)
@@ -73,12 +60,12 @@ def divergence(
 
 
 def _places(times: np.ndarray, m: int) -> np.ndarray:
-    """How many places there are to fill in each resample: m, or as many as there are images."""
+    """Return how many places each resample fills: m, or as many as there are images."""
     return np.minimum(m, times.sum(1, dtype=np.int64))
 
 
 def _expand(order: np.ndarray, times: np.ndarray, places: int) -> np.ndarray:
-    """(queries, places): the lists with each image as often as it was drawn, cut to ``places``."""
+    """Return the lists (queries, places) with each image as often as it was drawn."""
     drawn = times[order]
     totals = drawn.sum(1, dtype=np.int64)
     _check_depth(places - totals.min(), order)
@@ -92,22 +79,18 @@ def _count(held: np.ndarray, size: int) -> np.ndarray:
 
 
 def _divergence(held: np.ndarray, log_shares: np.ndarray) -> np.ndarray:
-    """Sum over prefixes of KL(prefix, target) / log2(i + 1), over the sum of the weights, one group
-    at a time.
+    """Return the sum over prefixes of KL(prefix, target) / log2(i + 1), over that of the weights.
+
+    One group is added at a time.
     """
     steps = np.arange(1, held.shape[1] + 1)
     discount = 1 / np.log2(steps + 1)
     total = np.zeros(held.shape)
     for group, log_share in enumerate(log_shares):
         share = np.cumsum(held == group, axis=1) / steps
-        total += np.where(
-            share > 0,
-            share
-            * (
-                np.log(np.where(share > 0, share, 1)) - (log_share if np.isfinite(log_share) else 0)
-            ),
-            0,
-        )
+        log = np.log(np.where(share > 0, share, 1))
+        log_target = log_share if np.isfinite(log_share) else 0
+        total += np.where(share > 0, share * (log - log_target), 0)
     # no place at all: 0, which the caller calls undefined
     return total @ discount / max(discount.sum(), 1e-300)
 
@@ -132,7 +115,8 @@ def _numba() -> Any:
 
 
 def _spread(loop: Any, order: np.ndarray, groups: np.ndarray, *arrays: np.ndarray) -> None:
-    """The compiled loop over ranges of queries, on several threads."""
-    order, groups = (np.ascontiguousarray(x, np.int32) for x in (order, groups))
+    """Run the compiled loop over ranges of queries, on several threads."""
+    order = np.ascontiguousarray(order, np.int32)
+    groups = np.ascontiguousarray(groups, np.int32)
     work = arrays[-1].size * order.shape[1]
     host.spread(lambda start, stop: loop(start, stop, order, groups, *arrays), len(order), work)

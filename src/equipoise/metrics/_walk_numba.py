@@ -11,12 +11,12 @@ _jit = compiler(nogil=True)
 
 @_jit
 def count_top(start, stop, order, groups, times, places, counts, left):
-    """counts (resamples, queries, groups) of the first ``places``; left: places that the list did
-    not fill.
+    """Write the counts (resamples, queries, groups) of the first ``places``.
 
-    The multiplicities of the first images of a list sum to about their number, so all but a few
-    deviations of m are all but surely taken whole: they are sorted by group beforehand, and summed
-    without a decision a step. Only the rest is walked.
+    left: how many places the list did not fill. The multiplicities of the first images of a list
+    sum to about their number. So the first m images, less a few deviations, are almost surely taken
+    whole: they are sorted by group beforehand, and summed without a decision per step. Only the
+    rest is walked.
     """
     smallest = places.min()
     sure = min(order.shape[1], max(0, smallest - 5 * int(smallest**0.5)))
@@ -58,7 +58,7 @@ def count_top(start, stop, order, groups, times, places, counts, left):
 def divergence(
     start, stop, order, groups, log_shares, times, places, discount, by_count, out, left
 ):
-    """NDKL into out.
+    """Write the NDKL into out.
 
     With c_g of i places held, KL = sum_g (c_g log c_g - c_g log share_g) / i - log i: one term
     changes a step.

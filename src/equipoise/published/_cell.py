@@ -28,12 +28,12 @@ class Cell:
 
     @property
     def number(self) -> float:
-        """The value as a number."""
+        """Return the value as a number."""
         return float(self.value)
 
     @property
     def rounding(self) -> float:
-        """Half a unit of the last digit printed."""
+        """Return half a unit of the last digit printed."""
         _, _, decimals = self.value.partition(".")
         return 0.5 / 10 ** len(decimals)
 
