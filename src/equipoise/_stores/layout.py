@@ -56,6 +56,10 @@ class Layout(BaseModel):
         return sum(file.size for file in self.files)
 
     @property
+    def modalities(self) -> set[Literal["image", "text"]]:
+        return {file.modality for file in self.files if file.kind != "copy"}
+
+    @property
     def first(self) -> SourceFile:
         """Return the first file that holds rows (all are like it), or the first file of all."""
         return next((file for file in self.files if file.rows), self.files[0])
