@@ -603,7 +603,7 @@ def test_bad_input_is_named_and_loses_nothing(tmp_path, space, make, message):
         ({"on_invalid": "skip"}, "on_invalid='skip' is not legal"),
         ({"modality": "sound"}, "modality='sound' is not legal"),
         ({"device": "gpu"}, "device 'gpu' cannot be used here"),
-        ({"kappa": [1.0, 2.0]}, "kappa is one number for a whole store"),
+        ({"kappa": [1.0, 2.0]}, "pass one number for a whole store"),
     ],
 )
 def test_bad_arguments_write_nothing(tmp_path, rng, space, options, message):

@@ -178,7 +178,7 @@ def test_a_tar_file_that_ends_too_early(photos, tmp_path):
         path.write_bytes(data)
         with pytest.raises(
             eq.EquipoiseError,
-            match=r"a.tar is not a tar file, or a truncated one \(what is at byte [\d,]+ is no header",
+            match=r"a.tar is not a tar file, or a truncated one \(the block at byte [\d,]+ is no header",
         ):
             embedding.read_source(path)
     for data, pictures in ((whole[: third.offset], 2), (whole[:end], 3)):

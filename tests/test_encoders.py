@@ -77,7 +77,7 @@ def test_order_is_kept_and_the_unreadable_are_named(files, pictures, workers):
     encoder = Encoder(Averages(), workers=workers)
     with pytest.warns(
         UserWarning,
-        match=r"3 of 150 images could not be read; their rows are NaN \(.*0000.png: not a picture",
+        match=r"3 of 150 images could not be read; their rows are NaN \(.*0000.png: not an image",
     ):
         rows = encoder.encode_images(files)
     good = np.isfinite(rows).all(1)
@@ -161,7 +161,7 @@ def test_an_iterator_is_read_only_a_little_ahead(pictures):
 
 def test_the_first_unreadable_can_be_an_error(files):
     files[3].write_bytes(b"")
-    with pytest.raises(eq.EquipoiseError, match=r"0003.png: not a picture"):
+    with pytest.raises(eq.EquipoiseError, match=r"0003.png: not an image"):
         Encoder(Averages()).encode_images(files[:5], on_unreadable="raise")
 
 
@@ -287,7 +287,7 @@ def test_a_text_the_model_knows_nothing_of():
 
     with pytest.raises(
         eq.EquipoiseError,
-        match=r"text 1 .*has no embedding: test:averages knows nothing that is in it",
+        match=r"text 1 .*has no embedding: test:averages knows none of its words",
     ):
         Encoder(Deaf()).encode_text(["a", "🙂"])
 
@@ -508,7 +508,7 @@ def test_a_file_that_is_no_cache_is_done_without(tmp_path):
         ),
         ("openai/clip-vit-base-patch32", "did you mean hf:openai/clip-vit-base-patch32"),
         ("hf:", "names no model; write hf:NAME or hf:FOLDER"),
-        (7, "an encoder is named by a str"),
+        (7, "pass a str, such as"),
         ("onnx:/nowhere", "is not a folder with encoder.json"),
     ],
 )

@@ -257,7 +257,9 @@ def test_the_hub_out_of_reach(monkeypatch):
         match=r"did you mean openai/clip-vit-base-patch32.*copy the model's files to a folder",
     ):
         eq.load_encoder("hf:openai/clip-vit-base-patch-32")
-    with pytest.raises(eq.EquipoiseError, match=r"\)\. Without a way to the hub, copy") as known:
+    with pytest.raises(
+        eq.EquipoiseError, match=r"\)\. Where the hub cannot be reached, copy"
+    ) as known:
         eq.load_encoder("hf:openai/clip-vit-base-patch32")
     assert "did you mean" not in str(known.value)  # the name is right; the way to it is what lacks
 

@@ -109,7 +109,7 @@ def test_truncated(picture):
 
 
 def test_not_a_picture(tmp_path):
-    with pytest.raises(UnreadableImageError, match="not a picture"):
+    with pytest.raises(UnreadableImageError, match="not an image"):
         open_image(b"hello")
     with pytest.raises(UnreadableImageError, match="no such file"):
         open_image(tmp_path / "nowhere.jpg")

@@ -1,6 +1,4 @@
-"""Files: arrays and metadata in one safetensors file, written atomically, read back with clear
-errors. Never pickle.
-"""
+"""Files: arrays and metadata in one safetensors file, written atomically. Never pickle."""
 
 from __future__ import annotations
 
@@ -23,7 +21,8 @@ FORMAT = 1
 _KEY = "equipoise"
 _LARGEST = 2**64
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-NOT_WHOLE = (  # what reading a document that somebody changed may raise
+# What reading a document that somebody changed may raise.
+NOT_WHOLE = (
     KeyError,
     IndexError,
     TypeError,
@@ -46,10 +45,8 @@ def save(
     from safetensors.numpy import save as to_bytes
 
     document = {"kind": kind, "format": FORMAT, **metadata}
-    data = to_bytes(
-        {k: np.ascontiguousarray(v) for k, v in arrays.items()},
-        {_KEY: json.dumps(document, sort_keys=True)},
-    )
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    data = to_bytes(contiguous, {_KEY: json.dumps(document, sort_keys=True)})
     write_atomically(Path(path), data)
 
 
@@ -65,7 +62,7 @@ def require_format(
 
 
 def parse_json(text: str | bytes, *, infinite: bool = False) -> Any:
-    """Return what JSON holds; ValueError for all that the rest of the package cannot work with.
+    """Return what JSON holds; raise ValueError for what the rest of the package cannot take.
 
     That is text that is not JSON, is nested too deeply or holds half a character, and numbers
     beyond 64 bits. infinite: whether NaN and infinity are legal.
@@ -74,7 +71,7 @@ def parse_json(text: str | bytes, *, infinite: bool = False) -> Any:
         text = text.decode("utf-8")
     options: dict[str, Any] = {"parse_int": _whole}
     if not infinite:
-        options |= {"parse_float": _finite, "parse_constant": _finite}
+        options.update(parse_float=_finite, parse_constant=_finite)
     try:
         found = json.loads(text, **options)
         if _SURROGATE.search(text):
@@ -112,7 +109,7 @@ def whole(path: str | os.PathLike, what: str, remedy: str) -> Iterator[None]:
 
 
 def digest(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> str:
-    """A hash that tells arrays and metadata from others."""
+    """Return a hash of arrays and metadata."""
     parts = [json.dumps(metadata, sort_keys=True)]
     parts += [
         f"{name} {array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"
@@ -132,21 +129,21 @@ def cache_folder() -> Path:
 
 
 def sha256(path: str | os.PathLike) -> str:
-    """Of a file's bytes."""
+    """Return the SHA-256 of a file's bytes."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """The whole file or, after a kill at any moment, the one that was there before.
+    """Write a whole file; a kill at any moment leaves the file that existed before.
 
-    A link stays one, and what it leads to is replaced; only regular files are.
+    A link stays a link, and the file it leads to is replaced. Only regular files are replaced.
     """
     _write(path, data, keep=True)
 
 
 def clear_torn(folder: Path, *patterns: str) -> None:
-    """Remove what kills left of files that were being written atomically, and that would match."""
+    """Remove the temporary files that kills left of files that would match."""
     for pattern in patterns:
         head, _, last = pattern.rpartition("/")
         for path in folder.glob(f"{head}/.{last}.{'[0-9a-f]' * 2 * RANDOM}"):
@@ -179,7 +176,7 @@ def _write(path: Path, data: bytes, keep: bool) -> None:
 
 
 def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the metadata of a file that ``save`` wrote."""
+    """Return the arrays and the metadata of a file that ``save`` wrote."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)

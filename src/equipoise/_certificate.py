@@ -1,8 +1,7 @@
-"""Certificates: leakage and loss measured on the numbers that were produced, beside what the theory
-guarantees.
+"""Certificates: leakage and loss measured on the rows produced, beside what the theory guarantees.
 
-Per-row arrays for who wants them; ``Totals`` (sums, extremes, histograms) for who certifies shard
-by shard and merges.
+A certificate has an array with one number per row. ``Totals`` (sums, extremes, histograms) serve
+those who certify shard by shard and merge.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from equipoise.kernels._recipe import Preference
 
 BINS_PER_DECADE = 64
 EDGES = np.concatenate([[0.0], np.logspace(-9, 0.5, round(9.5 * BINS_PER_DECADE) + 1)])
-# a row this close to unit length was meant to be of unit length, in any dtype; others kept their
-# own
+# A row this close to unit length was meant to have it, in any dtype; others kept their own length.
 ALMOST_UNIT = 2.0**-5
 _PARTS = ("mean", "median", "p95", "max")
 BARE = "unknown: a bare array does not say which encoder made it"
@@ -36,8 +34,9 @@ BARE = "unknown: a bare array does not say which encoder made it"
 
 @dataclass
 class Tally:
-    """One quantity over many rows: its sum, its largest value, and counts on fixed logarithmic bins
-    (under 4 % wide).
+    """One quantity over many rows: its sum, its largest value, and a histogram.
+
+    The bins are logarithmic, fixed and under 4 % wide.
     """
 
     total: float = 0.0
@@ -48,26 +47,21 @@ class Tally:
     def of(cls, values: Float64) -> Tally:
         if values.size == 0:
             return cls()
-        below = np.searchsorted(
-            np.sort(values, axis=None), EDGES, side="right"
-        )  # quicker than looking each value up
+        # Sorting and looking the edges up is quicker than looking each value up.
+        below = np.searchsorted(np.sort(values, axis=None), EDGES, side="right")
         counts = np.diff(below, prepend=0, append=values.size)
         bins = np.flatnonzero(counts)
-        return cls(
-            float(values.sum()),
-            float(values.max()),
-            dict(zip(bins.tolist(), counts[bins].tolist(), strict=True)),
-        )
+        by_bin = dict(zip(bins.tolist(), counts[bins].tolist(), strict=True))
+        return cls(float(values.sum()), float(values.max()), by_bin)
 
     def __add__(self, other: Tally) -> Tally:
-        counts = {
-            b: self.counts.get(b, 0) + other.counts.get(b, 0)
-            for b in sorted(self.counts.keys() | other.counts.keys())
-        }
+        counts = {}
+        for index in sorted(self.counts.keys() | other.counts.keys()):
+            counts[index] = self.counts.get(index, 0) + other.counts.get(index, 0)
         return Tally(self.total + other.total, max(self.largest, other.largest), counts)
 
     def quantile(self, q: float) -> float:
-        """The upper edge of the bin that holds the q-quantile: never below the true one."""
+        """Return the upper edge of the bin that holds the q-quantile: never below the true one."""
         wanted, seen = q * sum(self.counts.values()), 0
         for index in sorted(self.counts):
             seen += self.counts[index]
@@ -89,8 +83,9 @@ class Tally:
 class Totals:
     """What a certificate says in a few numbers; ``a + b`` is the certificate of both runs' rows.
 
-    invalid: rows without a direction, in no other figure. pure_attribute: rows of which the space
-    leaves nothing but rounding, so that they stay as they are (Proposition 2); in every figure.
+    invalid: rows without a direction, which count in no other figure. pure_attribute: rows of which
+    the space leaves nothing but rounding, so that they stay as they are (Proposition 2); they count
+    in every figure.
     """
 
     ADDED: ClassVar = (
@@ -116,9 +111,8 @@ class Totals:
     facts: dict[str, str] = field(default_factory=dict)
 
     def __add__(self, other: Totals) -> Totals:
-        differing = sorted(
-            k for k in self.facts.keys() & other.facts.keys() if self.facts[k] != other.facts[k]
-        )
+        shared = self.facts.keys() & other.facts.keys()
+        differing = sorted(name for name in shared if self.facts[name] != other.facts[name])
         if differing:
             raise InputError(
                 "certificates of different runs do not merge: they differ in"
@@ -129,20 +123,21 @@ class Totals:
         return Totals(**merged, **worst, facts=self.facts or other.facts)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a manifest; ``from_json`` reads it back."""
-        return {
-            name: dict(vars(value)) if isinstance(value, Tally) else value
-            for name, value in vars(self).items()
-        }
+        """Return plain data for a manifest; ``from_json`` reads it back."""
+        data = dict(vars(self))
+        for name, value in vars(self).items():
+            if isinstance(value, Tally):
+                data[name] = dict(vars(value))
+        return data
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Totals:
-        tallies = {
-            k: Tally(v["total"], v["largest"], {int(b): c for b, c in v["counts"].items()})
-            for k, v in data.items()
-            if isinstance(v, dict) and k != "facts"
-        }
-        return cls(**{**data, **tallies})
+        values = dict(data)
+        for name, value in data.items():
+            if isinstance(value, dict) and name != "facts":
+                counts = {int(index): count for index, count in value["counts"].items()}
+                values[name] = Tally(value["total"], value["largest"], counts)
+        return cls(**values)
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -164,13 +159,12 @@ class Totals:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What debiasing did to each row, float64 arrays of the embeddings' leading shape; NaN for rows
-    without a direction.
+    """What debiasing did to each row, as float64 arrays of the embeddings' leading shape.
 
-    leakage_before, leakage: length of the part inside the attribute space, before and after.
-    self_loss: 1 - <u, e>, taken as |u - e|^2 / 2 of the unit vectors. expected_*: what the theory
-    gives for the same rows. length_error: how far the stored row's length is from what ``norm=``
-    promises.
+    Rows without a direction have NaN. leakage_before, leakage: length of the part inside the
+    attribute space, before and after. self_loss: 1 - <u, e>, taken as |u - e|^2 / 2 of the unit
+    vectors. expected_*: what the theory gives for the same rows. length_error: how far the stored
+    row's length is from what ``norm=`` promises.
     """
 
     leakage_before: Float64
@@ -182,7 +176,7 @@ class Certificate:
     totals: Totals
 
     def summary(self) -> dict[str, Any]:
-        """Counts, means, quantiles, bounds and differences from the theory, as plain numbers.
+        """Return counts, means, quantiles, bounds and differences from the theory as numbers.
 
         Quantiles are exact here, where the rows are at hand; those of merged ``totals`` are upper
         edges of bins under 4 % wide.
@@ -192,10 +186,8 @@ class Certificate:
             values = getattr(self, name)
             values = values[np.isfinite(values)]
             if values.size:
-                summary[name] |= {
-                    "median": float(np.median(values)),
-                    "p95": float(np.quantile(values, 0.95)),
-                }
+                summary[name]["median"] = float(np.median(values))
+                summary[name]["p95"] = float(np.quantile(values, 0.95))
         return summary
 
     def __repr__(self) -> str:
@@ -213,10 +205,10 @@ class Certificate:
     def _repr_html_(self) -> str:
         """Show counts, means and bounds as a table in notebooks."""
         summary = self.summary()
-        rows = [
-            (name.replace("_", " "), *(summary[name][part] for part in _PARTS))
-            for name in ("leakage_before", "leakage", "self_loss")
-        ]
+        rows = []
+        for name in ("leakage_before", "leakage", "self_loss"):
+            figures = [summary[name][part] for part in _PARTS]
+            rows.append((name.replace("_", " "), *figures))
         counts = [
             ("rows", summary["n"]),
             ("invalid", summary["invalid"]),
@@ -229,11 +221,11 @@ class Certificate:
         return first + html_table("", counts)
 
     def __add__(self, other: Certificate) -> Certificate:
-        """The certificate of both runs' rows, one after the other."""
-        rows = (
-            np.concatenate([getattr(self, f.name).ravel(), getattr(other, f.name).ravel()])
-            for f in fields(self)[:-1]
-        )
+        """Return the certificate of both runs' rows, one after the other."""
+        rows = []
+        for one in fields(self)[:-1]:
+            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+            rows.append(np.concatenate([mine.ravel(), theirs.ravel()]))
         return Certificate(*rows, totals=self.totals + other.totals)
 
 
@@ -259,7 +251,9 @@ class Frontier(NamedTuple):
 
 
 def _range(values: Float64) -> str:
-    return f"{values[0]:.4g} to {values[-1]:.4g}" if len(values) else "of none"
+    if not len(values):
+        return "of none"
+    return f"{values[0]:.4g} to {values[-1]:.4g}"
 
 
 def certify(
@@ -271,12 +265,12 @@ def certify(
     weights: tuple[float, float] | None = None,
     encoder: Any = None,
 ) -> Certificate:
-    """Measure what debiasing does to embeddings ``e`` (..., d), or what it did, if ``u`` is what
-    was stored.
+    """Measure what debiasing does to embeddings ``e`` (..., d).
 
-    Rows without a direction are counted as invalid and left out of every figure. encoder (or the
-    store that holds e) says which encoder made them: one that did not make the space is refused. A
-    bare array cannot say, and the certificate says so.
+    u: the rows that were stored, to measure what debiasing did. Rows without a direction are
+    counted as invalid and left out of every figure. encoder: the encoder that made e (or the store
+    that holds e); one that did not make the space is refused. A bare array cannot say, and the
+    certificate says so.
     """
     wanted = check_arguments(e, space, kappa, weights)
     space.require_encoder(encoder)
@@ -296,23 +290,23 @@ def certify(
             " same rows"
         )
     facts = facts_of(space, wanted, kernels.dtype_name(u), kernel, made_by)
-    return certificate_of(
-        kernels.measure(e, u, space.low_rank), space, wanted, dtype, facts, tuple(e.shape[:-1])
-    )
+    columns = kernels.measure(e, u, space.low_rank)
+    return certificate_of(columns, space, wanted, dtype, facts, tuple(e.shape[:-1]))
 
 
 def facts_of(
     space: AttributeSpace, wanted: Preference, dtype: str, kernel: str, made_by: EncoderRef
 ) -> dict[str, str]:
-    """What a certificate says beside its numbers."""
+    """Return what a certificate says beside its numbers."""
+    space_encoder = "unknown: the space does not say"
+    if any(space.encoder):
+        space_encoder = str(space.encoder)
     return {
         "kappa": _describe(wanted),
         "dtype": dtype,
         "kernel": kernel,
         "space": space.fingerprint,
-        "space_encoder": (
-            str(space.encoder) if any(space.encoder) else "unknown: the space does not say"
-        ),
+        "space_encoder": space_encoder,
         "embeddings_encoder": str(made_by) if any(made_by) else BARE,
         "version": __version__,
     }
@@ -326,11 +320,13 @@ def certificate_of(
     facts: dict[str, str],
     shape: tuple[int, ...],
 ) -> Certificate:
-    """From what ``kernels.measure`` gives for embeddings of this dtype and leading shape."""
+    """Return the certificate of what ``kernels.measure`` gives.
+
+    dtype and shape: the embeddings' own dtype and leading shape.
+    """
     p, o, leakage, chord, before, after = columns
-    with np.errstate(
-        over="ignore"
-    ):  # of rows so short that no number says how much longer a unit row is
+    # Rows may be so short that the ratio to a unit row overflows.
+    with np.errstate(over="ignore"):
         unit_error, keep_error = np.abs(after - 1), np.abs(after / before - 1)
     length_error = np.where(unit_error <= ALMOST_UNIT, unit_error, keep_error)
     pure = geometry.limits(dtype).pure
@@ -339,10 +335,10 @@ def certificate_of(
     loss = chord * chord / 2
     good = np.isfinite(p) & np.isfinite(leakage)  # a row that u lost counts as invalid too
     n = int(good.sum())
-    good = slice(None) if n == good.size else good  # which copies nothing
-    stored = (leakage * (1 + length_error))[good].max(
-        initial=0.0
-    )  # a stored row may be a little longer than 1
+    if n == good.size:
+        good = slice(None)  # a slice copies nothing
+    # A stored row may be a little longer than 1.
+    stored = (leakage * (1 + length_error))[good].max(initial=0.0)
     totals = Totals(
         n=n,
         invalid=p.size - n,
@@ -361,10 +357,10 @@ def certificate_of(
 
 
 def cross_bound(c_image: Certificate, c_text: Certificate, *, paired: bool = False) -> Float64:
-    """Bound on ``|<u_I, u_T> - <e_I, e_T>|`` of unit e, for every image and text, shape (images...,
-    texts...); row by row if ``paired``.
+    """Return a bound on ``|<u_I, u_T> - <e_I, e_T>|`` of unit e, for every image and text.
 
-    The angle form ``2 sin((delta_I + delta_T) / 2)``, plus what the stored rows' lengths can add.
+    The shape is (images..., texts...), or row by row if ``paired``. It is the angle form ``2
+    sin((delta_I + delta_T) / 2)``, plus what the stored rows' lengths can add.
     """
     for c in (c_image, c_text):
         if not isinstance(c, Certificate):
@@ -377,24 +373,25 @@ def cross_bound(c_image: Certificate, c_text: Certificate, *, paired: bool = Fal
             f"paired certificates must have one shape, and these have {c_image.self_loss.shape} and"
             f" {c_text.self_loss.shape}"
         )
-    outer = (
-        (lambda a: a) if paired else (lambda a: a.reshape(a.shape + (1,) * c_text.self_loss.ndim))
-    )
-    image, text = np.sqrt(2 * outer(c_image.self_loss)), np.sqrt(2 * c_text.self_loss)
-    lengths = (1 + outer(c_image.length_error)) * (1 + c_text.length_error) - 1
+    image_loss, image_length = c_image.self_loss, c_image.length_error
+    if not paired:
+        outer = image_loss.shape + (1,) * c_text.self_loss.ndim
+        image_loss, image_length = image_loss.reshape(outer), image_length.reshape(outer)
+    image, text = np.sqrt(2 * image_loss), np.sqrt(2 * c_text.self_loss)
+    lengths = (1 + image_length) * (1 + c_text.length_error) - 1
     return geometry.cross_utility_bound(image, text) + lengths
 
 
 def frontier(e: Rows, space: AttributeSpace, kappas: Sequence[float] | None = None) -> Frontier:
-    """The Pareto front of these embeddings: mean leakage against mean loss over kappa, from 0 to
-    infinity.
+    """Return the Pareto front of these embeddings: mean leakage against mean loss over kappa.
+
+    kappas: from 0 to infinity by default.
     """
     check_arguments(e, space, 1.0, None)
+    if kappas is None:
+        kappas = [0, *np.geomspace(1e-2, 1e2, 41), np.inf]
     try:
-        grid = np.asarray(
-            [0, *np.geomspace(1e-2, 1e2, 41), np.inf] if kappas is None else kappas,
-            dtype=np.float64,
-        )
+        grid = np.asarray(kappas, dtype=np.float64)
     except (TypeError, ValueError):
         grid = np.array(np.nan)
     if grid.ndim != 1 or not (grid >= 0).all():
@@ -402,8 +399,12 @@ def frontier(e: Rows, space: AttributeSpace, kappas: Sequence[float] | None = No
     p, o, *_ = kernels.measure(e, e, space.low_rank)
     p, o = p[np.isfinite(p)], o[np.isfinite(p)]
     stays = o <= geometry.limits(kernels.dtype_name(e)).pure
-    points = [_expected(p, o, Preference("kappa", float(kappa)), p.shape, stays) for kappa in grid]
-    leakage, loss = (np.array([v[i].mean() if len(p) else 0.0 for v in points]) for i in (0, 1))
+    leakage, loss = np.zeros(len(grid)), np.zeros(len(grid))
+    if len(p):
+        for i, kappa in enumerate(grid):
+            wanted = Preference("kappa", float(kappa))
+            of_rows, loss_of_rows = _expected(p, o, wanted, p.shape, stays)
+            leakage[i], loss[i] = of_rows.mean(), loss_of_rows.mean()
     return Frontier(grid, leakage, loss, len(p))
 
 
@@ -415,9 +416,9 @@ def _stays(
     shape: tuple[int, ...],
     pure: float,
 ) -> NDArray[np.bool_]:
-    """Mask of rows that are pure attribute (Proposition 2).
+    """Return the mask of rows that are pure attribute (Proposition 2).
 
-    Rounding decides for rows close to the limit: those are on the side on which they were put.
+    For rows close to the limit, rounding decides: they count as the kernel treated them.
     """
     stays = o <= pure
     close = np.abs(o - pure) <= pure / 2

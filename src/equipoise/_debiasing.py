@@ -1,4 +1,4 @@
-"""``eq.debias``: arguments checked, rows checked, the right kernel run."""
+"""``eq.debias``: check the arguments and the rows, then run the right kernel."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def debias(
     norm: Literal["unit", "keep"] = "unit",
     on_invalid: OnInvalid = "raise",
 ) -> SameRows:
-    """Debias embeddings ``e`` (..., d) in closed form: the same type, dtype, device and shape out.
+    """Debias embeddings ``e`` (..., d) in closed form; type, dtype, device and shape stay.
 
-    kappa: None for the space's own (1.0, the paper); 0 is exactly the identity, infinity the
-    orthogonal projection; an array (one a row) or "printed" (the paper's Problem (4) without its
-    proof's rescaling). A gradient flows to a kappa of torch or jax. ``weights=(w1, w2)`` instead of
-    kappa minimises ``w1 * leakage + w2 * loss``; where ``w1 / w2`` exceeds a row's p, that is the
-    projection. norm: "unit" gives unit rows, "keep" gives each row its own length back. out: an
-    array of e's shape and dtype to write to (a memory map, or e itself), returned. on_invalid: rows
-    without a direction (zero, NaN, infinite) "raise" an error that names them, or are returned
-    unchanged ("keep"), or are not looked for ("unchecked": no device synchronisation, and what jit
-    needs).
+    kappa: None takes the space's own (1.0, the paper). 0 is exactly the identity, and infinity the
+    orthogonal projection. It may be an array (one number per row), or "printed" (the paper's
+    Problem (4) without its proof's rescaling). A gradient flows to a kappa of torch or jax.
+    weights: ``(w1, w2)`` in place of kappa minimises ``w1 * leakage + w2 * loss``; where ``w1 /
+    w2`` exceeds a row's p, that is the projection. norm: "unit" returns unit rows, "keep" returns
+    each row with its own length. out: an array of e's shape and dtype to write to (a memory map, or
+    e itself); it is returned. on_invalid: what happens to rows without a direction (zero, NaN,
+    infinite). "raise" raises an error that names them, "keep" returns them unchanged, and
+    "unchecked" does not look for them (no device synchronisation; jit needs it).
 
     At kappa 0, rows of unit length (as far as float16, where they may come from, can hold it) come
     back bit for bit; others are divided by their length unless norm is "keep".
@@ -49,7 +49,8 @@ def debias(
         _raise_for(_without_direction(e), e.shape)  # before anything is overwritten
     u, bad = kernels.debias(e, space.low_rank, wanted, norm, out)
     if on_invalid == "raise":
-        _raise_for(_as_numpy(bad), e.shape, "" if out is None else "; the other rows are in out")
+        done = "" if out is None else "; the other rows are in out"
+        _raise_for(_as_numpy(bad), e.shape, done)
     return u
 
 
@@ -61,49 +62,57 @@ def check_arguments(
     norm: str = "unit",
     on_invalid: str = "keep",
 ):
-    """What debias and certify accept; returns the preference."""
-    if not isinstance(space, AttributeSpace):
-        swapped = "; the embeddings come first" if isinstance(e, AttributeSpace) else ""
-        if isinstance(space, Mapping):  # a SpaceSet
-            raise InputError(
-                "there is a space a prompt here; pick one (spaces[prompt]), or use eq.wrap or a"
-                " method, which pick by prompt"
-            )
-        raise InputError(
-            f"the space is of type {type(space).__name__}; pass an AttributeSpace"
-            f" (AttributeSpace.load reads a file){swapped}"
-        )
+    """Raise for what debias and certify do not accept; return the preference."""
+    _require_space(e, space)
     kernels.dtype_name(e)
-    if len(e.shape) == 0 or e.shape[-1] != space.dim:
-        width = f"{e.shape[-1]} wide" if len(e.shape) else "a single number"
-        advice = (
-            "transpose them"
-            if len(e.shape) == 2 and e.shape[0] == space.dim
-            else "fit a space with the encoder that made them"
-        )
-        raise InputError(
-            f"the embeddings are {width} and the attribute space is {space.dim} wide: rows must be"
-            f" embeddings of its encoder; {advice}"
-        )
+    _require_width(tuple(e.shape), space.dim)
     if norm not in NORMS:
         raise InputError(f'norm={norm!r} is not legal; pass "unit" or "keep"')
     if on_invalid not in ("raise", "keep", "unchecked"):
         raise InputError(
             f'on_invalid={on_invalid!r} is not legal; pass "raise", "keep" or "unchecked"'
         )
-    followed = weights is None and _followed(kappa)
-    wanted = (
-        Preference("kappa", kappa)
-        if followed
-        else preference(space.kappa if kappa is None and weights is None else kappa, weights)
-    )
+    if kappa is None and weights is None:
+        kappa = space.kappa
+    if weights is None and _followed(kappa):
+        wanted = Preference("kappa", kappa)
+    else:
+        wanted = preference(kappa, weights)
     if wanted.kind == "kappa" and wanted.constant is None:
         wanted = Preference("kappa", _kappas(wanted.value, e, on_invalid))
     return wanted
 
 
+def _require_space(e: Any, space: Any) -> None:
+    if isinstance(space, AttributeSpace):
+        return
+    if isinstance(space, Mapping):
+        raise InputError(
+            "a SpaceSet was given, which holds one space per prompt; pick one (spaces[prompt]), or"
+            " use eq.wrap or a method, which pick by prompt"
+        )
+    swapped = "; the embeddings come first" if isinstance(e, AttributeSpace) else ""
+    raise InputError(
+        f"the space is of type {type(space).__name__}; pass an AttributeSpace"
+        f" (AttributeSpace.load reads a file){swapped}"
+    )
+
+
+def _require_width(shape: tuple[int, ...], dim: int) -> None:
+    if shape and shape[-1] == dim:
+        return
+    width = f"{shape[-1]} wide" if shape else "a single number"
+    advice = "fit a space with the encoder that made them"
+    if len(shape) == 2 and shape[0] == dim:
+        advice = "transpose them"
+    raise InputError(
+        f"the embeddings are {width} and the attribute space is {dim} wide: rows must be"
+        f" embeddings of its encoder; {advice}"
+    )
+
+
 def _kappas(kappa: Any, e: Any, on_invalid: str) -> Any:
-    """One kappa a row, checked, and of a type that e's framework takes."""
+    """Return one kappa per row, checked, and of a type that e's framework takes."""
     shape = e.shape[:-1]
     if not isinstance(kappa, np.ndarray) and kernels.framework(kappa) != kernels.framework(e):
         kappa = to_numpy(kappa)
@@ -125,17 +134,16 @@ def _kappas(kappa: Any, e: Any, on_invalid: str) -> Any:
 
 
 def _followed(kappa: Any) -> bool:
-    """Whether kappa is a tensor or a jax array that must stay one: a gradient flows to it, or its
-    value is not there yet.
+    """Return whether kappa is a tensor or a jax array that must stay one.
+
+    A gradient flows to it, or it is traced.
     """
     array = hasattr(kappa, "shape") and not isinstance(kappa, np.ndarray | np.generic)
     return array and (getattr(kappa, "requires_grad", False) or _traced(kappa))
 
 
 def _traced(x: Any) -> bool:
-    """Whether x stands for values that are not there yet, or that a transform follows (jit, vmap,
-    grad, compile).
-    """
+    """Return whether a transform (jit, vmap, grad, compile) traces x, so that it has no values."""
     kind = kernels.framework(x)
     if kind == "torch":
         from equipoise.kernels import _torch as torch
@@ -157,22 +165,20 @@ def _check_out(e: Any, out: Any) -> None:
             "jax arrays cannot be written to, so out= is not legal with them; use the returned"
             " array"
         )
-    if not isinstance(out, np.ndarray if kind == "numpy" else type(e)) and not (
-        hasattr(out, "detach") and kind == "torch"
-    ):
+    legal = np.ndarray if kind == "numpy" else type(e)
+    both_torch = kind == "torch" and hasattr(out, "detach")
+    if not isinstance(out, legal) and not both_torch:
         raise InputError(
             f"out is of type {type(out).__name__} and the embeddings are of type"
             f" {type(e).__name__}; they must match (numpy.lib.format.open_memmap makes a .npy file"
             " to write to)"
         )
-    if (
-        out.shape != e.shape
-        or out.dtype != e.dtype
-        or getattr(out, "device", None) != getattr(e, "device", None)
-    ):
+    same_device = getattr(out, "device", None) == getattr(e, "device", None)
+    if out.shape != e.shape or out.dtype != e.dtype or not same_device:
+        device = f", on {e.device}" if kind == "torch" else ""
         raise InputError(
             f"out has shape {tuple(out.shape)} and dtype {out.dtype}; it must match the embeddings:"
-            f" {tuple(e.shape)}, {e.dtype}" + (f", on {e.device}" if kind == "torch" else "")
+            f" {tuple(e.shape)}, {e.dtype}{device}"
         )
     if kind == "numpy" and not out.flags.writeable:
         raise InputError(
@@ -206,7 +212,7 @@ def _overlap(e: Any, out: Any) -> bool:
 
 
 def _overlaps_itself(out: Any) -> bool:
-    """Whether two entries of an array may share memory."""
+    """Return whether two entries of an array may share memory."""
     if 0 in out.shape:
         return False
     if kernels.framework(out) == "numpy":
@@ -230,7 +236,7 @@ def _inference_mode() -> bool:
 
 
 def _span(x: Any) -> tuple[int, int]:
-    """First and last byte of a tensor's memory."""
+    """Return the first and the last byte of a tensor's memory."""
     last = sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
     return x.data_ptr(), x.data_ptr() + x.element_size() * (last + 1)
 
@@ -245,7 +251,7 @@ def _same_memory(e: Any, out: Any) -> bool:
 
 
 def _without_direction(e: Any) -> np.ndarray:
-    """Mask of rows that are zero or hold NaN or infinity."""
+    """Return the mask of rows that are zero or hold NaN or infinity."""
     largest = abs(e).max(-1) if kernels.framework(e) == "numpy" else abs(e).amax(-1)
     return _as_numpy(~((largest > 0) & (largest < float("inf"))))
 
@@ -272,7 +278,7 @@ def _raise_for(bad: np.ndarray, shape: tuple[int, ...], done: str = "") -> None:
     count = int(bad.sum())
     if not count:
         return
-    rows = tuple(tuple(int(i) for i in index) for index in np.argwhere(bad)[:_NAMED_ROWS])
+    rows = tuple(map(tuple, np.argwhere(bad)[:_NAMED_ROWS].tolist()))
     if len(shape) == 2:
         rows = tuple(index[0] for index in rows)
     total = int(np.prod(shape[:-1]))

@@ -1,6 +1,4 @@
-"""How objects show themselves: names cut to a few, numbers to a few digits, a small table for
-notebooks.
-"""
+"""How objects show themselves: a few names, a few digits, a small table for notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _CELL = f"padding: 0.2em 0.8em 0.2em 0; text-align: left; {_LINE}"
 
 
 def cut(text: object, most: int = LONGEST_NAME) -> str:
-    """Return the text, with dots for what is beyond so many characters."""
+    """Return the text, cut to ``most`` characters with dots at its end."""
     whole = str(text)
     if len(whole) <= most:
         return whole

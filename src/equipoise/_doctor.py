@@ -1,4 +1,4 @@
-"""What is here: versions, devices, extras, and whether the chosen encoder works."""
+"""The state of an installation: versions, devices, extras, and whether an encoder works."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def versions() -> dict[str, str | None]:
 
 
 def extras() -> dict[str, str | None]:
-    """Return None for each extra that is whole, and the pip line that completes it for others.
+    """Return None for each complete extra, and for others the pip line that completes it.
 
     Empty where equipoise runs from its source without being installed.
     """
@@ -74,7 +74,7 @@ def _needed() -> dict[str, list[str]]:
 
 
 def about_mini() -> dict[str, str] | None:
-    """What the embedded model knows and may be used for; None where it is not installed."""
+    """Return what the embedded model knows and may be used for; None where it is not installed."""
     try:
         import equipoise_mini
     except ImportError:
@@ -83,19 +83,21 @@ def about_mini() -> dict[str, str] | None:
 
 
 def devices() -> list[str]:
-    """What encoders can run on."""
+    """Return the devices that encoders can run on."""
     if _version("torch") is None:
         return ["cpu"]
     import torch
 
     from equipoise.encoders import _torch_towers as torch_towers
 
-    cards = [
-        f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())
-    ]
-    return [
-        name for kind in torch_towers.devices() for name in (cards if kind == "cuda" else [kind])
-    ]
+    found = []
+    for kind in torch_towers.devices():
+        if kind != "cuda":
+            found.append(kind)
+            continue
+        for i in range(torch.cuda.device_count()):
+            found.append(f"cuda:{i} ({torch.cuda.get_device_name(i)})")
+    return found
 
 
 def try_encoder(spec: str, **options: Any) -> Trial:

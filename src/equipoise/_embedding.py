@@ -1,5 +1,6 @@
-"""``embed``: pictures or texts in, a store of embeddings out; stopped at any moment and resumed, it
-does nothing twice.
+"""``embed``: images or texts in, a store of embeddings out.
+
+A run that was stopped at any moment and resumed does nothing twice.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ COLUMNS: dict[Modality, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Source:
-    """What to encode: a table with one line an item, and the column that names the picture or holds
-    the text.
+    """What to encode: a table with one line per item.
+
+    column: the column that names the image or holds the text.
     """
 
     name: str
@@ -46,59 +48,38 @@ class Source:
     column: str
     modality: Modality
     root: Path
-    members: tuple[tar.Member, ...] = ()  # where pictures are that lie in tar files
+    members: tuple[tar.Member, ...] = ()  # where the images of tar files lie
 
     def items(self, start: int) -> Any:
-        """Paths, bytes or texts from line ``start`` on."""
+        """Return paths, bytes or texts from line ``start`` on."""
         if self.members:
             return tar.read_members(self.members[start:])
         values = self.table[self.column].tolist()[start:]
-        return [self.root / value for value in values] if self.modality == "image" else values
+        if self.modality == "image":
+            return [self.root / value for value in values]
+        return values
 
     def digest(self) -> str:
-        """Tells these items, where they lie and what is carried along, from others."""
+        """Return a hash of the items, of where they lie and of what is carried along."""
         root = str(self.root.resolve()) if self.modality == "image" else ""
         table = self.table.to_csv(index=False)
-        return hashlib.sha256(
-            json.dumps([self.modality, root, self.column, table]).encode()
-        ).hexdigest()
+        document = json.dumps([self.modality, root, self.column, table])
+        return hashlib.sha256(document.encode()).hexdigest()
 
 
 def read_source(
     path: str | os.PathLike, modality: Modality | None = None, column: str | None = None
 ) -> Source:
-    """A folder of pictures or of .tar files, a .tar file as webdataset lays it out, a .txt file
-    with a text a line, or a .csv or .parquet
-    table with a column of paths or texts."""
+    """Return what a path names as a source.
+
+    It is a folder of images or of .tar files, a .tar file as webdataset lays it out, a .txt file
+    with one text per line, or a .csv or .parquet table with a column of paths or texts.
+    """
     import pandas as pd
 
     path = Path(path)
     if path.is_dir():
-        if modality == "text":
-            raise InputError(
-                f"{path} is a folder, and texts were asked for; pass a .txt, .csv or .parquet file"
-            )
-        tars = sorted(path.glob("*.tar"))
-        suffixes = _suffixes()
-        pictures = (
-            file
-            for file in path.rglob("*")
-            if file.suffix.lower() in suffixes and (file.is_file() or is_broken_link(file))
-        )
-        names = sorted(str(file.relative_to(path)) for file in pictures)
-        if tars and names:
-            raise InputError(
-                f"{path} holds {len(tars):,} .tar files and {len(names):,} pictures beside them;"
-                " pass a folder of one or the other"
-            )
-        if tars:
-            return _read_tars(path, tars)
-        if garbled := [name for name in names if not is_utf8(name)]:
-            raise InputError(
-                f"{len(garbled)} file names are not UTF-8, first {garbled[0]!r}; rename them"
-                " (convmv does it)"
-            )
-        return _checked(Source(str(path), pd.DataFrame({"path": names}), "path", "image", path))
+        return _read_folder(path, modality)
     if not path.is_file():
         raise InputError(
             f"there is no file or folder {path}; pass a folder of pictures, or a .tar, .txt, .csv"
@@ -109,30 +90,61 @@ def read_source(
         return _read_tars(path, [path])
     if suffix == ".txt":
         lines = [line.strip() for line in _read_text(path).split("\n") if line.strip()]
-        return _checked(
-            Source(str(path), pd.DataFrame({"text": lines}), "text", "text", path.parent)
-        )
-    readers = {
-        ".csv": lambda path: pd.read_csv(
-            path, dtype=str, keep_default_na=False, encoding="utf-8-sig"
-        ),
-        ".parquet": pd.read_parquet,
-    }
-    if suffix not in readers:
+        table = pd.DataFrame({"text": lines})
+        return _checked(Source(str(path), table, "text", "text", path.parent))
+    if suffix not in (".csv", ".parquet"):
         raise InputError(f"{path} is neither a folder nor a .tar, .txt, .csv or .parquet file")
+    table = _read_table(path, suffix)
+    modality, column = _pick_column(path, list(table.columns), modality, column)
+    return _checked(Source(str(path), table, column, modality, path.parent))
+
+
+def _read_folder(path: Path, modality: Modality | None) -> Source:
+    import pandas as pd
+
+    if modality == "text":
+        raise InputError(
+            f"{path} is a folder, and texts were asked for; pass a .txt, .csv or .parquet file"
+        )
+    tars = sorted(path.glob("*.tar"))
+    suffixes = _suffixes()
+    names = []
+    for file in path.rglob("*"):
+        if file.suffix.lower() in suffixes and (file.is_file() or is_broken_link(file)):
+            names.append(str(file.relative_to(path)))
+    names.sort()
+    if tars and names:
+        raise InputError(
+            f"{path} holds {len(tars):,} .tar files and {len(names):,} pictures beside them;"
+            " pass a folder of one or the other"
+        )
+    if tars:
+        return _read_tars(path, tars)
+    garbled = [name for name in names if not is_utf8(name)]
+    if garbled:
+        raise InputError(
+            f"{len(garbled)} file names are not UTF-8, first {garbled[0]!r}; rename them"
+            " (convmv does it)"
+        )
+    return _checked(Source(str(path), pd.DataFrame({"path": names}), "path", "image", path))
+
+
+def _read_table(path: Path, suffix: str) -> Any:
+    import pandas as pd
+
     try:
-        table = readers[suffix](path)
-    except (ValueError, OSError) as error:  # pandas' and pyarrow's own derive from these
+        if suffix == ".parquet":
+            return pd.read_parquet(path)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (ValueError, OSError) as error:  # the errors of pandas and pyarrow derive from these
         raise InputError(f"{path} cannot be read as {suffix} ({error})") from None
-    if suffix == ".csv" and not isinstance(
-        table.index, pd.RangeIndex
-    ):  # pandas took the first column for names of rows
+    # With too many fields per row, pandas takes the first column for names of rows.
+    if not isinstance(table.index, pd.RangeIndex):
         raise InputError(
             f"{path} has rows with more fields than its header names; name every column, or remove"
             " what ends each row"
         )
-    modality, column = _pick_column(path, list(table.columns), modality, column)
-    return _checked(Source(str(path), table, column, modality, path.parent))
+    return table
 
 
 def _read_tars(path: Path, tars: list[Path]) -> Source:
@@ -154,7 +166,7 @@ def embed(
 ) -> Store:
     """Encode every item of ``source`` into the folder ``destination``.
 
-    What cannot be read is left out and listed.
+    Items that cannot be read are left out and listed.
     """
     folder = Path(destination)
     with alone_in(folder):
@@ -182,15 +194,15 @@ def _embed(
     while start < len(source.table):
         lines = source.table.iloc[start : start + writer.manifest.shard_items]
         results = list(islice(rows, len(lines)))
-        kept = [i for i, row in enumerate(results) if not isinstance(row, Unreadable)]
-        skipped = [
-            Skipped(str(lines[source.column].iloc[i]), row.reason)
-            for i, row in enumerate(results)
-            if isinstance(row, Unreadable)
-        ]
-        stacked = (
-            np.stack([results[i] for i in kept]) if kept else np.empty((0, encoder.dim), np.float32)
-        )
+        kept, skipped = [], []
+        for i, row in enumerate(results):
+            if isinstance(row, Unreadable):
+                skipped.append(Skipped(str(lines[source.column].iloc[i]), row.reason))
+            else:
+                kept.append(i)
+        stacked = np.empty((0, encoder.dim), np.float32)
+        if kept:
+            stacked = np.stack([results[i] for i in kept])
         writer.add(stacked, lines.iloc[kept], skipped, len(lines))
         start += len(lines)
     store = open_store(folder)
@@ -217,15 +229,14 @@ def _in_blocks(
     items = iter(items)
     while block := list(islice(items, BLOCK)):
         for i, row in enumerate(encode(block)):
-            yield (
-                row
-                if np.isfinite(row).all()
-                else Unreadable(i, name_of(block[i], i), "the encoder gave no row for it")
-            )
+            if np.isfinite(row).all():
+                yield row
+            else:
+                yield Unreadable(i, name_of(block[i], i), "the encoder gave no row for it")
 
 
 def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
-    """The manifest to go on with."""
+    """Return the manifest to go on with."""
     if not any(entry.name != LOCK for entry in folder.iterdir()):
         return manifest
     if not (folder / MANIFEST).is_file():
@@ -253,7 +264,8 @@ def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
             f"{folder} holds {len(found.shards)} shards of this very run; pass `resume` to go on,"
             " or a new folder"
         )
-    if (damaged := store.damaged()) is not None:
+    damaged = store.damaged()
+    if damaged is not None:
         del found.shards[damaged:]
     if manifest.encoder.note:
         found.encoder = found.encoder._replace(note=manifest.encoder.note)
@@ -271,12 +283,11 @@ def _checked(source: Source) -> Source:
     if not len(source.table):
         what = "pictures" if source.modality == "image" else "texts"
         raise InputError(f"{source.name} holds no {what}")
-    values = source.table[source.column]
-    if not all(isinstance(value, str) and value for value in values):
-        line = next(i for i, value in enumerate(values) if not isinstance(value, str) or not value)
-        raise InputError(
-            f"line {line} of {source.name} has no {source.column}; every line needs one"
-        )
+    for line, value in enumerate(source.table[source.column]):
+        if not isinstance(value, str) or not value:
+            raise InputError(
+                f"line {line} of {source.name} has no {source.column}; every line needs one"
+            )
     return source
 
 
@@ -288,7 +299,9 @@ def _pick_column(
             raise InputError(
                 f"{path} has no column {column!r}; it has {', '.join(map(str, columns))}"
             )
-        return modality or ("text" if column in COLUMNS["text"] else "image"), column
+        if modality is None:
+            modality = "text" if column in COLUMNS["text"] else "image"
+        return modality, column
     for kind, names in COLUMNS.items():
         for name in names:
             if name in columns and modality in (None, kind):

@@ -41,19 +41,25 @@ def push(
     token: str | None = None,
     revision: str | None = None,
 ) -> str:
-    """Create the repository if need be, upload the space with a short card; returns the commit's
-    address.
+    """Upload the space with a short card; create the repository if need be.
+
+    Return the address of the commit.
     """
     hub = _hub()
     api = hub.HfApi(token=token)
     api.create_repo(repo_id, private=private, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         space.save(Path(folder) / FILE)
-        facts: dict[str, Any] = {
-            name: getattr(space, name)
-            for name in ("rank", "dim", "kappa", "scope", "encoder", "version")
-        }
-        card = _CARD.format(groups=", ".join(space.groups), repo_id=repo_id, **facts)
+        card = _CARD.format(
+            groups=", ".join(space.groups),
+            repo_id=repo_id,
+            rank=space.rank,
+            dim=space.dim,
+            kappa=space.kappa,
+            scope=space.scope,
+            encoder=space.encoder,
+            version=space.version,
+        )
         (Path(folder) / "README.md").write_text(card, encoding="utf-8")
         commit = api.upload_folder(
             repo_id=repo_id,
@@ -71,18 +77,17 @@ def fetch(
     token: str | None = None,
     offline: bool = False,
 ) -> Path:
-    """The file of a space: in a folder, or downloaded (and cached) from the hub."""
+    """Return the file of a space, in a folder or downloaded (and cached) from the hub."""
     path = Path(repo_id_or_folder)
     if path.exists():
         return path / FILE if path.is_dir() else path
     hub = _hub()
     repo_id = str(repo_id_or_folder)
     try:
-        return Path(
-            hub.hf_hub_download(
-                repo_id, FILE, revision=revision, token=token, local_files_only=offline
-            )
+        downloaded = hub.hf_hub_download(
+            repo_id, FILE, revision=revision, token=token, local_files_only=offline
         )
+        return Path(downloaded)
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ArtefactError(

@@ -1,12 +1,11 @@
-"""What may be read, written and printed of a path: the one check that all readers and writers
-share.
+"""The check of paths that all readers and writers share: what may be read, written and printed.
 
 A file may name only files below its own folder. Links are followed first, so a link that leads out
 of the folder is refused, while the folder itself may be a link.
 
 Two kinds of folder may hold such links. A model folder names plain files beside it, and the hub's
-cache is made of links. A folder of pictures that was embedded is the user's own, links and all.
-A table on the command line is the user's own too, and may name files anywhere.
+cache is made of links. A folder of pictures that was embedded is the user's own, links and all. A
+table on the command line is the user's own too, and may name files anywhere.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _ASSIGNED = re.compile(
 
 
 def inside(folder: str | os.PathLike, name: str) -> Path:
-    """Return where a file that another file names lies; raise unless that is inside the folder."""
+    """Return the path of a file that another file names; raise unless it is inside the folder."""
     there = _followed(Path(folder), name) if is_below(name) else None
     if there is None:
         raise InputError(
@@ -56,7 +55,7 @@ def inside(folder: str | os.PathLike, name: str) -> Path:
 
 
 def is_below(name: str) -> bool:
-    """Return whether a name, read without following links, is of a file below some folder."""
+    """Return whether a name, without following links, is that of a file below some folder."""
     pure = PurePosixPath(name)
     if not pure.parts or pure.is_absolute() or ".." in pure.parts or not is_utf8(name):
         return False
@@ -75,22 +74,22 @@ def _followed(folder: Path, name: str) -> Path | None:
 
 
 def is_utf8(name: str) -> bool:
-    """Return whether a name can be written down.
+    """Return whether a name can be written as UTF-8.
 
-    Python reads bytes that are not UTF-8 as surrogates, which cannot.
+    Python reads bytes that are not UTF-8 as surrogates, which cannot be written.
     """
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def kind_of(mode: int) -> str:
-    """Return what a file of this mode is, in words; "" for a regular file."""
+    """Return in words what a file of this mode is; "" for a regular file."""
     if stat.S_ISREG(mode):
         return ""
     return next((words for fits, words in _KINDS if fits(mode)), "no regular file")
 
 
 def open_regular(path: str | os.PathLike) -> BufferedReader:
-    """Open a file to read; OSError for what is no regular file and might never begin or end."""
+    """Open a file to read; raise OSError for other than regular files, which might never end."""
     _require_regular(os.stat(path), path)  # opening a device may already do something
     descriptor = os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY)
     file = os.fdopen(descriptor, "rb")
@@ -103,12 +102,13 @@ def open_regular(path: str | os.PathLike) -> BufferedReader:
 
 
 def _require_regular(found: os.stat_result, path: str | os.PathLike) -> None:
-    if kind := kind_of(found.st_mode):
+    kind = kind_of(found.st_mode)
+    if kind:
         raise OSError(errno.EINVAL, f"{kind} and not a regular file", os.fspath(path))
 
 
 def target_of(path: Path) -> Path:
-    """Return the file to write: what a link leads to, or the path; raise where it is no file."""
+    """Return the file to write, which a link may lead to; raise where it is not a regular file."""
     target = Path(os.path.realpath(path))
     try:
         kind = kind_of(target.stat().st_mode)
@@ -121,10 +121,10 @@ def target_of(path: Path) -> Path:
 
 @contextmanager
 def replacing(path: Path, ending: str = "", *, keep: bool = True) -> Iterator[BinaryIO]:
-    """Open a file to write from start to end; it takes its name when it is whole, or never.
+    """Open a file to write from start to end; it gets its name when it is whole, or never.
 
-    The temporary file lies beside the one it replaces, and ``ending`` ends its name. A link stays
-    a link. keep: False to try whether a file could be written, and leave nothing.
+    The temporary file lies beside the one it replaces, and ``ending`` ends its name. A link stays a
+    link. keep: False tries whether a file could be written, and leaves nothing.
     """
     target = target_of(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(RANDOM)}{ending}")
@@ -143,7 +143,7 @@ def replacing(path: Path, ending: str = "", *, keep: bool = True) -> Iterator[Bi
 
 
 def open_part(path: Path) -> int:
-    """Return a descriptor to write a temporary file of a known name with, at any place in it.
+    """Return a descriptor to write at any place of a temporary file of a known name.
 
     Somebody else may have put a link or a FIFO there: those are refused.
     """
@@ -209,7 +209,7 @@ def _shown_rest(rest: str) -> str:
 
 
 def hide_secrets(text: str, address: str | os.PathLike) -> str:
-    """Return what somebody else said of an address, without the secrets that the address holds."""
+    """Return a message about an address, without the secrets that the address holds."""
     given = os.fspath(address)
     text = text.replace(given, without_secrets(given))
     for secret in sorted(_secrets(given), key=len, reverse=True):
@@ -226,4 +226,5 @@ def _secrets(address: str) -> set[str]:
     pieces += [value for _, value in _ASSIGNED.findall(address)]
     if "@" not in head and not _PLAIN.match(head):
         pieces.append(head.partition(":")[2])
-    return {form for piece in pieces for form in (piece, unquote(piece)) if len(form) > 2}
+    forms = {*pieces, *map(unquote, pieces)}
+    return {form for form in forms if len(form) > 2}

@@ -1,5 +1,6 @@
-"""A progress bar on everything that takes over two seconds: items a second and time left, silent
-when nobody watches.
+"""A progress bar for everything that takes over two seconds; silent when nobody watches.
+
+It shows items per second and the time left.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ DELAY = 2.0
 def progress(
     label: str, total: int | None = None, show: bool | None = None, size: float = 0
 ) -> Iterator[Callable[[int], None]]:
-    """Gives a function to call with the number of items just done.
+    """Yield a function to call with the number of items just done.
 
-    show: None for a terminal only. size: bytes of an item.
+    show: None shows the bar on a terminal only. size: bytes per item.
     """
     done = 0
 
@@ -36,8 +37,9 @@ def progress(
 def reporting(
     label: str, show: bool | None = None, size: float = 0
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """Gives a function to call with (items done, items in all)."""
-    if not (_watched() if show is None else show):
+    """Yield a function to call with (items done, items in all)."""
+    shows = _watched() if show is None else show
+    if not shows:
         yield lambda done, total: None
         return
     started, bar = time.monotonic(), None
@@ -49,7 +51,9 @@ def reporting(
             bar.start()
         if bar is not None:
             rate = done / (time.monotonic() - started)
-            shown = f"{rate:,.0f}/s" + (f", {rate * size / 1e6:,.0f} MB/s" if size else "")
+            shown = f"{rate:,.0f}/s"
+            if size:
+                shown += f", {rate * size / 1e6:,.0f} MB/s"
             bar.update(bar.task_ids[0], completed=done, total=total, rate=shown)
 
     try:
@@ -61,14 +65,13 @@ def reporting(
 
 @contextmanager
 def quiet_off_terminals(*libraries: Any) -> Iterator[None]:
-    """Without the bars of Hugging Face libraries, given as their ``utils.logging``, where nobody
-    watches.
+    """Hide the bars of Hugging Face libraries where nobody watches.
+
+    libraries: the ``utils.logging`` of each.
     """
-    shown = (
-        []
-        if _watched()
-        else [library for library in libraries if library.is_progress_bar_enabled()]
-    )
+    shown = []
+    if not _watched():
+        shown = [library for library in libraries if library.is_progress_bar_enabled()]
     for library in shown:
         library.disable_progress_bar()
     try:
@@ -79,7 +82,7 @@ def quiet_off_terminals(*libraries: Any) -> Iterator[None]:
 
 
 def _watched() -> bool:
-    """Whether somebody sees what is written to standard error, which a service may have closed."""
+    """Return whether standard error is a terminal; a service may have closed it."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
@@ -106,9 +109,7 @@ def _bar(label: str, show: bool | None):
 
 
 def tell(done: int, total: int, what: str) -> None:
-    """A line for each finished part of work whose parts have bars of their own; on a terminal
-    only.
-    """
+    """Print a line for each finished part of work whose parts have bars; on a terminal only."""
     from rich.console import Console
 
     console = Console(stderr=True)

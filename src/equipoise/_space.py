@@ -1,6 +1,4 @@
-"""``AttributeSpace``: the fitted artefact, the subspace that prototype differences span, and where
-it came from.
-"""
+"""``AttributeSpace``: the fitted artefact, the span of prototype differences, and its origin."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 KIND = "attribute space"
 SCOPES = ("shared", "per prompt")
 MOST_PARTS = 3  # attributes that are named where a space is printed
-SPELT_OUT = 4  # groups that are named there; of more, their number
+SPELT_OUT = 4  # groups that are named there; more are only counted
 
 
 class Part(NamedTuple):
@@ -45,21 +43,22 @@ class EncoderRef(NamedTuple):
     id: str = ""
     revision: str = ""
     fingerprint: str = ""
-    note: str = ""  # where its rows may differ from run to run, why
+    note: str = ""  # why its rows may differ from run to run, if they may
 
     @classmethod
     def of(cls, encoder: Any) -> EncoderRef:
-        """From an encoder, its id as a string, a store of its rows, or None."""
+        """Return the reference to an encoder: itself, its id, a store of its rows, or None."""
         if encoder is None or isinstance(encoder, EncoderRef):
             return encoder or cls()
         if isinstance(getattr(encoder, "encoder", None), EncoderRef):
             return encoder.encoder
         if isinstance(encoder, str):
             return cls(encoder)
-        return cls(*(str(getattr(encoder, name, None) or "") for name in cls._fields))
+        values = [str(getattr(encoder, name, None) or "") for name in cls._fields]
+        return cls(*values)
 
     def differs_from(self, other: EncoderRef) -> bool:
-        """True where both say something, and not the same.
+        """Return whether both name an encoder, and not the same one.
 
         Fingerprints decide where both have one.
         """
@@ -68,21 +67,17 @@ class EncoderRef(NamedTuple):
         return any(a and b and a != b for a, b in zip(self[:2], other[:2], strict=True))
 
     def __str__(self) -> str:
-        return " ".join(
-            filter(
-                None,
-                (
-                    self.id or "an unnamed encoder",
-                    self.revision and f"@{self.revision}",
-                    self.fingerprint[:12],
-                ),
-            )
-        )
+        parts = [self.id or "an unnamed encoder"]
+        if self.revision:
+            parts.append(f"@{self.revision}")
+        if self.fingerprint:
+            parts.append(self.fingerprint[:12])
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, eq=False)
 class AttributeSpace:
-    """Span of prototype differences, with an orthonormal ``basis`` (d, r).
+    """The span of prototype differences, with an orthonormal ``basis`` (d, r).
 
     Made by ``from_prototypes``, ``from_prompts`` or ``load``.
     """
@@ -108,9 +103,9 @@ class AttributeSpace:
         encoder: Any = None,
         book_hash: str = "",
     ) -> AttributeSpace:
-        """Fit from one prototype a group, (d,), or a group's embeddings, (m, d), whose spherical
-        mean is taken.
+        """Fit a space from one prototype per group.
 
+        A prototype is a vector (d,), or a group's embeddings (m, d), whose spherical mean is taken.
         attribute: its name, or the Attribute. tolerance: directions with a singular value under
         this fraction of the largest are dropped. kappa: what ``debias`` uses by default. encoder
         (an encoder or its id) and book_hash say where the prototypes came from.
@@ -122,13 +117,13 @@ class AttributeSpace:
         basis, _ = geometry.attribute_basis(unit_prototypes, tolerance)
         part = Part(str(getattr(attribute, "name", attribute)), groups, unit_prototypes)
         return cls(
-            basis,
-            (part,),
-            _one_kappa(kappa),
-            scope,
-            float(tolerance),
-            EncoderRef.of(encoder),
-            book_hash,
+            basis=basis,
+            parts=(part,),
+            kappa=_one_kappa(kappa),
+            scope=scope,
+            tolerance=float(tolerance),
+            encoder=EncoderRef.of(encoder),
+            book_hash=book_hash,
         )
 
     @classmethod
@@ -145,23 +140,24 @@ class AttributeSpace:
         allow_partial: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> AttributeSpace:
-        """Fit one shared space: a prototype a group and prompt of the book, averaged over the
-        prompts.
+        """Fit one shared space from the prototypes of each group, averaged over prompts.
 
         encoder: anything with ``encode_text``. prompts: those of the book to use, all by default.
         prototype: "both" (anchor and variants), "anchor" or "variants". allow_partial leaves out
-        prompts that lack a group. progress(done, all) is told of texts encoded.
+        prompts that lack a group. progress(done, all) is called as texts are encoded.
         """
         from equipoise.prompts._prototypes import prompt_prototypes
 
         check_options(kappa, tolerance)
-        options = {
-            "prompts": prompts,
-            "prototype": prototype,
-            "allow_partial": allow_partial,
-            "progress": progress,
-        }
-        _, rows = prompt_prototypes(encoder, book, attribute, **options)
+        _, rows = prompt_prototypes(
+            encoder,
+            book,
+            attribute,
+            prompts=prompts,
+            prototype=prototype,
+            allow_partial=allow_partial,
+            progress=progress,
+        )
         given = {group: rows[:, i] for i, group in enumerate(attribute.groups)}
         return cls.from_prototypes(
             given,
@@ -173,11 +169,13 @@ class AttributeSpace:
         )
 
     def __post_init__(self) -> None:
-        for array in (self.basis, *(part.prototypes for part in self.parts)):
-            array.flags.writeable = False  # kernels keep copies of it
+        # Kernels keep copies, so the arrays must not change.
+        self.basis.flags.writeable = False
+        for part in self.parts:
+            part.prototypes.flags.writeable = False
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """A copy (``copy``, pickle) is as read-only as what it was made of."""
+        """Keep a copy (``copy``, pickle) as read-only as its original."""
         self.__dict__.update(state)
         self.__post_init__()
 
@@ -191,33 +189,37 @@ class AttributeSpace:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(group for part in self.parts for group in part.groups))
+        groups = []
+        for part in self.parts:
+            groups += part.groups
+        return tuple(dict.fromkeys(groups))
 
     @cached_property
     def fingerprint(self) -> str:
-        """Twelve digits that tell this basis from others."""
+        """Return twelve digits that identify this basis."""
         return hashlib.sha256(np.ascontiguousarray(self.basis).tobytes()).hexdigest()[:12]
 
     @cached_property
     def low_rank(self) -> LowRank:
-        """The orthogonal projection onto this space, as the kernels take it."""
+        """Return the orthogonal projection onto this space, as the kernels take it."""
         return LowRank.projection(self.basis)
 
     def group_gap_bound(self, leakage: Float64) -> Float64:
-        """How far the similarities to two groups' prototypes can differ for rows of this leakage,
-        the worst pair of any part.
+        """Return how far the similarities to two groups' prototypes can differ at this leakage.
+
+        It is the bound of the worst pair of any part.
         """
-        return np.max(
-            [geometry.group_gap_bound(leakage, part.prototypes, self.basis) for part in self.parts],
-            axis=0,
-        )
+        bounds = []
+        for part in self.parts:
+            bounds.append(geometry.group_gap_bound(leakage, part.prototypes, self.basis))
+        return np.max(bounds, axis=0)
 
     def with_kappa(self, kappa: float) -> AttributeSpace:
-        """The same space with another default kappa."""
+        """Return the same space with another default kappa."""
         return replace(self, kappa=_one_kappa(kappa))
 
     def __add__(self, other: AttributeSpace) -> AttributeSpace:
-        """The union: debiasing in it equalises the groups of both spaces."""
+        """Return the union: debiasing in it equalises the groups of both spaces."""
         if not isinstance(other, AttributeSpace):
             return NotImplemented
         if self.dim != other.dim:
@@ -248,8 +250,9 @@ class AttributeSpace:
         )
 
     def require_encoder(self, encoder: Any) -> None:
-        """Raise unless ``encoder`` (an encoder, its id, or an EncoderRef) is the one this space was
-        fitted with, or neither says.
+        """Raise if ``encoder`` is known not to be the one this space was fitted with.
+
+        encoder: an encoder, its id, or an EncoderRef.
         """
         given = EncoderRef.of(encoder)
         if self.encoder.differs_from(given):
@@ -264,14 +267,14 @@ class AttributeSpace:
         artefact.save(path, KIND, self.arrays(), self.metadata())
 
     def arrays(self) -> dict[str, Float64]:
-        """The arrays of the file."""
-        return {
-            "basis": self.basis,
-            **{f"prototypes.{i}": part.prototypes for i, part in enumerate(self.parts)},
-        }
+        """Return the arrays of the file."""
+        arrays = {"basis": self.basis}
+        for i, part in enumerate(self.parts):
+            arrays[f"prototypes.{i}"] = part.prototypes
+        return arrays
 
     def metadata(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON has it."""
+        """Return everything but the arrays, as JSON holds it."""
         return {
             "parts": [{"attribute": part.attribute, "groups": part.groups} for part in self.parts],
             "groups": self.groups,
@@ -302,16 +305,17 @@ class AttributeSpace:
     def from_arrays(
         cls, arrays: Mapping[str, Float64], metadata: Mapping[str, Any]
     ) -> AttributeSpace:
-        """From what a file holds; KeyError, TypeError or ValueError where it does not hold a whole
-        space.
+        """Return the space that a file holds.
+
+        Raise KeyError, TypeError or ValueError where the file does not hold a whole space.
         """
-        parts = tuple(
-            Part(part["attribute"], tuple(part["groups"]), arrays[f"prototypes.{i}"])
-            for i, part in enumerate(metadata["parts"])
-        )
+        parts = []
+        for i, part in enumerate(metadata["parts"]):
+            prototypes = arrays[f"prototypes.{i}"]
+            parts.append(Part(part["attribute"], tuple(part["groups"]), prototypes))
         space = cls(
             basis=arrays["basis"],
-            parts=parts,
+            parts=tuple(parts),
             kappa=_one_kappa(float(metadata["kappa"])),
             scope=str(metadata["scope"]),
             tolerance=float(metadata["tolerance"]),
@@ -323,17 +327,17 @@ class AttributeSpace:
         return space
 
     def _check_arrays(self) -> None:
-        """What a file could have got wrong: each array float64, finite and of its shape, basis
-        orthonormal, prototypes unit.
+        """Raise ValueError for arrays that no fit could have made.
+
+        Each array must be float64, finite and of its shape, the basis orthonormal, the prototypes
+        unit.
         """
-        arrays = (self.basis, *(part.prototypes for part in self.parts))
-        if not self.parts or any(
-            a.dtype != np.float64 or a.ndim != 2 or not np.isfinite(a).all() for a in arrays
-        ):
+        if not self.parts or not _is_finite_rows(self.basis):
             raise ValueError("an array is missing, or not of finite float64 rows")
-        if self.rank == 0 or not np.allclose(
-            self.basis.T @ self.basis, np.eye(self.rank), atol=1e-6
-        ):
+        if not all(_is_finite_rows(part.prototypes) for part in self.parts):
+            raise ValueError("an array is missing, or not of finite float64 rows")
+        products = self.basis.T @ self.basis
+        if self.rank == 0 or not np.allclose(products, np.eye(self.rank), atol=1e-6):
             raise ValueError("the basis is not orthonormal")
         for part in self.parts:
             named = all(isinstance(group, str) for group in part.groups)
@@ -343,9 +347,9 @@ class AttributeSpace:
                 raise ValueError("the prototypes are not of unit length")
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Upload to the Hugging Face hub; returns the address of the commit.
+        """Upload to the Hugging Face hub; return the address of the commit.
 
-        Options as in ``equipoise._hub.push``.
+        The options are those of ``equipoise._hub.push``.
         """
         from equipoise import _hub as hub
 
@@ -357,7 +361,7 @@ class AttributeSpace:
     ) -> AttributeSpace:
         """Load from a folder or from the Hugging Face hub.
 
-        Options as in ``equipoise._hub.fetch``.
+        The options are those of ``equipoise._hub.fetch``.
         """
         from equipoise import _hub as hub
 
@@ -385,6 +389,10 @@ class AttributeSpace:
         return html_table("AttributeSpace", rows)
 
 
+def _is_finite_rows(array: Any) -> bool:
+    return array.dtype == np.float64 and array.ndim == 2 and bool(np.isfinite(array).all())
+
+
 def _shown(part: Part) -> str:
     name = cut(part.attribute or "attribute")
     if len(part.groups) > SPELT_OUT:
@@ -410,7 +418,7 @@ def _one_kappa(kappa: Any) -> float:
 
 
 def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
-    """Check what the user gave; unit float64 rows, one a group."""
+    """Check what the user gave; return the names of groups and one unit float64 row per group."""
     if not isinstance(given, Mapping):
         raise InputError(
             f"prototypes must be a mapping of group -> vector, and this is {type(given).__name__}"
@@ -436,9 +444,8 @@ def _prototypes(given: Mapping[str, Any]) -> tuple[tuple[str, ...], Float64]:
 
 
 def _to_float64(group: str, vector: Any) -> Float64:
-    if hasattr(
-        vector, "detach"
-    ):  # torch: off the device, and through float64 because numpy has no bfloat16
+    # A tensor of torch leaves its device, through float64 because numpy has no bfloat16.
+    if hasattr(vector, "detach"):
         vector = vector.detach().cpu().double().numpy()
     try:
         if np.iscomplexobj(vector) or isinstance(vector, np.ma.MaskedArray):

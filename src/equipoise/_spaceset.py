@@ -1,6 +1,4 @@
-"""``SpaceSet``: one attribute space a prompt, the paper's own scope; a mapping that saves to one
-file.
-"""
+"""``SpaceSet``: one attribute space per prompt, the paper's own scope, saved to one file."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ KIND = "space set"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpaceSet(Mapping[str, AttributeSpace]):
-    """Prompt -> attribute space, all of one attribute and one encoder.
+    """A mapping of prompts to attribute spaces, all of one attribute and one encoder.
 
     Made by ``from_prompts`` or ``load``.
     """
@@ -47,8 +45,9 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         allow_partial: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> SpaceSet:
-        """One space for each prompt of the book (or of ``prompts``), options as in
-        ``AttributeSpace.from_prompts``.
+        """Fit one space for each prompt of the book, or of ``prompts``.
+
+        The options are those of ``AttributeSpace.from_prompts``.
         """
         from equipoise.prompts._prototypes import prompt_prototypes
 
@@ -65,15 +64,16 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         spaces = {}
         for name, prototypes in zip(names, rows, strict=True):
             given = dict(zip(attribute.groups, prototypes, strict=True))
-            options = {
-                "attribute": attribute.name,
-                "kappa": kappa,
-                "tolerance": tolerance,
-                "encoder": encoder,
-                "book_hash": book.hash,
-            }
             try:
-                spaces[name] = AttributeSpace.from_prototypes(given, scope="per prompt", **options)
+                spaces[name] = AttributeSpace.from_prototypes(
+                    given,
+                    attribute=attribute.name,
+                    kappa=kappa,
+                    scope="per prompt",
+                    tolerance=tolerance,
+                    encoder=encoder,
+                    book_hash=book.hash,
+                )
             except InputError as error:
                 raise InputError(f"{name!r}: {error}") from None
         return cls(spaces)
@@ -89,20 +89,9 @@ class SpaceSet(Mapping[str, AttributeSpace]):
                     f" union of {len(space.parts)}; fit a set for each, or one for their"
                     " intersection"
                 )
-            for name in (
-                "dim",
-                "groups",
-                "kappa",
-                "scope",
-                "tolerance",
-                "encoder",
-                "book_hash",
-                "attribute",
-            ):
-                mine, theirs = (
-                    one.parts[0].attribute if name == "attribute" else getattr(one, name)
-                    for one in (space, first)
-                )
+            ours, firsts = _shared(space), _shared(first)
+            for name, mine in ours.items():
+                theirs = firsts[name]
                 if mine != theirs:
                     raise InputError(
                         f"the spaces of a set must have one {name}, and {prompt!r} has {mine!r}"
@@ -119,7 +108,7 @@ class SpaceSet(Mapping[str, AttributeSpace]):
             ) from None
 
     def get(self, prompt: str, default: Any = None) -> Any:
-        """The space of a prompt, or the default."""
+        """Return the space of a prompt, or the default."""
         return self.spaces.get(prompt, default)
 
     def __contains__(self, prompt: object) -> bool:
@@ -144,11 +133,11 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         return next(iter(self.spaces.values()))
 
     def with_kappa(self, kappa: float) -> SpaceSet:
-        """The same spaces with another default kappa."""
+        """Return the same spaces with another default kappa."""
         return SpaceSet({prompt: space.with_kappa(kappa) for prompt, space in self.spaces.items()})
 
     def require_encoder(self, encoder: Any) -> None:
-        """Raise unless ``encoder`` is the one the spaces were fitted with, or neither says."""
+        """Raise if ``encoder`` is known not to be the one the spaces were fitted with."""
         self._first.require_encoder(encoder)
 
     def save(self, path: str | os.PathLike) -> None:
@@ -156,7 +145,7 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         artefact.save(path, KIND, self.arrays(), self.metadata())
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of the file: bases side by side, prototypes stacked."""
+        """Return the arrays of the file: bases side by side, prototypes stacked."""
         spaces = list(self.spaces.values())
         prototypes = np.stack([space.parts[0].prototypes for space in spaces])
         return {
@@ -165,11 +154,11 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         }
 
     def metadata(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON has it."""
-        return self._first.metadata() | {
-            "prompts": list(self.spaces),
-            "ranks": [space.rank for space in self.spaces.values()],
-        }
+        """Return everything but the arrays, as JSON holds it."""
+        metadata = self._first.metadata()
+        metadata["prompts"] = list(self.spaces)
+        metadata["ranks"] = [space.rank for space in self.spaces.values()]
+        return metadata
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, encoder: Any = None) -> SpaceSet:
@@ -194,15 +183,16 @@ class SpaceSet(Mapping[str, AttributeSpace]):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> SpaceSet:
-        """From what a file holds; KeyError, TypeError, ValueError or IndexError where it does not
-        hold a whole set.
+        """Return the set that a file holds.
+
+        Raise KeyError, TypeError, ValueError or IndexError where the file does not hold a whole
+        set.
         """
         prompts, ranks = metadata["prompts"], metadata["ranks"]
         ends = np.cumsum(ranks)
-        if (
-            not len(prompts) == len(set(prompts)) == len(ranks) == len(arrays["prototypes"])
-            or ends[-1] != arrays["basis"].shape[1]
-        ):
+        if not len(prompts) == len(set(prompts)) == len(ranks) == len(arrays["prototypes"]):
+            raise ValueError("prompts, ranks and arrays do not match")
+        if ends[-1] != arrays["basis"].shape[1]:
             raise ValueError("prompts, ranks and arrays do not match")
         spaces = {}
         for prompt, start, end, prototypes in zip(
@@ -228,3 +218,17 @@ class SpaceSet(Mapping[str, AttributeSpace]):
             ("kappa", self._first.kappa),
         ]
         return html_table(f"SpaceSet of {len(self):,} prompts", rows)
+
+
+def _shared(space: AttributeSpace) -> dict[str, Any]:
+    """Return what all spaces of a set have in common."""
+    return {
+        "dim": space.dim,
+        "groups": space.groups,
+        "kappa": space.kappa,
+        "scope": space.scope,
+        "tolerance": space.tolerance,
+        "encoder": space.encoder,
+        "book_hash": space.book_hash,
+        "attribute": space.parts[0].attribute,
+    }

@@ -1,5 +1,6 @@
-"""``apply``: a store in, the same store debiased out, with a manifest and a certificate; killed and
-resumed, it does nothing twice.
+"""``apply``: debias a store into a new one, with a manifest and a certificate.
+
+A run that was killed and resumed does nothing twice.
 """
 
 from equipoise._applying.estimate import Estimate, estimate

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from equipoise._applying.files import DEFAULT, Options, Plan, plan
 from equipoise._engines import threads
-from equipoise._engines.shard import Job, Piece
+from equipoise._engines.shard import Piece
 from equipoise._engines.transform import Transform
 from equipoise._stores.locations import LocalPlace
 from equipoise.kernels import _host as host
@@ -22,8 +22,8 @@ SAMPLE_BYTES = 1 << 26
 class Estimate:
     """What a run would take.
 
-    seconds is extrapolated from ``sampled`` rows, read, debiased, written beside the destination
-    and flushed.
+    seconds: extrapolated from ``sampled`` rows, which are read, debiased, written beside the
+    destination and flushed.
     """
 
     files: int
@@ -42,12 +42,12 @@ def estimate(
     transform: Transform,
     options: Options = DEFAULT,
 ) -> Estimate:
-    """Nothing stays behind, and nothing is written to the destination."""
+    """Return what a run would take; leave nothing behind, and the destination as it is."""
     todo = plan(source, destination, transform, options)
     pieces = todo.job.pieces()
     sample = _sample(todo, pieces)
     with tempfile.TemporaryDirectory(dir=_near(todo)) as folder:
-        job = Job(**{**vars(todo.job), "destination": folder})
+        job = replace(todo.job, destination=folder)
         for _ in threads.run(job, sample[:1]):  # compiles
             pass
         started = time.monotonic()
@@ -56,31 +56,33 @@ def estimate(
     layout, first = todo.layout, todo.layout.first
     rate = sampled / seconds if sampled else 1.0
     return Estimate(
-        len(layout.files),
-        layout.rows,
-        first.dim,
-        first.dtype,
-        layout.bytes,
-        len(pieces),
-        sampled,
-        layout.rows / rate,
+        files=len(layout.files),
+        rows=layout.rows,
+        dim=first.dim,
+        dtype=first.dtype,
+        bytes=layout.bytes,
+        pieces=len(pieces),
+        sampled=sampled,
+        seconds=layout.rows / rate,
     )
 
 
 def _sample(todo: Plan, pieces: list[Piece]) -> list[Piece]:
-    """Some rows of the first files, on as many threads as a run would have; a parquet file as it
-    is.
+    """Return some rows of the first files, for as many threads as a run has.
+
+    A parquet file is taken whole.
     """
-    files, wanted = todo.layout.files, []
-    for piece in (piece for piece in pieces if files[piece.file].rows):
-        file = files[piece.file]
+    wanted: list[Piece] = []
+    for piece in pieces:
+        file = todo.layout.files[piece.file]
+        if not file.rows:
+            continue
+        if file.kind != "npy":
+            wanted.append(piece)
+            break
         rows = max(1, SAMPLE_BYTES // max(1, file.size // file.rows))
-        wanted.append(
-            Piece(piece.file, piece.start, min(piece.stop, piece.start + rows))
-            if file.kind == "npy"
-            else piece
-        )
-        if len(wanted) == host.threads() or file.kind != "npy":
+        wanted.append(piece._replace(stop=min(piece.stop, piece.start + rows)))
+        if len(wanted) == host.threads():
             break
     return wanted
 
@@ -88,7 +90,7 @@ def _sample(todo: Plan, pieces: list[Piece]) -> list[Piece]:
 def _near(todo: Plan) -> Path | None:
     if not isinstance(todo.where, LocalPlace):
         return None
-    folder = todo.where.folder.resolve()
-    return next(
-        (path for path in folder.parents if path.is_dir() and os.access(path, os.W_OK)), None
-    )
+    for path in todo.where.folder.resolve().parents:
+        if path.is_dir() and os.access(path, os.W_OK):
+            return path
+    return None

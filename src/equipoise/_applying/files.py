@@ -1,4 +1,4 @@
-"""``apply_files``: a source of files into a destination of files, piece by piece."""
+"""``apply_files``: debias a source of files into a destination of files, piece by piece."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DEFAULT = Options()
 class Plan:
     """What a run will do, all of it checked.
 
-    destination: as it was given, and ``where`` the folder that it is, or lies in.
+    destination: as it was given. where: the folder that the destination is, or lies in.
     """
 
     destination: str
@@ -62,11 +62,10 @@ class Plan:
 
     @property
     def certify_theory(self) -> bool:
-        return all(
-            self.job.transform.for_modality(file.modality).operator is None
-            for file in self.layout.files
-            if file.kind != "copy"
-        )
+        for modality in self.layout.modalities:
+            if self.job.transform.for_modality(modality).operator is not None:
+                return False
+        return True
 
 
 def plan(
@@ -87,19 +86,22 @@ def plan(
     )
     if not layout.single and journal_at(found).unfinished():
         raise InputError(
-            f"{found} holds an unfinished run, and not all of its files; go on with equipoise apply"
-            " `resume` there first"
+            f"{found} holds an unfinished run, and not all of its files; finish that run first,"
+            " with equipoise apply and `resume`"
         )
     first = layout.first
     transform = replace(transform, encoder=layout.encoder)
-    modalities = {file.modality for file in layout.files if file.kind != "copy"}
-    transform.require(
-        layout.encoder, first.dim or transform.in_dim, first.dtype, modalities
-    )  # nothing has no width
+    width = first.dim or transform.in_dim  # a source without rows has no width
+    transform.require(layout.encoder, width, first.dtype, layout.modalities)
     where, prefix, targets = _targets(destination, layout)
     _require_apart(found, layout, where, targets)
     job = Job(
-        found.address(), where.address(), layout.files, transform, options.keep_invalid, targets
+        source=found.address(),
+        destination=where.address(),
+        files=layout.files,
+        transform=transform,
+        keep_invalid=options.keep_invalid,
+        targets=targets,
     )
     run = Run(
         source=without_secrets(source),
@@ -108,13 +110,13 @@ def plan(
         files=layout.files,
     )
     return Plan(
-        without_secrets(destination),
-        layout,
-        job,
-        where,
-        journal_at(where, prefix),
-        f".{prefix}{LOCK}" if prefix else LOCK,
-        run,
+        destination=without_secrets(destination),
+        layout=layout,
+        job=job,
+        where=where,
+        journal=journal_at(where, prefix),
+        lock=f".{prefix}{LOCK}" if prefix else LOCK,
+        run=run,
     )
 
 
@@ -154,7 +156,8 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     missing: dict[int, set[Piece]] = {}
     for piece in left:
         missing.setdefault(piece.file, set()).add(piece)
-    _require_space(todo, sum(_bytes_of(todo.layout.files[piece.file], piece) for piece in left))
+    size = sum(_bytes_of(todo.layout.files[piece.file], piece) for piece in left)
+    _require_space(todo, size)
     rows, written = sum(piece.stop - piece.start for piece in left), 0
     with progress("debiasing", rows, size=todo.layout.bytes / max(1, todo.layout.rows)) as advance:
         for part in engine(todo.job, left):
@@ -171,13 +174,12 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     merged_certificate = _certificate(todo, parts)
     _finish_store(todo)
     todo.journal.finish(Manifest(**dict(todo.run), shards=parts, certificate=merged_certificate))
-    return Report(
-        todo.destination, rows, written, len(left), time.monotonic() - started, merged_certificate
-    )
+    seconds = time.monotonic() - started
+    return Report(todo.destination, rows, written, len(left), seconds, merged_certificate)
 
 
 def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
-    """The pieces that need not be done again."""
+    """Return the pieces that need not be done again."""
     found = (finished, finished.shards) if finished else todo.journal.read()
     if found is None:
         if _holds_something(todo):
@@ -195,8 +197,9 @@ def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
 
 
 def _still_there(todo: Plan, done: list[Done]) -> list[Done]:
-    """Those whose bytes are where the journal says; a file all of whose pieces are there gets its
-    name.
+    """Return the pieces whose bytes are where the journal says.
+
+    A file gets its name as soon as all of its pieces are on the disk.
     """
     pieces = set(todo.job.pieces())
     wanted = Counter(piece.file for piece in pieces)
@@ -209,26 +212,25 @@ def _still_there(todo: Plan, done: list[Done]) -> list[Done]:
         file = todo.layout.files[i]
         target = todo.job.target(file)
         whole = len(here) == wanted[i]
-        size = (
-            _target_size(todo.job, file)
-            if file.kind == "npy"
-            else sum(part.bytes for part in here.values())
-        )
-        if whole and todo.where.is_file(target) and todo.where.stamp(target)[0] == size:
+        if file.kind == "npy":
+            size = _target_size(todo.job, file)
+        else:
+            size = sum(part.bytes for part in here.values())
+        gathered = file.kind == "npy" and isinstance(todo.where, LocalPlace)
+        if whole and _size(todo.where, target) == size:
             kept += here.values()
-        elif (
-            file.kind == "npy"
-            and isinstance(todo.where, LocalPlace)
-            and _size(todo.where, part_name(target)) == size
-        ):
+        elif gathered and _size(todo.where, part_name(target)) == size:
             kept += here.values()
             if whole:
                 _publish(todo, i)
     return kept
 
 
-def _size(where: LocalPlace, name: str) -> int:
-    return where.stamp(name)[0] if where.is_file(name) else -1
+def _size(where: Place, name: str) -> int:
+    if not where.is_file(name):
+        return -1
+    size, _ = where.stamp(name)
+    return size
 
 
 def _target_size(job: Job, file: SourceFile) -> int:
@@ -237,7 +239,7 @@ def _target_size(job: Job, file: SourceFile) -> int:
 
 
 def _publish(todo: Plan, index: int) -> None:
-    """All pieces of a .npy file are on the disk: it gets its name."""
+    """Give a .npy file its name: all of its pieces are on the disk."""
     file = todo.layout.files[index]
     if file.kind != "npy" or not isinstance(todo.where, LocalPlace):
         return
@@ -258,27 +260,25 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _certificate(todo: Plan, parts: list[Done]) -> dict[str, Any]:
-    rows = (part for part in parts if part.totals is not None)
-    totals = merged(
-        (todo.layout.files[part.file].modality, read_totals(part.totals)) for part in rows
-    )
-    return certificate(
-        totals, todo.certify_theory, todo.job.transform.certifies or todo.certify_theory
-    )
+    found = []
+    for part in parts:
+        if part.totals is not None:
+            file = todo.layout.files[part.file]
+            found.append((file.modality, read_totals(part.totals)))
+    theory = todo.certify_theory
+    return certificate(merged(found), theory, todo.job.transform.certifies or theory)
 
 
 def _finish_store(todo: Plan) -> None:
-    """A store that ``equipoise embed`` wrote stays one, where all of it was asked for."""
+    """Write the manifest of a store that ``equipoise embed`` wrote, if all of it was debiased."""
     if todo.layout.store is None or not isinstance(todo.where, LocalPlace):
         return
     store = todo.layout.store.model_copy(deep=True)
-    paths = [
-        path
-        for i in range(len(store.shards))
-        for path in (shard_path(Path(), store.modality, i), metadata_path(Path(), i))
-    ]
-    if not {path.as_posix() for path in paths} <= {file.name for file in todo.layout.files}:
-        return
+    names = {file.name for file in todo.layout.files}
+    for i in range(len(store.shards)):
+        for path in (shard_path(Path(), store.modality, i), metadata_path(Path(), i)):
+            if path.as_posix() not in names:
+                return
     for i, shard in enumerate(store.shards):
         shard.sha256 = sha256(shard_path(todo.where.folder, store.modality, i))
     store.dim = todo.job.transform.out_dim
@@ -288,15 +288,16 @@ def _finish_store(todo: Plan) -> None:
 
 
 def _targets(destination: str | os.PathLike, layout: Layout) -> tuple[Place, str, dict[str, str]]:
-    """The folder to write to; for a single file to a single file, its new name too.
+    """Return the folder to write to, and the new name of a single file that becomes one file.
 
-    A folder of Spark's may be called x.parquet.
+    A source folder that Spark wrote may be called x.parquet.
     """
     name, given = layout.first.name, os.fspath(destination)
     if layout.single and given.endswith((".npy", ".parquet")):
-        if not given.endswith(suffix := Path(name).suffix):
+        suffix = Path(name).suffix
+        if not given.endswith(suffix):
             raise InputError(
-                f"{name} stays a {suffix} file, and {without_secrets(given)} is called another;"
+                f"{name} stays a {suffix} file, and {without_secrets(given)} has another suffix;"
                 f" pass a name that ends in {suffix}, or a folder"
             )
         where, target = split(destination)
@@ -307,15 +308,16 @@ def _targets(destination: str | os.PathLike, layout: Layout) -> tuple[Place, str
 def _require_apart(
     source: Place, layout: Layout, destination: Place, targets: dict[str, str]
 ) -> None:
-    """Raise for a destination that would change the source, or become a part of it; of a single
-    file only that file.
+    """Raise for a destination that would change the source, or become a part of it.
+
+    Where the source is a single file, only that file counts.
     """
     one, other, name = source.absolute(), destination.absolute(), layout.first.name
-    if (
-        f"{one}/{name}" == f"{other}/{targets.get(name, name)}"
-        if layout.single
-        else f"{other}/".startswith(f"{one}/")
-    ):
+    if layout.single:
+        inside = f"{one}/{name}" == f"{other}/{targets.get(name, name)}"
+    else:
+        inside = f"{other}/".startswith(f"{one}/")
+    if inside:
         raise InputError(
             f"{destination} lies in the source, which is never changed; pass a destination outside"
             " of it"
@@ -331,34 +333,43 @@ def _holds_something(todo: Plan) -> bool:
 
 
 def _is_taken(where: Place, name: str) -> bool:
-    """Whether there is anything of this name: a file, or what must not be replaced by one."""
+    """Return whether anything has this name: a file, or what a file must not replace."""
     if isinstance(where, LocalPlace):
         return os.path.lexists(where.path(name))
     return where.is_file(name)
 
 
 def _remove_left_overs(todo: Plan, *, gathering: bool = True) -> None:
-    """Temporary files of a killed run or of a lost node; those that pieces are gathered in stay, as
-    long as they are.
+    """Remove the temporary files of a killed run or of a lost node.
+
+    gathering: keep those in which pieces are still gathered.
     """
     if not isinstance(todo.where, LocalPlace):
         return
-    gathered = {
-        part_name(todo.job.target(file))
-        for file in todo.layout.files
-        if gathering and file.kind == "npy"
-    }
-    for folder in {todo.where.path(todo.job.target(file)).parent for file in todo.layout.files}:
-        for path in folder.glob(f".*{PART}") if folder.is_dir() else ():
-            ours = not todo.job.targets or any(
-                path.name.startswith(f".{name}.") for name in todo.job.targets.values()
-            )
-            if ours and path.relative_to(todo.where.folder).as_posix() not in gathered:
+    gathered = set()
+    folders = set()
+    for file in todo.layout.files:
+        target = todo.job.target(file)
+        folders.add(todo.where.path(target).parent)
+        if gathering and file.kind == "npy":
+            gathered.add(part_name(target))
+    for folder in folders:
+        for path in list(folder.glob(f".*{PART}")):  # a list: the folder changes below
+            name = path.relative_to(todo.where.folder).as_posix()
+            if name not in gathered and _is_ours(todo, path):
                 path.unlink()
 
 
+def _is_ours(todo: Plan, path: Path) -> bool:
+    """Return whether a temporary file is this run's, where a folder may hold several runs."""
+    targets = todo.job.targets.values()
+    return not targets or any(path.name.startswith(f".{name}.") for name in targets)
+
+
 def _bytes_of(file: SourceFile, piece: Piece) -> int:
-    return file.size * (piece.stop - piece.start) // file.rows if file.rows else file.size
+    if not file.rows:
+        return file.size
+    return file.size * (piece.stop - piece.start) // file.rows
 
 
 def _require_space(todo: Plan, size: int) -> None:
@@ -368,5 +379,5 @@ def _require_space(todo: Plan, size: int) -> None:
     if size > free:
         raise ArtefactError(
             f"{todo.where} has room for {free / 1e9:,.1f} GB, and {size / 1e9:,.1f} GB are left to"
-            " write; free some"
+            " write; free some space"
         )

@@ -1,8 +1,8 @@
-"""The journal of a run: who it is, then a line a finished piece, so that a run killed at any moment
-goes on where it was.
+"""The journal of a run: what the run is, then one line per finished piece.
 
-It becomes the manifest when all is done. On this machine it is one file that lines are added to;
-elsewhere, where files cannot be added to, a small file a line.
+A run that was killed at any moment goes on where it was. When all is done, the journal becomes the
+manifest. On this machine it is one file that lines are added to; elsewhere, where files cannot be
+added to, each line is a small file.
 """
 
 from __future__ import annotations
@@ -38,17 +38,15 @@ class Run(BaseModel):
     files: list[SourceFile]
 
     def differs_from(self, other: Run) -> list[str]:
-        """In words; a source may lie elsewhere by now."""
-        return [
-            name
-            for name in Run.model_fields
-            if name != "source" and getattr(self, name) != getattr(other, name)
-        ]
+        """Return the names of the fields that differ, but for the source, which may have moved."""
+        names = [name for name in Run.model_fields if name != "source"]
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
 
 
 class Manifest(Run):
-    """equipoise-apply.json, written when all pieces are done: rows, checksums, certificate
-    histograms and the merged certificate.
+    """What equipoise-apply.json holds, written when all pieces are done.
+
+    Each piece has its rows, checksum and certificate histograms; certificate is the merged one.
     """
 
     shards: list[Done]
@@ -58,7 +56,7 @@ class Manifest(Run):
 class Journal(ABC):
     """Where a run stands.
 
-    ``prefix`` tells files of one folder apart, where the destination is a single file.
+    ``prefix`` tells the journals of one folder apart, where the destination is a single file.
     """
 
     def __init__(self, where: Place, prefix: str = ""):
@@ -67,7 +65,7 @@ class Journal(ABC):
         self.name = self.manifest_name.replace(".json", ".journal")
 
     def manifest(self) -> Manifest | None:
-        """Of a run that has come to its end."""
+        """Return the manifest of a finished run; None where there is none."""
         if not self.where.is_file(self.manifest_name):
             return None
         try:
@@ -83,7 +81,7 @@ class Journal(ABC):
         return found
 
     def unfinished(self) -> bool:
-        """Whether a run was begun here that has not come to its end."""
+        """Return whether a run was begun here that has not come to its end."""
         return not self.where.is_file(self.manifest_name) and self.read() is not None
 
     def finish(self, manifest: Manifest) -> None:
@@ -95,27 +93,28 @@ class Journal(ABC):
         self._forget()
 
     def resume(self, run: Run, done: list[Done]) -> None:
-        """Go on from what is still there, and from nothing else: a piece that is gone is not done,
-        nor is a run that lacks one.
+        """Go on from the pieces that are still on the disk, and from nothing else.
+
+        A piece that is gone is not done, and neither is a run that lacks one.
         """
         self.begin(run, done)
         self.where.remove(self.manifest_name)
 
     @abstractmethod
     def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
-        """Say whose the place is, before anything is written to it, and what of it is done."""
+        """Note which run the place belongs to, before anything is written, and what is done."""
 
     @abstractmethod
     def read(self) -> tuple[Run, list[Done]] | None:
-        """What was begun, and what was done; None where nothing was begun."""
+        """Return the run that was begun and its finished pieces; None where nothing was begun."""
 
     @abstractmethod
     def add(self, done: Done) -> None:
-        """A piece is on the disk."""
+        """Note a piece that is on the disk."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """The manifest says it all."""
+        """Remove the journal: the manifest holds all of it."""
 
     def _run(self, data: bytes) -> Run:
         try:
@@ -129,15 +128,14 @@ class Journal(ABC):
 
 
 class LocalJournal(Journal):
-    """One file; a kill can leave its last line torn, which is left out."""
+    """A journal in one file; a kill can leave its last line torn, which is then skipped."""
 
     where: LocalPlace
 
     def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
         with unwritable(f"{self.where}/{self.name}"), self.where.writing(self.name) as file:
-            file.write(
-                b"".join(document.model_dump_json().encode() + b"\n" for document in (run, *done))
-            )
+            for document in (run, *done):
+                file.write(document.model_dump_json().encode() + b"\n")
 
     def read(self) -> tuple[Run, list[Done]] | None:
         if not self.where.is_file(self.name):
@@ -154,7 +152,7 @@ class LocalJournal(Journal):
 
 
 class RemoteJournal(Journal):
-    """A file for the run and one for each line."""
+    """A journal in one file for the run and one for each line."""
 
     def begin(self, run: Run, done: Sequence[Done] = ()) -> None:
         for name in set(self._lines()) - {self._line(part) for part in done}:
@@ -166,9 +164,8 @@ class RemoteJournal(Journal):
     def read(self) -> tuple[Run, list[Done]] | None:
         if not self.where.is_file(f"{self.name}/run.json"):
             return None
-        return self._run(self.where.read(f"{self.name}/run.json")), _readable(
-            map(self.where.read, self._lines())
-        )
+        run = self._run(self.where.read(f"{self.name}/run.json"))
+        return run, _readable(self.where.read(name) for name in self._lines())
 
     def add(self, done: Done) -> None:
         self._put(self._line(done), done)
@@ -177,11 +174,8 @@ class RemoteJournal(Journal):
         return f"{self.name}/{done.file}-{done.start}.json"
 
     def _lines(self) -> list[str]:
-        return [
-            name
-            for name in self.where.glob(f"{self.name}/*.json")
-            if not name.endswith("/run.json")
-        ]
+        names = self.where.glob(f"{self.name}/*.json")
+        return [name for name in names if not name.endswith("/run.json")]
 
     def _put(self, name: str, document: BaseModel) -> None:
         with unwritable(f"{self.where}/{name}"), self.where.writing(name) as file:
@@ -193,7 +187,7 @@ class RemoteJournal(Journal):
 
 
 def _readable(lines: Iterable[bytes]) -> list[Done]:
-    """Without those that are torn, damaged or empty."""
+    """Return the pieces of lines, without lines that are torn, damaged or empty."""
     done = []
     for line in lines:
         with suppress(ValueError):  # pydantic's own derives from it
@@ -210,29 +204,32 @@ def _check_totals(part: Done) -> None:
 
 
 def _first(error: ValueError) -> str:
-    return error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    if isinstance(error, ValidationError):
+        return error.errors()[0]["msg"]
+    return str(error)
 
 
 def journal_at(where: Place, prefix: str = "") -> Journal:
-    """The journal of a destination."""
-    return (
-        LocalJournal(where, prefix)
-        if isinstance(where, LocalPlace)
-        else RemoteJournal(where, prefix)
-    )
+    """Return the journal of a destination."""
+    if isinstance(where, LocalPlace):
+        return LocalJournal(where, prefix)
+    return RemoteJournal(where, prefix)
 
 
 def require_same(found: Run, wanted: Run, where: str, finished: bool, resume: bool) -> None:
     """Raise unless a destination holds this very run, and it may go on."""
-    if different := found.differs_from(wanted):
+    different = found.differs_from(wanted)
+    if different:
         raise InputError(
             f"{where} holds another run (its {', '.join(different)} differ); pass another"
             " destination, or what that run was given"
         )
-    if not resume:
-        state = (
-            "this run already, and it is finished; pass `verify` to check it"
-            if finished
-            else "a part of this run; pass `resume`"
+    if not resume and finished:
+        raise InputError(
+            f"{where} holds this run already, and it is finished; pass `verify` to check it, or"
+            " pass another destination"
         )
-        raise InputError(f"{where} holds {state}, or pass another destination")
+    if not resume:
+        raise InputError(
+            f"{where} holds a part of this run; pass `resume`, or pass another destination"
+        )

@@ -1,5 +1,6 @@
-"""``apply_lance``: a column of a Lance table (LanceDB's own) into a new one, a fragment at a time;
-the table changes once, at the end.
+"""``apply_lance``: debias a column of a Lance table (as LanceDB writes it) into a new column.
+
+The run goes fragment by fragment, and the table changes once, at the end.
 """
 
 from __future__ import annotations
@@ -32,41 +33,26 @@ def apply_lance(
     keep_invalid: bool = False,
     resume: bool = False,
 ) -> Report:
-    """``photos.lance#column`` into a new column ``name``.
+    """Debias the column that ``source`` (``photos.lance#column``) names into a new column ``name``.
 
-    Data files that are there stay as they are; a stopped run goes on by fragment.
+    Data files that exist stay as they are; a stopped run goes on by fragment.
     """
     lance, pa = _lance()
     started = time.monotonic()
     path, _, column = source.rpartition("#")
-    if not Path(path).is_dir():
-        raise InputError(
-            f"there is no table {path}; pass the folder that ends in .lance, in LanceDB's own"
-            " folder, and #column"
-        )
     if not name or set(name) & set("./\\`"):
         raise InputError(
             f"{name!r} is not the name of a column; the destination of a Lance column is a new"
             " column beside it"
         )
-    try:
-        table = lance.dataset(path)
-    except ValueError:
-        raise InputError(
-            f"{path} holds no Lance table; pass the folder of one, as LanceDB writes it, and"
-            " #column"
-        ) from None
+    table = _opened(lance, path)
     dim, dtype = _column(table, path, column)
     transform = transform.for_modality(modality)
     transform.require(EncoderRef(), dim, dtype, {modality})
     folder, last = Path(path).parent, Path(path).name
     journal = _Journal(folder / f".{last}.{name}.equipoise-apply.journal")
-    identity = {
-        **transform.identity(dtype),
-        "column": column,
-        "modality": modality,
-        "version": table.version,
-    }
+    identity = transform.identity(dtype)
+    identity.update(column=column, modality=modality, version=table.version)
 
     def report(parts: list[dict[str, Any]], rows: int = 0, shards: int = 0) -> Report:
         totals = merged((modality, read_totals(part["totals"])) for part in parts)
@@ -77,7 +63,8 @@ def apply_lance(
     with alone_in(folder, f".{last}.{name}.lock"):
         if name in table.schema.names:
             fragments = {fragment.fragment_id for fragment in table.get_fragments()}
-            if not resume or (written := journal.finished(identity, fragments)) is None:
+            written = journal.finished(identity, fragments) if resume else None
+            if written is None:
                 raise InputError(
                     f"{path} has a column {name!r} already; write to another, or drop it first"
                 )
@@ -87,36 +74,48 @@ def apply_lance(
         fragments = table.get_fragments()
         left = [fragment for fragment in fragments if str(fragment.fragment_id) not in done]
         rows = sum(fragment.count_rows() for fragment in left)
-        field = pa.field(
-            name, pa.list_(table.schema.field(column).type.value_field, transform.out_dim)
-        )
+        value = table.schema.field(column).type.value_field
+        field = pa.field(name, pa.list_(value, transform.out_dim))
         schema = None
         with progress("debiasing", rows, size=dim * np.dtype(dtype).itemsize) as advance:
             for fragment in left:
                 where = f"fragment {fragment.fragment_id} of {path}"
                 change = _Change(transform, modality, keep_invalid, where, column, name, dtype)
                 changed, schema = _merge(fragment, change, field)
-                done[str(fragment.fragment_id)] = journal.add(
-                    fragment.fragment_id, changed.to_json(), change.meter.totals()
-                )
+                totals = change.meter.totals()
+                part = journal.add(fragment.fragment_id, changed.to_json(), totals)
+                done[str(fragment.fragment_id)] = part
                 advance(fragment.count_rows())
         if schema is None:  # all was done, and only the commit was not
             schema = table.schema.append(field)
         parts = [done[str(fragment.fragment_id)] for fragment in fragments]
-        metadata = [
-            lance.fragment.FragmentMetadata.from_json(json.dumps(part["fragment"]))
-            for part in parts
-        ]
-        lance.LanceDataset.commit(
-            path, lance.LanceOperation.Merge(metadata, schema), read_version=table.version
-        )
+        read = lance.fragment.FragmentMetadata.from_json
+        metadata = [read(json.dumps(part["fragment"])) for part in parts]
+        merge = lance.LanceOperation.Merge(metadata, schema)
+        lance.LanceDataset.commit(path, merge, read_version=table.version)
         journal.finish()
         return report(parts, rows, len(left))
 
 
+def _opened(lance: Any, path: str) -> Any:
+    if not Path(path).is_dir():
+        raise InputError(
+            f"there is no table {path}; pass the folder that ends in .lance, in LanceDB's own"
+            " folder, and #column"
+        )
+    try:
+        return lance.dataset(path)
+    except ValueError:
+        raise InputError(
+            f"{path} holds no Lance table; pass the folder of one, as LanceDB writes it, and"
+            " #column"
+        ) from None
+
+
 class _Journal:
-    """A line for the run and one for each fragment that is written and waits for the commit; kept
-    under another name after it.
+    """A line for the run, and one for each fragment that is written and waits for the commit.
+
+    After the commit the journal is kept under another name.
     """
 
     def __init__(self, path: Path):
@@ -128,12 +127,9 @@ class _Journal:
     def finished(
         self, identity: dict[str, Any], fragments: set[int]
     ) -> list[dict[str, Any]] | None:
-        """The fragments of this very run, whose column the table has by now; None where another
-        made the column.
-        """
-        if (
-            self.path.is_file()
-        ):  # the commit was the last thing that happened, unless a fragment is missing
+        """Return the fragments of this run, if it wrote the column; None where another did."""
+        # Where the journal still has its name, the commit was the last thing that happened.
+        if self.path.is_file():
             head, *parts = _documents(self.path)
             whole = {part["id"] for part in parts} >= fragments
             return parts if _same(head, identity) and whole else None
@@ -141,7 +137,7 @@ class _Journal:
         return parts if _same(head, identity) else None
 
     def begin(self, identity: dict[str, Any], resume: bool) -> dict[str, Any]:
-        """What is done of the run. A note of an earlier one, whose column was dropped, goes."""
+        """Return what is done of the run; remove the notes of one whose column was dropped."""
         head, *parts = _documents(self.path)
         if self.path.is_file() and head != identity:
             raise InputError(
@@ -152,9 +148,8 @@ class _Journal:
             raise InputError(
                 f"a part of this run is done; pass `resume` to go on, or delete {self.path}"
             )
-        write_atomically(
-            self.path, b"".join(json.dumps(line).encode() + b"\n" for line in (identity, *parts))
-        )
+        lines = [json.dumps(line).encode() + b"\n" for line in (identity, *parts)]
+        write_atomically(self.path, b"".join(lines))
         self.kept.unlink(missing_ok=True)
         return {str(part["id"]): part for part in parts}
 
@@ -165,7 +160,7 @@ class _Journal:
 
 
 def _documents(path: Path) -> list[dict[str, Any]]:
-    """The run, {} where there is none, and its fragments; without lines that a kill tore."""
+    """Return the run, {} where there is none, and its fragments, without lines that a kill tore."""
     if not path.is_file():
         return [{}]
     head, *lines = path.read_text(errors="replace").split("\n")
@@ -173,7 +168,7 @@ def _documents(path: Path) -> list[dict[str, Any]]:
 
 
 def _document(line: str) -> Any:
-    """What a line holds; None where it is torn or damaged."""
+    """Return what a line holds; None where it is torn or damaged."""
     try:
         return parse_json(line, infinite=True)
     except ValueError:
@@ -181,7 +176,7 @@ def _document(line: str) -> Any:
 
 
 def _is_part(part: Any) -> bool:
-    """Whether it is the note of a fragment, whole enough to go on from."""
+    """Return whether this is the note of a fragment, whole enough to go on from."""
     import lance
 
     try:
@@ -193,14 +188,14 @@ def _is_part(part: Any) -> bool:
 
 
 def _same(head: dict[str, Any], identity: dict[str, Any]) -> bool:
-    """But for the table's version, which the commit changed."""
-    return (
-        isinstance(head, dict) and bool(head) and head | {"version": 0} == identity | {"version": 0}
-    )
+    """Return whether two runs are one, but for the table's version, which the commit changed."""
+    if not isinstance(head, dict) or not head:
+        return False
+    return {**head, "version": 0} == {**identity, "version": 0}
 
 
 class _Change:
-    """Batches of a fragment, in order. Lance wraps what is raised in here, so it is kept."""
+    """The change of a fragment's batches, in order; it keeps errors, which Lance would wrap."""
 
     def __init__(
         self,
@@ -245,16 +240,13 @@ class _Change:
 
 
 def _merge(fragment: Any, change: _Change, field: Any) -> tuple[Any, Any]:
-    """The fragment with one more column, written beside the others, and the schema that it then
-    has.
-    """
+    """Return the fragment with one more column, written beside the others, and its new schema."""
     import pyarrow as pa
     from lance.udf import BatchUDF
 
     try:
-        return fragment.merge_columns(
-            BatchUDF(change, output_schema=pa.schema([field])), columns=[change.column]
-        )
+        changing = BatchUDF(change, output_schema=pa.schema([field]))
+        return fragment.merge_columns(changing, columns=[change.column])
     except (ValueError, OSError):
         if change.error is not None:
             raise change.error from None
@@ -262,8 +254,9 @@ def _merge(fragment: Any, change: _Change, field: Any) -> tuple[Any, Any]:
 
 
 def _require_whole(table: Any, path: str, name: str) -> None:
-    """Raise for rows that were added since the column was written, and have nothing in it."""
-    if added := table.count_rows(f"`{name}` IS NULL"):
+    """Raise if rows were added after the column was written, and so have no value in it."""
+    added = table.count_rows(f"`{name}` IS NULL")
+    if added:
         raise InputError(
             f"{added:,} rows were added to {path} since {name!r} was written; drop that column and"
             " write it again"

@@ -1,5 +1,6 @@
-"""``apply_column``: a column of PostgreSQL into a new one beside it, batch by batch, through
-restarts of the server.
+"""``apply_column``: debias a column of PostgreSQL into a new one beside it, batch by batch.
+
+A run outlasts restarts of the server.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def apply_column(
 ) -> Report:
     """Debias the column that ``source`` names into a new column; the old one is kept.
 
-    Rows without an embedding stay without.
+    Rows without an embedding stay without one.
     """
     if not name.replace("_", "").isalnum():
         raise InputError(
@@ -63,12 +64,8 @@ def _apply(
     column = postgres.find(source, key)
     transform = replace(transform, encoder=EncoderRef()).for_modality(modality)
     transform.require(EncoderRef(), column.dim, column.dtype, {modality})
-    identity = {
-        **transform.identity(column.dtype),
-        "column": column.name,
-        "key": column.key,
-        "modality": modality,
-    }
+    identity = transform.identity(column.dtype)
+    identity.update(column=column.name, key=column.key, modality=modality)
     with postgres.connect(column.url) as connection:
         target = postgres.NewColumn(connection, column, name, transform.out_dim)
         target.lock()
@@ -82,11 +79,8 @@ def _apply(
         rows = target.written() - before
         with whole(f"the table {postgres.STATE}", "the notes of this run", "begin another column"):
             parts = [read_totals(document) for document in target.documents()]
-    found = certificate(
-        merged((modality, totals) for totals in parts),
-        transform.operator is None,
-        transform.certifies,
-    )
+    totals = merged((modality, part) for part in parts)
+    found = certificate(totals, transform.operator is None, transform.certifies)
     size = rows * transform.out_dim * np.dtype(column.dtype).itemsize
     return Report(target.run, rows, size, len(parts), time.monotonic() - started, found)
 
@@ -98,7 +92,7 @@ def _batches(
     keep_invalid: bool,
     batch: int,
 ) -> Iterator[int]:
-    """Rows of each batch that was committed.
+    """Yield how many rows each committed batch has.
 
     A server that goes away is waited for; what it committed is never done again.
     """

@@ -1,4 +1,4 @@
-"""What a run did, in a few numbers."""
+"""The report of a run: what it did, in a few numbers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from equipoise._certificate import Totals
 
 @dataclass(frozen=True)
 class Report:
-    """rows and bytes written by this call (all of the run where it was not resumed), and the
-    certificate of all rows, a modality.
+    """What a call wrote: rows and bytes, and the certificate of all rows per modality.
+
+    A resumed run counts only what it wrote itself.
     """
 
     destination: str
@@ -28,7 +29,7 @@ class Report:
 
 
 def read_totals(data: Any) -> Totals:
-    """Return the totals that a note of a run holds; ValueError where they are not whole."""
+    """Return the totals that a note of a run holds; raise ValueError where they are not whole."""
     try:
         totals = Totals.from_json(data)
         _require_numbers(totals)
@@ -40,7 +41,8 @@ def read_totals(data: Any) -> Totals:
 
 
 def _require_numbers(totals: Totals) -> None:
-    found = [totals.n, totals.invalid, *(getattr(totals, name) for name in Totals.WORST)]
+    found = [totals.n, totals.invalid]
+    found += [getattr(totals, name) for name in Totals.WORST]
     for tally in (totals.leakage_before, totals.leakage, totals.self_loss):
         found += [tally.total, tally.largest, *tally.counts.values()]
     for number in found:
@@ -49,21 +51,28 @@ def _require_numbers(totals: Totals) -> None:
 
 
 def merged(parts: Iterable[tuple[str, Totals]]) -> dict[str, Totals]:
-    """(modality, totals of a piece), in the order of rows: the totals of each modality."""
+    """Return the totals of each modality; parts are (modality, totals of a piece), in row order."""
     totals: dict[str, Totals] = {}
     for modality, part in parts:
-        totals[modality] = totals[modality] + part if modality in totals else part
+        if modality in totals:
+            totals[modality] += part
+        else:
+            totals[modality] = part
     return totals
 
 
 def certificate(totals: dict[str, Totals], theory: bool, space: bool) -> dict[str, Any]:
-    """Summaries; without the distance from the theory for methods that have another, or none; only
-    counts where no space was given.
+    """Return the summaries by modality.
+
+    theory: whether the method has one to be compared with. space: whether one was given; without
+    it, only counts are known.
     """
     summaries = {}
     for modality, part in totals.items():
-        summary = part.summary()
-        if not theory:
-            summary.pop("differs_from_theory_by")
-        summaries[modality] = summary if space else {"n": part.n, "invalid": part.invalid}
+        summary = {"n": part.n, "invalid": part.invalid}
+        if space:
+            summary = part.summary()
+            if not theory:
+                del summary["differs_from_theory_by"]
+        summaries[modality] = summary
     return summaries

@@ -1,4 +1,4 @@
-"""``verify``: every file of a destination read again, and compared with the manifest."""
+"""``verify``: read every file of a destination again, and compare it with the manifest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_finished(
     transform: Transform,
     options: Options = DEFAULT,
 ) -> bool:
-    """Whether the destination holds a run that has come to its end."""
+    """Return whether the destination holds a run that has come to its end."""
     return plan(source, destination, transform, options).journal.manifest() is not None
 
 
@@ -34,19 +34,15 @@ def verify(
     transform: Transform,
     options: Options = DEFAULT,
 ) -> Manifest:
-    """The manifest, if the destination is this run's, finished, and every byte is what was
-    written.
-    """
+    """Return the manifest, if the destination holds this run, finished and undamaged."""
     todo = plan(source, destination, transform, options)
     manifest = todo.journal.manifest()
     if manifest is None:
-        state = (
-            "is unfinished; go on with `resume`"
-            if todo.journal.read()
-            else "holds no run; leave `verify` away to begin one"
-        )
-        raise InputError(f"{todo.destination} {state}")
-    if different := manifest.differs_from(todo.run):
+        if todo.journal.read():
+            raise InputError(f"{todo.destination} is unfinished; go on with `resume`")
+        raise InputError(f"{todo.destination} holds no run; leave out `verify` to begin one")
+    different = manifest.differs_from(todo.run)
+    if different:
         raise InputError(
             f"{todo.destination} holds another run (its {', '.join(different)} differ)"
         )
@@ -64,7 +60,7 @@ def verify(
 
 
 def _covers(todo: Plan, parts: list[Done]) -> bool:
-    """Whether the pieces of each file follow each other from its first row to its last."""
+    """Return whether the pieces of each file follow each other from its first row to its last."""
     ends: dict[int, int] = {}
     for file, start, stop in sorted(part.piece for part in parts):
         if start != ends.get(file, 0) or stop < start:
@@ -74,7 +70,7 @@ def _covers(todo: Plan, parts: list[Done]) -> bool:
 
 
 def _check_sizes(todo: Plan, parts: list[Done]) -> None:
-    """Every file is there, and has no byte more or less."""
+    """Raise unless every file exists and has exactly the bytes that were written."""
     written: Counter[int] = Counter()
     for part in parts:
         written[part.file] += part.bytes
@@ -84,7 +80,8 @@ def _check_sizes(todo: Plan, parts: list[Done]) -> None:
             raise ArtefactError(
                 f"{target} is not in {todo.where} any more; write it again with `resume`"
             )
-        if (found := todo.where.stamp(target)[0]) != size:
+        found, _ = todo.where.stamp(target)
+        if found != size:
             raise ArtefactError(
                 f"{target} in {todo.where} has {found:,} bytes, and {size:,} were written; write it"
                 " again with `resume`"

@@ -1,5 +1,6 @@
-"""The engine on a cluster: the same shard function under Ray Data, which places pieces and retries
-those of lost nodes.
+"""The engine on a cluster: the same shard function under Ray Data.
+
+Ray places pieces on nodes, and runs the pieces of lost nodes again.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from equipoise.errors import EquipoiseError, MissingExtraError, ServiceError
 
 
 def engine(address: str | None = None) -> Callable[[Job, list[Piece]], Iterator[Done]]:
-    """For ``apply``.
+    """Return the engine for ``apply``.
 
-    address: of a cluster ("auto", "host:6379", "ray://host:10001"); None for one on this machine,
-    or the one in use.
+    address: of a cluster ("auto", "host:6379", "ray://host:10001"); None starts one on this
+    machine, or takes the one in use.
     """
     return partial(run, address=address)
 
 
 def device(address: str | None = None) -> str:
-    """What the nodes compute on: "cuda" where the cluster has GPUs."""
+    """Return what the nodes compute on: "cuda" where the cluster has GPUs, else "cpu"."""
     return "cuda" if _gpus(_connected(address)) else "cpu"
 
 
 def run(job: Job, pieces: list[Piece], address: str | None = None) -> Iterator[Done]:
-    """Each piece as it is done, in any order.
+    """Yield each piece as it is done, in any order.
 
     Every node must see the source and the destination under their names.
     """
@@ -38,15 +39,13 @@ def run(job: Job, pieces: list[Piece], address: str | None = None) -> Iterator[D
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False  # ours shows rows and bytes
     context.execution_options.preserve_order = False
-    items = ray.data.from_items(
-        [piece._asdict() for piece in pieces], override_num_blocks=len(pieces)
-    )
+    rows = [piece._asdict() for piece in pieces]
+    items = ray.data.from_items(rows, override_num_blocks=len(pieces))
     if job.transform.device == "cpu":
         results = items.map(partial(_tell, job), num_cpus=1)
     else:
-        results = items.map(
-            OnGpu, fn_constructor_args=(job,), num_gpus=1, concurrency=(1, max(1, _gpus(ray)))
-        )
+        most = max(1, _gpus(ray))
+        results = items.map(OnGpu, fn_constructor_args=(job,), num_gpus=1, concurrency=(1, most))
     try:
         for row in results.iter_rows():
             if row["error"]:
@@ -69,9 +68,9 @@ class OnGpu:
 
 
 def _tell(job: Job, row: dict[str, Any]) -> dict[str, Any]:
-    """What became of a piece.
+    """Return what became of a piece.
 
-    A user's error comes back as words: Ray would wrap it, and try a piece again that cannot
+    A user's error comes back as words: Ray would wrap it, and would retry a piece that cannot
     succeed.
     """
     try:
@@ -81,10 +80,9 @@ def _tell(job: Job, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(kind: str, told: str) -> EquipoiseError:
-    """What ``_tell`` told of.
+    """Return the error that ``_tell`` put into words.
 
-    An extra that a node lacks is the node's to install: no error of that kind is made from words
-    alone.
+    A node that lacks an extra must install it: the error then says that a node lacks it.
     """
     if kind == MissingExtraError.__name__:
         return ServiceError(f"on a node of the cluster: {told}")

@@ -25,13 +25,11 @@ from equipoise._stores.locations import PART, LocalPlace, Place, place, unwritab
 from equipoise.errors import ArtefactError, InvalidRowsError
 from equipoise.kernels._host import on_one_thread
 
-PIECE_BYTES = 1 << 27  # what a kill can cost, a worker
+PIECE_BYTES = 1 << 27  # what a kill can cost per worker
 PIECE_ROWS = 1 << 19
-FEWEST, SMALLEST = (
-    32,
-    1 << 23,
-)  # pieces of a small source, so that all cores end together, and their bytes
-MOST = 1 << 11  # pieces of a large one: what is noted of each is held in memory
+FEWEST = 32  # pieces of a small source, so that all cores end together
+SMALLEST = 1 << 23  # bytes of such a piece
+MOST = 1 << 11  # pieces of a large source: the note of each is held in memory
 COPY_BYTES = 1 << 22
 FLUSH_BYTES = 1 << 23  # written before the disk is asked to begin with them
 
@@ -47,7 +45,7 @@ class Piece(NamedTuple):
 class Done(BaseModel):
     """A piece that is on the disk: a line of the journal.
 
-    crc32 is of the bytes that it wrote; a first piece writes the header too.
+    crc32 is that of the bytes written; a first piece writes the header too.
     """
 
     file: int
@@ -66,7 +64,7 @@ class Done(BaseModel):
 class Job:
     """All that a worker needs, here or on another machine.
 
-    ``targets`` has the names of files that get another one.
+    ``targets`` maps the names of files to new names, where they get any.
     """
 
     source: str
@@ -80,14 +78,15 @@ class Job:
         return self.targets.get(file.name, file.name)
 
     def pieces(self) -> list[Piece]:
-        """All pieces, in the order of rows."""
+        """Return all pieces, in the order of rows."""
         local = isinstance(place(self.destination), LocalPlace)
         total = sum(file.size for file in self.files)
         size = max(SMALLEST, min(PIECE_BYTES, total // FEWEST), total // MOST)
         rows = max(PIECE_ROWS, sum(file.rows for file in self.files) // MOST)
-        return [
-            piece for i, file in enumerate(self.files) for piece in _cut(i, file, local, rows, size)
-        ]
+        pieces = []
+        for i, file in enumerate(self.files):
+            pieces += _cut(i, file, local, rows, size)
+        return pieces
 
 
 def _cut(index: int, file: SourceFile, local: bool, rows: int, size: int) -> Iterator[Piece]:
@@ -100,23 +99,22 @@ def _cut(index: int, file: SourceFile, local: bool, rows: int, size: int) -> Ite
 
 
 def run_piece(job: Job, piece: Piece) -> Done:
-    """Read, debias, measure, write, flush to the disk.
+    """Read, debias, measure and write a piece, and flush it to the disk.
 
-    Run twice, it writes the same bytes twice: no harm where a node was lost.
+    Run twice, it writes the same bytes twice, which does no harm where a node was lost.
     """
     file = job.files[piece.file]
     run = {"npy": _npy, "parquet": _parquet, "copy": _copy}[file.kind]
-    with (
-        on_one_thread(),
-        _unchanged(place(job.source), file) as source,
-    ):  # engines spread pieces, not rows
+    # Engines spread pieces over threads, not rows.
+    with on_one_thread(), _unchanged(place(job.source), file) as source:
         return run(job, file, piece, source, place(job.destination))
 
 
 @contextmanager
 def _unchanged(source: Place, file: SourceFile) -> Iterator[Place]:
-    """Raise where a file is not the one that was looked at: a destination must not hold some rows
-    of it as it was, and some as it is.
+    """Raise where a file is not the one that was looked at.
+
+    A destination must not hold some of its rows as they were, and some as they are now.
     """
 
     def check() -> None:
@@ -124,10 +122,9 @@ def _unchanged(source: Place, file: SourceFile) -> Iterator[Place]:
             size, stamp = source.stamp(file.name)
         except OSError:
             size, stamp = -1, ""
-        # a listing and a look at one object may describe it in other words, so that elsewhere only
-        # the size tells
-        same = size == file.size and (stamp == file.stamp or not isinstance(source, LocalPlace))
-        if not same:
+        # Elsewhere a listing may give one object another stamp, so that only its size counts.
+        same_stamp = stamp == file.stamp or not isinstance(source, LocalPlace)
+        if size != file.size or not same_stamp:
             raise ArtefactError(
                 f"{file.name} in {source} was changed or removed while it was read; pass a new"
                 " destination"
@@ -139,18 +136,18 @@ def _unchanged(source: Place, file: SourceFile) -> Iterator[Place]:
 
 
 def part_name(target: str) -> str:
-    """Where pieces of a .npy file are gathered until all are there."""
+    """Return the name of the file in which the pieces of a .npy file are gathered."""
     folder, slash, name = target.rpartition("/")
     return f"{folder}{slash}.{name}{PART}"
 
 
 def target_header(job: Job, file: SourceFile) -> npy.NpyHeader:
-    """Of the file to write."""
+    """Return the header of the file to write."""
     return npy.read_header(place(job.source), file.name).resized(job.transform.out_dim)
 
 
 class _Sink(ABC):
-    """Counts what is written and takes its checksum; a full disk is an error in words."""
+    """A file that counts and checksums what is written; a full disk is an error in words."""
 
     def __init__(self, name: str):
         self.name, self.bytes, self.crc = name, 0, 0
@@ -165,11 +162,13 @@ class _Sink(ABC):
 
     @abstractmethod
     def _write(self, view: memoryview) -> None:
-        """Put bytes where they belong."""
+        """Write bytes where they belong."""
 
     def done(self, piece: Piece, totals: Totals | None) -> Done:
         return Done(
-            **piece._asdict(),
+            file=piece.file,
+            start=piece.start,
+            stop=piece.stop,
             bytes=self.bytes,
             crc32=f"{self.crc:08x}",
             totals=totals.to_json() if totals else None,
@@ -219,12 +218,10 @@ class _PartSink(_Sink):
         while len(view):
             count = os.write(self.descriptor, view)
             self.offset, view = self.offset + count, view[count:]
-        if self.offset - self.flushed >= FLUSH_BYTES and hasattr(os, "posix_fadvise"):
-            # the disk writes while the next rows are computed, and the last flush has little left
-            # to wait for
-            os.posix_fadvise(
-                self.descriptor, self.flushed, self.offset - self.flushed, os.POSIX_FADV_DONTNEED
-            )
+        unflushed = self.offset - self.flushed
+        if unflushed >= FLUSH_BYTES and hasattr(os, "posix_fadvise"):
+            # The disk writes while the next rows are computed: the last flush then waits less.
+            os.posix_fadvise(self.descriptor, self.flushed, unflushed, os.POSIX_FADV_DONTNEED)
             self.flushed = self.offset
 
 
@@ -255,11 +252,10 @@ def _npy(job: Job, file: SourceFile, piece: Piece, source: Place, destination: P
     offset = 0 if first else len(after.raw) + piece.start * after.row_bytes
     size = len(after.raw) + after.rows * after.row_bytes
     target = job.target(file)
-    opened = (
-        _part_of_file(destination, target, size, offset)
-        if isinstance(destination, LocalPlace)
-        else _whole_file(destination, target)
-    )
+    if isinstance(destination, LocalPlace):
+        opened = _part_of_file(destination, target, size, offset)
+    else:
+        opened = _whole_file(destination, target)
     transform = job.transform.for_modality(file.modality)
     meter = Meter(transform, file.dtype)
     with source.open(file.name) as rows, opened as sink:
@@ -267,10 +263,9 @@ def _npy(job: Job, file: SourceFile, piece: Piece, source: Place, destination: P
             sink.write(after.raw)
         rows.seek(len(before.raw) + piece.start * before.row_bytes)
         step = transform.block_rows(before.row_bytes)
-        e, u = (
-            np.empty((min(step, piece.stop - piece.start), header.dim), header.numpy_dtype)
-            for header in (before, after)
-        )
+        most = min(step, piece.stop - piece.start)
+        e = np.empty((most, before.dim), before.numpy_dtype)
+        u = np.empty((most, after.dim), after.numpy_dtype)
         for start in range(piece.start, piece.stop, step):
             count = min(step, piece.stop - start)
             block = npy.read_block(rows, e[:count], f"{file.name} in {source}")
@@ -287,21 +282,13 @@ def _parquet(job: Job, file: SourceFile, piece: Piece, source: Place, destinatio
         out = np.empty((len(rows), transform.out_dim), rows.dtype)
         step = transform.block_rows(rows.itemsize * rows.shape[1])
         for start in range(0, len(rows), step):
-            _block(
-                job,
-                transform,
-                file,
-                rows[start : start + step],
-                out[start : start + step],
-                first + start,
-                meter,
-            )
+            e, u = rows[start : start + step], out[start : start + step]
+            _block(job, transform, file, e, u, first + start, meter)
         return out
 
     with source.open(file.name) as rows, _whole_file(destination, job.target(file)) as sink:
-        parquet.rewrite(
-            rows, sink, f"{file.name} in {source}", file.column, transform.in_dim, change
-        )
+        name = f"{file.name} in {source}"
+        parquet.rewrite(rows, sink, name, file.column, transform.in_dim, change)
     return sink.done(piece, meter.totals())
 
 

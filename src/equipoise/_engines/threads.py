@@ -1,47 +1,45 @@
-"""The engine on this machine: as many pieces at once as keep the cores busy while others wait for
-the disk.
-"""
+"""The engine on this machine: enough threads to keep the cores busy while some wait for disks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import groupby, zip_longest
+from itertools import groupby, islice, zip_longest
 
 from equipoise._engines.shard import Done, Job, Piece, run_piece
 from equipoise.kernels._host import threads
 
 WAITING_FOR_THE_DISK = 2
-WAITING_FOR_A_WORKER = (
-    2  # as many again, so that nobody is idle while a finished piece is put into the journal
-)
+# Pieces per worker that are handed out, so that no worker is idle while the journal is written.
+WAITING_FOR_A_WORKER = 2
 MEMORY = 1 << 29  # for row groups of parquet files, which are held whole
 COPIES_OF_A_GROUP = 4  # as stored, decoded, debiased, encoded
 
 
 def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[Done]:
-    """Each piece as it is done, in any order.
+    """Yield each piece as it is done, in any order.
 
-    After an error, what was begun is still finished and given before it is raised.
+    After an error, the pieces that were begun are still finished and yielded before it is raised.
     """
     largest = max((job.files[piece.file].group_bytes for piece in pieces), default=0)
     workers = workers or threads() + WAITING_FOR_THE_DISK
-    workers = max(1, min(workers, MEMORY // (COPIES_OF_A_GROUP * largest))) if largest else workers
+    if largest:
+        fitting = MEMORY // (COPIES_OF_A_GROUP * largest)
+        workers = max(1, min(workers, fitting))
     left, running, error = _apart(pieces, workers), set[Future[Done]](), None
     pool = ThreadPoolExecutor(workers, thread_name_prefix="equipoise-apply")
     try:
         while True:
-            while (
-                error is None
-                and len(running) < WAITING_FOR_A_WORKER * workers
-                and (piece := next(left, None)) is not None
-            ):
-                running.add(pool.submit(run_piece, job, piece))
+            if error is None:
+                room = WAITING_FOR_A_WORKER * workers - len(running)
+                for piece in islice(left, room):
+                    running.add(pool.submit(run_piece, job, piece))
             if not running:
                 break
             finished, running = wait(running, return_when=FIRST_COMPLETED)
             for future in finished:
-                if (failed := future.exception()) is None:
+                failed = future.exception()
+                if failed is None:
                     yield future.result()
                 else:
                     error = error or failed
@@ -54,8 +52,9 @@ def run(job: Job, pieces: list[Piece], workers: int | None = None) -> Iterator[D
 
 
 def _apart(pieces: list[Piece], workers: int) -> Iterator[Piece]:
-    """Pieces of as many files at a time as there are workers, in turns: those of one file would
-    wait for each other to write to it.
+    """Yield pieces of as many files at a time as there are workers, in turns.
+
+    Pieces of one file would wait for each other to write to it.
     """
     files = [list(parts) for _, parts in groupby(pieces, key=lambda piece: piece.file)]
     for first in range(0, len(files), workers):

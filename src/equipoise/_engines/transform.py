@@ -1,6 +1,4 @@
-"""What is done to rows, block by block: debiased in a space, or by any method's operator, and
-measured.
-"""
+"""What is done to rows, block by block: a space or an operator debiases them; they are measured."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from equipoise.kernels._recipe import Norm, Preference, preference
 from equipoise.methods import Operator
 from equipoise.methods._spaces import SpaceOperator
 
-# near a core's own cache: a smaller one costs more calls, and waiting for each other, than it saves
+# About a core's own cache. A smaller block costs more, in calls and in waiting, than it saves.
 CPU_BLOCK = 1 << 20
 WIDE_BLOCK = 1 << 26  # for devices, and operators that are matrix products
 MEASURED_AT_ONCE = 1 << 15  # rows whose measurements are held before they are counted
@@ -32,7 +30,7 @@ Modality = Literal["image", "text"]
 
 @dataclass(frozen=True)
 class Transform:
-    """A space, or an operator (certified in the space, where there is one too).
+    """A space, or an operator, which is certified in the space if one is given too.
 
     ``device`` "cuda" runs the closed form there.
     """
@@ -52,7 +50,7 @@ class Transform:
         kappa: Any = None,
         **options: Any,
     ) -> Transform:
-        """From what a user gave, checked."""
+        """Return the transform of what a user gave, checked."""
         if operator is None and space is None:
             raise InputError("there is nothing to apply; pass a `space` or a method's `operator`")
         if operator is not None and kappa is not None:
@@ -65,11 +63,11 @@ class Transform:
                 f"this {operator.method} operator changes an image by the prompt it is compared"
                 " with, so nothing can be stored"
             )
-        wanted = preference(
-            space.kappa if kappa is None and space else 1.0 if kappa is None else kappa, None
-        )
+        if kappa is None:
+            kappa = space.kappa if space else 1.0
+        wanted = preference(kappa, None)
         if wanted.kind == "kappa" and wanted.constant is None:
-            raise InputError("kappa is one number for a whole store")
+            raise InputError("an array of kappas was given; pass one number for a whole store")
         return cls(space, operator, wanted, **options)
 
     @property
@@ -89,30 +87,26 @@ class Transform:
         return self.space
 
     def for_modality(self, modality: Modality) -> Transform:
-        """An operator that is the closed form in one space, as that: the kernel reads and writes
-        stored rows without a detour.
+        """Return the closed form of an operator that is one in a single space; else this transform.
+
+        The kernel of the closed form reads and writes stored rows without a detour.
         """
-        op = self.operator
-        if not (
-            isinstance(op, SpaceOperator)
-            and isinstance(op.space, AttributeSpace)
-            and modality in op.changes
-        ):
+        operator = self.operator
+        if not isinstance(operator, SpaceOperator) or modality not in operator.changes:
             return self
-        if self.space is not None and self.space.fingerprint != op.space.fingerprint:
+        space = operator.space
+        if not isinstance(space, AttributeSpace):
             return self
-        return replace(
-            self, space=op.space, operator=None, wanted=Preference("kappa", op.space.kappa)
-        )
+        if self.space is not None and self.space.fingerprint != space.fingerprint:
+            return self
+        return replace(self, space=space, operator=None, wanted=Preference("kappa", space.kappa))
 
     def require(self, encoder: EncoderRef, dim: int, dtype: str, modalities: Set[str]) -> None:
-        """Raise for rows that this cannot be applied to, or that would all stay as they are."""
+        """Raise for rows that this cannot be applied to, or that would all stay unchanged."""
         if self.operator is not None and not modalities & set(self.operator.changes):
-            changed = (
-                f"{' and '.join(self.operator.changes)} rows"
-                if self.operator.changes
-                else "nothing"
-            )
+            changed = "nothing"
+            if self.operator.changes:
+                changed = f"{' and '.join(self.operator.changes)} rows"
             raise InputError(
                 f"this {self.operator.method} operator changes {changed}, and the rows are of"
                 f" modality {' and '.join(sorted(modalities))}: all would stay as they are; say"
@@ -120,7 +114,10 @@ class Transform:
             )
         for fitted in filter(None, (self.space, self.operator)):
             fitted.require_encoder(encoder)
-        for width in {self.in_dim, self.space.dim if self.space else self.in_dim}:
+        widths = {self.in_dim}
+        if self.space:
+            widths.add(self.space.dim)
+        for width in widths:
             if dim != width:
                 raise InputError(
                     f"the rows are {dim} wide and the attribute space is {width} wide; fit one with"
@@ -135,7 +132,7 @@ class Transform:
             raise MissingExtraError("bfloat16 on the CPU", "numba", "numba")
 
     def require_device(self) -> None:
-        """Raise where the device is not on this machine."""
+        """Raise where this machine lacks the device."""
         if self.device == "cpu":
             return
         try:
@@ -151,17 +148,14 @@ class Transform:
             ) from None
 
     def identity(self, dtype: str) -> dict[str, Any]:
-        """Tells this from what gives other bytes."""
-        operator = (
-            {"method": self.operator.method, "fingerprint": self.operator.fingerprint}
-            if self.operator
-            else None
-        )
-        space = (
-            {"fingerprint": self.space.fingerprint, "groups": list(self.space.groups)}
-            if self.space
-            else None
-        )
+        """Return what the written bytes depend on: equal identities give equal bytes."""
+        operator, space = None, None
+        if self.operator:
+            fingerprint = self.operator.fingerprint
+            operator = {"method": self.operator.method, "fingerprint": fingerprint}
+        if self.space:
+            groups = list(self.space.groups)
+            space = {"fingerprint": self.space.fingerprint, "groups": groups}
         kappa = str(self.wanted.value) if self.operator is None else None
         return {
             "space": space,
@@ -172,13 +166,15 @@ class Transform:
         }
 
     def kernel(self, dtype: str) -> str:
-        """Which kernel runs; another may round the last digit of a row otherwise."""
+        """Return which kernel runs; another may round the last digit of a row differently."""
         if self.operator is not None:
             return f"method {self.operator.method}"
-        return host.kernel_name(dtype) if self.device == "cpu" else f"triton on {self.device}"
+        if self.device != "cpu":
+            return f"triton on {self.device}"
+        return host.kernel_name(dtype)
 
     def block_rows(self, row_bytes: int) -> int:
-        """Rows to hand over at once."""
+        """Return how many rows to hand over at once."""
         size = CPU_BLOCK if self.operator is None and self.device == "cpu" else WIDE_BLOCK
         return max(1, size // row_bytes)
 
@@ -189,8 +185,9 @@ class Transform:
     def run(
         self, e: np.ndarray, u: np.ndarray, dtype: str, modality: Modality
     ) -> tuple[np.ndarray, Columns | None]:
-        """Rows e (n, in_dim) into u (n, out_dim); which of them have no direction, and the
-        measurements of all.
+        """Write rows e (n, in_dim), debiased, to u (n, out_dim).
+
+        Return which of them have no direction, and the measurements of all.
         """
         if self.operator is not None:
             return self._operate(self.operator, e, u, modality)
@@ -206,20 +203,21 @@ class Transform:
     def _operate(
         self, operator: Operator, e: np.ndarray, u: np.ndarray, modality: Modality
     ) -> tuple[np.ndarray, Columns | None]:
-        u[:] = (operator.image if modality == "image" else operator.text)(e)
+        change = operator.image if modality == "image" else operator.text
+        u[:] = change(e)
         largest = np.abs(e).max(axis=1)
         bad = ~((largest > 0) & np.isfinite(largest) & np.isfinite(u).all(axis=1))
-        return bad, kernels.measure(e, u, self._space.low_rank) if self.certifies else None
+        if not self.certifies:
+            return bad, None
+        return bad, kernels.measure(e, u, self._space.low_rank)
 
     def _on_device(self, e: np.ndarray, u: np.ndarray, dtype: str) -> tuple[np.ndarray, Columns]:
         import torch
 
         def tensor(rows: np.ndarray) -> Any:
-            return (
-                torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
-                if dtype == "bfloat16"
-                else torch.from_numpy(rows)
-            )
+            if dtype == "bfloat16":
+                return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)
+            return torch.from_numpy(rows)
 
         rows = tensor(e).to(self.device)
         debiased, bad = kernels.debias(rows, self._space.low_rank, self.wanted, self.norm)
@@ -228,7 +226,7 @@ class Transform:
 
 
 class Meter:
-    """Certificate totals of a piece, from the measurements of its blocks, in order."""
+    """The certificate totals of a piece, from the measurements of its blocks, in order."""
 
     def __init__(self, transform: Transform, dtype: str):
         self.transform, self.dtype = transform, dtype
@@ -237,9 +235,7 @@ class Meter:
         self.done = Totals()
 
     def add(self, columns: Columns | None, bad: np.ndarray) -> None:
-        """The measurements of a block, where there are any, and which of its rows have no
-        direction.
-        """
+        """Add the measurements of a block, if any; ``bad`` marks rows without a direction."""
         if columns is None:
             self.done.n += int((~bad).sum())
             self.done.invalid += int(bad.sum())
@@ -256,11 +252,9 @@ class Meter:
 
     def _fold(self) -> None:
         t = self.transform
-        columns = (
-            [np.concatenate(column) for column in zip(*self.held, strict=True)]
-            if self.held
-            else [np.zeros(0)] * 6
-        )
+        columns = [np.zeros(0)] * 6
+        if self.held:
+            columns = [np.concatenate(column) for column in zip(*self.held, strict=True)]
         facts = facts_of(t._space, t.wanted, self.dtype, t.kernel(self.dtype), t.encoder)
         if t.operator is not None:
             facts["kappa"] = "the method's own"

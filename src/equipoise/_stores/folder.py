@@ -1,9 +1,8 @@
-"""A store in a folder: shards of .npy beside parquet metadata, as clip-retrieval lays them out, and
-a manifest that names the encoder.
+"""A store in a folder: shards of .npy beside parquet metadata, as clip-retrieval lays them out.
 
-img_emb/img_emb_00000.npy      rows of the first shard (text_emb/text_emb_... for texts)
-metadata/metadata_00000.parquet   one line a row, in the same order
-equipoise.json                 encoder, source, shards and what could not be read
+img_emb/img_emb_00000.npy         rows of the first shard (text_emb/text_emb_... for texts)
+metadata/metadata_00000.parquet   one line per row, in the same order
+equipoise.json                    encoder, source, shards and what could not be read
 """
 
 from __future__ import annotations
@@ -36,7 +35,10 @@ class Skipped(NamedTuple):
 
 
 class Shard(BaseModel):
-    """items of the source that went in, rows that came out, and those that have none."""
+    """A shard: how many items of the source went in, and how many rows came out.
+
+    skipped: items that have no row.
+    """
 
     items: int
     rows: int
@@ -45,7 +47,10 @@ class Shard(BaseModel):
 
 
 class Manifest(BaseModel):
-    """equipoise.json. debiased: what ``equipoise apply`` did to the rows, where it did."""
+    """What equipoise.json holds.
+
+    debiased: what ``equipoise apply`` did to the rows, if it did anything.
+    """
 
     format: int = FORMAT
     version: str = __version__
@@ -78,11 +83,14 @@ class Store:
 
     @property
     def skipped(self) -> list[Skipped]:
-        """What could not be read."""
-        return [item for shard in self.manifest.shards for item in shard.skipped]
+        """Return the items that could not be read."""
+        items = []
+        for shard in self.manifest.shards:
+            items += shard.skipped
+        return items
 
     def shards(self) -> Iterator[np.ndarray]:
-        """Each shard's rows as a read-only memory map."""
+        """Yield the rows of each shard as a read-only memory map."""
         for i, shard in enumerate(self.manifest.shards):
             path = shard_path(self.folder, self.manifest.modality, i)
             try:
@@ -100,11 +108,11 @@ class Store:
 
     @property
     def done(self) -> bool:
-        """Whether the run that writes this store has come to its end."""
+        """Return whether the run that writes this store has come to its end."""
         return self.manifest.done
 
     def load(self, *, partial: bool = False) -> np.ndarray:
-        """All rows in memory; of an unfinished store only with ``partial=True``."""
+        """Return all rows in memory; for an unfinished store, pass ``partial=True``."""
         if not self.done and not partial:
             have = sum(shard.items for shard in self.manifest.shards)
             raise InputError(
@@ -112,10 +120,12 @@ class Store:
                 " `resume`, or pass partial=True"
             )
         shards = list(self.shards())
-        return np.concatenate(shards) if shards else np.empty((0, self.dim), self.manifest.dtype)
+        if not shards:
+            return np.empty((0, self.dim), self.manifest.dtype)
+        return np.concatenate(shards)
 
     def damaged(self) -> int | None:
-        """The first shard that is missing or is not what was written; None where all are whole."""
+        """Return the first shard that is missing or was changed; None where all are as written."""
         for i, shard in enumerate(self.manifest.shards):
             path = shard_path(self.folder, self.manifest.modality, i)
             if _lines(metadata_path(self.folder, i)) != shard.rows or not path.is_file():
@@ -125,19 +135,19 @@ class Store:
         return None
 
     def metadata(self) -> Any:
-        """All lines of metadata, a pandas DataFrame."""
+        """Return all lines of metadata as a pandas DataFrame."""
         import pandas as pd
 
         try:
-            lines = [
-                pd.read_parquet(metadata_path(self.folder, i))
-                for i in range(len(self.manifest.shards))
-            ]
+            paths = [metadata_path(self.folder, i) for i in range(len(self.manifest.shards))]
+            lines = [pd.read_parquet(path) for path in paths]
         except (OSError, ValueError) as error:
             raise ArtefactError(
                 f"the metadata of {self.folder} cannot be read ({error}); embed again with `resume`"
             ) from None
-        return pd.concat(lines, ignore_index=True) if lines else pd.DataFrame()
+        if not lines:
+            return pd.DataFrame()
+        return pd.concat(lines, ignore_index=True)
 
     def __repr__(self) -> str:
         state = "" if self.done else ", unfinished"
@@ -148,13 +158,16 @@ class Store:
 
 
 class StoreWriter:
-    """Adds shards to a store; each appears whole or not at all, and the manifest after it."""
+    """A writer that adds shards to a store.
+
+    Each shard appears whole or not at all, and the manifest after it.
+    """
 
     def __init__(self, folder: Path, manifest: Manifest):
         self.folder, self.manifest = folder, manifest
 
     def add(self, rows: np.ndarray, metadata: Any, skipped: Sequence[Skipped], items: int) -> None:
-        """rows (n, dim) and the DataFrame of their n lines."""
+        """Add rows (n, dim) and the DataFrame of their n lines."""
         i = len(self.manifest.shards)
         data, lines = io.BytesIO(), io.BytesIO()
         np.save(data, rows.astype(self.manifest.dtype), allow_pickle=False)
@@ -162,18 +175,17 @@ class StoreWriter:
         write_atomically(metadata_path(self.folder, i), lines.getvalue())
         write_atomically(shard_path(self.folder, self.manifest.modality, i), data.getvalue())
         digest = hashlib.sha256(data.getvalue()).hexdigest()
-        self.manifest.shards.append(
-            Shard(items=items, rows=len(rows), sha256=digest, skipped=list(skipped))
-        )
+        shard = Shard(items=items, rows=len(rows), sha256=digest, skipped=list(skipped))
+        self.manifest.shards.append(shard)
         self.write_manifest()
 
     def write_manifest(self) -> None:
-        """Also called before the first shard, so that a folder says what it is from the start."""
+        """Write the manifest; before the first shard too, so that a folder says what it is."""
         write_atomically(self.folder / MANIFEST, self.manifest.model_dump_json(indent=1).encode())
 
 
 def open_store(folder: str | os.PathLike) -> Store:
-    """The store in a folder that ``equipoise embed`` wrote."""
+    """Return the store in a folder that ``equipoise embed`` wrote."""
     folder = Path(folder)
     path = folder / MANIFEST
     if not path.is_file():
@@ -184,12 +196,12 @@ def open_store(folder: str | os.PathLike) -> Store:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest, checked."""
+    """Return the manifest of a file, checked."""
     return parse_manifest(path.read_bytes(), path)
 
 
 def parse_manifest(data: bytes, path: str | Path) -> Manifest:
-    """From the bytes of a file."""
+    """Return the manifest that the bytes of a file hold, checked."""
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as error:
@@ -201,7 +213,7 @@ def parse_manifest(data: bytes, path: str | Path) -> Manifest:
 
 
 def _lines(path: Path) -> int:
-    """Of a file of metadata; -1 where there is none that can be read."""
+    """Return how many lines a file of metadata has; -1 where it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -212,10 +224,10 @@ def _lines(path: Path) -> int:
 
 
 def shard_path(folder: Path, modality: str, i: int) -> Path:
-    """Where the rows of shard i are."""
+    """Return the path of the rows of shard i."""
     return folder / PREFIX[modality] / f"{PREFIX[modality]}_{i:05d}.npy"
 
 
 def metadata_path(folder: Path, i: int) -> Path:
-    """Where the lines of shard i are."""
+    """Return the path of the lines of shard i."""
     return folder / "metadata" / f"metadata_{i:05d}.parquet"

@@ -1,5 +1,6 @@
-"""Which files of a source hold rows, and which are carried along: a store, a clip-retrieval folder,
-any pair of globs, one file.
+"""The files of a source: which hold rows, and which are carried along.
+
+A source is a store, a clip-retrieval folder, any pair of globs, or one file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LOOKS_AT_ONCE = 16
 
 
 class SourceFile(BaseModel):
-    """One file: what it holds, and what would tell that it was changed."""
+    """One file: what it holds, and what would show that it was changed."""
 
     name: str
     kind: Literal["npy", "parquet", "copy"]
@@ -36,8 +37,9 @@ class SourceFile(BaseModel):
 
 
 class Layout(BaseModel):
-    """The files of a source, those with rows first, and the encoder that made them where a store
-    says so. single: one file was named.
+    """The files of a source, those with rows first, and the encoder that a store names.
+
+    single: one file was named.
     """
 
     files: list[SourceFile]
@@ -54,8 +56,12 @@ class Layout(BaseModel):
         return sum(file.size for file in self.files)
 
     @property
+    def modalities(self) -> set[Literal["image", "text"]]:
+        return {file.modality for file in self.files if file.kind != "copy"}
+
+    @property
     def first(self) -> SourceFile:
-        """The first file that holds rows, or the first of none: all others are like it."""
+        """Return the first file that holds rows (all are like it), or the first file of all."""
         return next((file for file in self.files if file.rows), self.files[0])
 
 
@@ -67,36 +73,32 @@ def look_at(
     column: str | None = None,
     modality: Literal["image", "text"] | None = None,
 ) -> tuple[Place, Layout]:
-    """Find the files, and check each before any work: rows and metadata are globs below ``source``,
-    where it is no known layout.
+    """Find the files, and check each before any work.
+
+    rows and metadata are globs below ``source``, for layouts that are not known.
     """
     where, single = _open(source)
-    store = (
-        parse_manifest(where.read(MANIFEST), f"{where}/{MANIFEST}")
-        if not single and where.is_file(MANIFEST)
-        else None
-    )
+    store = None
+    if not single and where.is_file(MANIFEST):
+        store = parse_manifest(where.read(MANIFEST), f"{where}/{MANIFEST}")
     if store and not store.done:
         raise InputError(f"{where} is unfinished; go on with equipoise embed --resume first")
     pairs = _pairs(where, single, rows, metadata)
     _check_names(where, pairs)
     with ThreadPoolExecutor(LOOKS_AT_ONCE) as pool:
-        files = list(
-            pool.map(
-                lambda name: _describe(where, name, column, modality), [name for name, _ in pairs]
-            )
-        )
-        lines = [(i, other) for i, (_, other) in enumerate(pairs) if other]
-        counts = dict(pool.map(lambda pair: (pair[0], parquet.count_rows(where, pair[1])), lines))
-    for i, other in lines:
-        if counts[i] != files[i].rows:
+        names = [name for name, _ in pairs]
+        files = list(pool.map(lambda name: _describe(where, name, column, modality), names))
+        lines = [(file, other) for file, (_, other) in zip(files, pairs, strict=True) if other]
+        others = [other for _, other in lines]
+        counts = list(pool.map(lambda other: parquet.count_rows(where, other), others))
+    for (file, other), count in zip(lines, counts, strict=True):
+        if count != file.rows:
             raise InputError(
-                f"{files[i].name} has {files[i].rows:,} rows and {other} has {counts[i]:,} lines;"
-                " they must belong together"
+                f"{file.name} has {file.rows:,} rows and {other} has {count:,} lines; pair each"
+                " file of rows with its own metadata"
             )
     _check_alike(where, [file for file in files if file.rows])
-    carried = {other for _, other in lines}
-    files += [_carried(where, name) for name in sorted(carried)]
+    files += [_carried(where, name) for name in sorted(set(others))]
     return where, Layout(
         files=files,
         single=bool(single),
@@ -106,7 +108,7 @@ def look_at(
 
 
 def _open(source: str | os.PathLike) -> tuple[Place, str]:
-    """The folder, and the one file in it that was named, if one was."""
+    """Return the folder, and the one file in it that was named, or ""."""
     if not os.fspath(source):
         raise InputError("the source is empty; pass a .npy or .parquet file, or a folder of them")
     text = os.fspath(source).rstrip("/") or "/"
@@ -126,19 +128,19 @@ def _open(source: str | os.PathLike) -> tuple[Place, str]:
 def _pairs(
     where: Place, single: str, rows: str | None, metadata: str | None
 ) -> list[tuple[str, str]]:
-    """Each file with rows, and its file of metadata or ""."""
+    """Return each file with rows, and its file of metadata or ""."""
     if single:
         return [(single, "")]
     if rows:
         return _paired(where, rows, where.glob(rows), metadata)
     known = [f"{folder}/*.npy" for folder in PREFIX.values() if where.glob(f"{folder}/*.npy")]
     if known:
-        lines = metadata or ("metadata/*.parquet" if where.glob("metadata/*.parquet") else None)
-        return [
-            pair
-            for pattern in known
-            for pair in _paired(where, pattern, where.glob(pattern), lines)
-        ]
+        if not metadata and where.glob("metadata/*.parquet"):
+            metadata = "metadata/*.parquet"
+        pairs = []
+        for pattern in known:
+            pairs += _paired(where, pattern, where.glob(pattern), metadata or None)
+        return pairs
     found = {suffix: where.glob(f"**/*.{suffix}") for suffix in ("npy", "parquet")}
     if all(found.values()):
         raise InputError(
@@ -166,13 +168,16 @@ def _paired(
 
 
 def _check_names(where: Place, pairs: list[tuple[str, str]]) -> None:
-    rows, lines = ({name for name in names if name} for names in zip(*pairs, strict=True))
-    if both := sorted(rows & lines):
+    rows = {name for name, _ in pairs if name}
+    lines = {other for _, other in pairs if other}
+    both = sorted(rows & lines)
+    if both:
         raise InputError(
             f"{both[0]} in {where} matches `rows` and `metadata`; it cannot be debiased and copied"
             " as it is: narrow one of them"
         )
-    if garbled := [name for name in rows | lines if not is_utf8(f"{where}/{name}")]:
+    garbled = [name for name in rows | lines if not is_utf8(f"{where}/{name}")]
+    if garbled:
         raise InputError(
             f"{len(garbled)} file names in {where} are not UTF-8, first {garbled[0]!r}; rename them"
             " (convmv does it)"

@@ -1,5 +1,6 @@
-"""Places: a folder on this machine, or any that fsspec reaches (s3://, gs://, memory://), with
-whole files in it or none.
+"""Places: a folder on this machine, or any that fsspec reaches (s3://, gs://, memory://).
+
+A file in a place is whole, or does not exist.
 """
 
 from __future__ import annotations
@@ -24,15 +25,8 @@ from equipoise.errors import (
 )
 
 PART = ".part"  # ends the temporary name of a file that is being written
-WHOLE_ON_CLOSE = {
-    "s3",
-    "s3a",
-    "gs",
-    "gcs",
-    "abfs",
-    "abfss",
-    "az",
-}  # an object appears there when its upload is complete, and not before
+# Here an object appears when its upload is complete, and not before.
+WHOLE_ON_CLOSE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 
 
 class Place(ABC):
@@ -40,40 +34,41 @@ class Place(ABC):
 
     @abstractmethod
     def glob(self, pattern: str) -> list[str]:
-        """Names of files, 2 before 10; hidden ones left out."""
+        """Return the names of files, 2 before 10, without hidden ones."""
 
     @abstractmethod
     def is_file(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
 
     @abstractmethod
     def stamp(self, name: str) -> tuple[int, str]:
-        """Bytes, and what changes when the file does."""
+        """Return how many bytes a file has, and a mark that changes when the file does."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
-        """The file, to read and seek in."""
+        """Open a file to read and seek in."""
 
     @abstractmethod
     def writing(self, name: str) -> Any:
-        """Context of a file to write from start to end; it appears under its name whole, or not at
-        all.
+        """Return the context of a file to write from start to end.
+
+        The file appears under its name whole, or not at all.
         """
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """No error where there is none."""
+        """Remove a file; do nothing where there is none."""
 
     @abstractmethod
     def absolute(self) -> str:
-        """The one way to write where it is, so that places can be compared."""
+        """Return the one way to write where the place is, so that places can be compared."""
 
     @abstractmethod
     def address(self) -> str:
-        """What ``place`` takes; it may hold a password, which ``str`` of a place never does."""
+        """Return what ``place`` takes; it may hold a password, which ``str`` of a place hides."""
 
     def read(self, name: str) -> bytes:
-        """A small file."""
+        """Return the bytes of a small file."""
         with self.open(name) as file:
             return file.read()
 
@@ -89,11 +84,10 @@ class LocalPlace(Place):
 
     def glob(self, pattern: str) -> list[str]:
         try:
-            found = [
-                path.relative_to(self.folder).as_posix()
-                for path in self.folder.glob(pattern)
-                if path.is_file() or is_broken_link(path)
-            ]
+            found = []
+            for path in self.folder.glob(pattern):
+                if path.is_file() or is_broken_link(path):
+                    found.append(path.relative_to(self.folder).as_posix())
         except (ValueError, NotImplementedError) as error:
             raise InputError(
                 f"{pattern!r} is not a pattern of names below {self.folder} ({error}); write for"
@@ -157,9 +151,8 @@ class RemotePlace(Place):
         with self._answering():
             self.system.invalidate_cache()
             found = self.system.glob(f"{escape(self.root.rstrip('/'))}/{pattern}", detail=True)
-        return _in_order(
-            [str(path)[start:] for path, about in found.items() if about["type"] == "file"]
-        )
+        files = [str(path) for path, about in found.items() if about["type"] == "file"]
+        return _in_order([path[start:] for path in files])
 
     def is_file(self, name: str) -> bool:
         with self._answering():
@@ -178,11 +171,9 @@ class RemotePlace(Place):
     def writing(self, name: str) -> Iterator[BinaryIO]:
         path = self.path(name)
         folder, _, last = path.rpartition("/")
-        part = (
-            path
-            if self.url.split("://")[0] in WHOLE_ON_CLOSE
-            else f"{folder}/.{last}.{secrets.token_hex(4)}{PART}"
-        )
+        part = path
+        if self.url.split("://")[0] not in WHOLE_ON_CLOSE:
+            part = f"{folder}/.{last}.{secrets.token_hex(4)}{PART}"
         with self._answering():
             self.system.makedirs(folder, exist_ok=True)
             file = self.system.open(part, "wb")
@@ -211,7 +202,7 @@ class RemotePlace(Place):
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """What the file system says of its address, without the secrets in it."""
+        """Raise what the file system says of its address, without the secrets in it."""
         try:
             yield
         except OSError as error:
@@ -228,20 +219,24 @@ class RemotePlace(Place):
 
 
 def place(where: str | os.PathLike) -> Place:
-    """The folder that a path or a URL names."""
+    """Return the folder that a path or a URL names."""
     text = os.fspath(where).removeprefix("file://")
-    return RemotePlace(text) if "://" in text else LocalPlace(Path(text))
+    if "://" in text:
+        return RemotePlace(text)
+    return LocalPlace(Path(text))
 
 
 def split(where: str | os.PathLike) -> tuple[Place, str]:
-    """The folder of a file, and the file's name in it."""
-    folder, _, name = os.fspath(where).rpartition("/")
-    return place(folder or ("." if not os.fspath(where).startswith("/") else "/")), name
+    """Return the folder of a file, and the file's name in it."""
+    folder, slash, name = os.fspath(where).rpartition("/")
+    if not folder:
+        folder = slash or "."
+    return place(folder), name
 
 
 @contextmanager
 def unwritable(what: str) -> Iterator[None]:
-    """A full disk or a missing permission, in words."""
+    """Raise an ArtefactError where a disk is full or a permission is missing."""
     try:
         yield
     except OSError as error:
@@ -252,17 +247,28 @@ def unwritable(what: str) -> Iterator[None]:
 
 
 def is_broken_link(path: Path) -> bool:
-    """Whether it is a link to what is not there: named with the files, so that it is missed and not
-    left out.
+    """Return whether a path is a link to nothing.
+
+    Such a link is listed with the files, so that a reader raises for it and does not skip it.
     """
     return path.is_symlink() and not path.exists()
 
 
 def _in_order(names: list[str]) -> list[str]:
-    shown = (name for name in names if not any(part.startswith(".") for part in name.split("/")))
-    return sorted(
-        shown,
-        key=lambda name: [
-            (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
-        ],
-    )
+    shown = [name for name in names if not _is_hidden(name)]
+    return sorted(shown, key=_with_numbers)
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def _with_numbers(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts numbers in names by their value."""
+    key = []
+    for part in re.split(r"(\d+)", name):
+        if part.isdecimal():
+            key.append((int(part), ""))
+        else:
+            key.append((-1, part))
+    return key

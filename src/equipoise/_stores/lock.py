@@ -1,4 +1,4 @@
-"""One run at a time at a place. The lock goes with the process, however that ends."""
+"""The lock that lets one run at a time write to a place; it ends with the process."""
 
 from __future__ import annotations
 

@@ -12,9 +12,8 @@ import numpy as np
 from equipoise._stores.locations import Place
 from equipoise.errors import ArtefactError, InputError
 
-_BITS = {
-    "bfloat16": "<u2"
-}  # numpy has no bfloat16: ml_dtypes saves its bits as V2, and they pass through as they are
+# numpy has no bfloat16: ml_dtypes saves its bits as V2, and they pass through as they are.
+_BITS = {"bfloat16": "<u2"}
 # numpy parses a header with ast, which on CPython 3.11 may fail in two threads at once (gh-106905)
 _PARSING = threading.Lock()
 
@@ -31,7 +30,7 @@ class NpyHeader:
 
     @property
     def numpy_dtype(self) -> np.dtype:
-        """How the bytes are handed to a kernel."""
+        """Return the type with which the bytes are handed to a kernel."""
         return np.dtype(_BITS.get(self.dtype, self.order + np.dtype(self.dtype).str[1:]))
 
     @property
@@ -39,27 +38,24 @@ class NpyHeader:
         return self.dim * self.numpy_dtype.itemsize
 
     def resized(self, dim: int) -> NpyHeader:
-        """The header of as many rows of another width."""
+        """Return the header of as many rows of another width."""
         if dim == self.dim:
             return self
         file = io.BytesIO()
         descr = "<V2" if self.dtype == "bfloat16" else self.numpy_dtype.str
-        np.lib.format.write_array_header_1_0(
-            file, {"descr": descr, "fortran_order": False, "shape": (self.rows, dim)}
-        )
+        about = {"descr": descr, "fortran_order": False, "shape": (self.rows, dim)}
+        np.lib.format.write_array_header_1_0(file, about)
         return NpyHeader(self.rows, dim, self.dtype, self.order, file.getvalue())
 
 
 def read_header(place: Place, name: str) -> NpyHeader:
-    """Raise for what is not a whole file of rows of numbers."""
+    """Return the header of a .npy file; raise for what is not a whole file of rows of numbers."""
     with place.open(name) as file:
         try:
             version = np.lib.format.read_magic(file)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
+            read = np.lib.format.read_array_header_2_0
+            if version == (1, 0):
+                read = np.lib.format.read_array_header_1_0
             with _PARSING:
                 shape, fortran, dtype = read(file)
             start = file.tell()
@@ -73,7 +69,8 @@ def read_header(place: Place, name: str) -> NpyHeader:
     if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
         named, order = "bfloat16", "<"
     else:
-        named, order = dtype.name, ">" if dtype.str[0] == ">" else "<"
+        named = dtype.name
+        order = ">" if dtype.str[0] == ">" else "<"
     if named not in ("float16", "float32", "float64", "bfloat16"):
         raise InputError(
             f"{name} in {place} holds {named}; embeddings are float16, float32, float64 or bfloat16"
@@ -99,7 +96,7 @@ def read_header(place: Place, name: str) -> NpyHeader:
 
 
 def read_block(file: BinaryIO, block: np.ndarray, name: str) -> np.ndarray:
-    """The next rows, into ``block``."""
+    """Read the next rows into ``block``, and return it."""
     view = memoryview(block.reshape(-1).view(np.uint8))  # pyright: ignore[reportArgumentType]
     while view:
         try:
@@ -120,7 +117,8 @@ def read_block(file: BinaryIO, block: np.ndarray, name: str) -> np.ndarray:
 def _exactly(file: BinaryIO, count: int) -> bytes:
     data = b""
     while len(data) < count:
-        if not (more := file.read(count - len(data))):
+        more = file.read(count - len(data))
+        if not more:
             raise EOFError("it became shorter while it was read")
         data += more
     return data

@@ -1,5 +1,6 @@
-"""A parquet file with a column of embeddings: that column changed, all others, the row groups and
-the metadata as they were.
+"""A parquet file with a column of embeddings: that column is changed, and nothing else.
+
+All other columns, the row groups and the metadata stay as they were.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from equipoise.errors import ArtefactError, InputError
 
 FLOATS = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _CODECS = {"UNCOMPRESSED": "NONE", "LZ4_RAW": "LZ4"}  # as the writer calls them
-Rows = Callable[
-    [np.ndarray, int], np.ndarray
-]  # rows of a file and the number of the first: rows that take their place
+Rows = Callable[[np.ndarray, int], np.ndarray]
+"""A function of some rows and of the number of the first; it returns the rows to write instead."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,22 @@ def describe(place: Place, name: str, column: str | None = None) -> ParquetRows:
         dim = kind.list_size if hasattr(kind, "list_size") else _first_width(reader, column)
         groups = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
         return ParquetRows(
-            metadata.num_rows, dim, FLOATS[str(kind.value_type)], column, max(groups, default=0)
+            rows=metadata.num_rows,
+            dim=dim,
+            dtype=FLOATS[str(kind.value_type)],
+            column=column,
+            group_bytes=max(groups, default=0),
         )
 
 
 def count_rows(place: Place, name: str) -> int:
-    """Lines of a file of metadata."""
+    """Return how many lines a file of metadata has."""
     with place.open(name) as file, _reader(file, f"{name} in {place}") as reader:
         return reader.metadata.num_rows
 
 
 def rewrite(source: BinaryIO, target: Any, name: str, column: str, dim: int, change: Rows) -> None:
-    """Every row group of ``source``, its embeddings through ``change``, into ``target``."""
+    """Write every row group of ``source`` into ``target``, its embeddings through ``change``."""
     import pyarrow.parquet as pq
 
     with _reader(source, name) as reader:
@@ -65,13 +69,13 @@ def rewrite(source: BinaryIO, target: Any, name: str, column: str, dim: int, cha
             (writer or pq.ParquetWriter(target, reader.schema_arrow)).close()
         except BaseException:
             if writer is not None:
-                # or it closes itself some time later, complaining that the target is closed
+                # Else it would close itself some time later, and complain of a closed target.
                 writer.is_open = False
             raise
 
 
 def _changed(reader: Any, name: str, column: str, dim: int, change: Rows) -> Iterator[Any]:
-    """Each row group as a table."""
+    """Yield each row group as a table, its embeddings changed."""
     import pyarrow as pa
 
     schema, first = reader.schema_arrow, 0
@@ -90,9 +94,8 @@ def _changed(reader: Any, name: str, column: str, dim: int, change: Rows) -> Ite
             chunks.append(array_like(chunk, change(rows, first)))
             first += len(chunk)
         kind = chunks[0].type if chunks else table.column(place).type
-        yield table.set_column(
-            place, schema.field(place).with_type(kind), pa.chunked_array(chunks, kind)
-        )
+        field = schema.field(place).with_type(kind)
+        yield table.set_column(place, field, pa.chunked_array(chunks, kind))
 
 
 def _reader(file: BinaryIO, name: str) -> Any:
@@ -116,17 +119,16 @@ def _pick(schema: Any, name: str, column: str | None) -> str:
 
     found = [field.name for field in schema if fits(field.type)]
     if column is None and len(found) != 1:
-        advice = (
-            f"name one with `column`: {', '.join(found)}"
-            if found
-            else "embeddings are lists of float16, float32 or float64"
-        )
+        advice = "embeddings are lists of float16, float32 or float64"
+        if found:
+            advice = f"name one with `column`: {', '.join(found)}"
         raise InputError(f"{name} has {len(found) or 'no'} columns of embeddings; {advice}")
     chosen = found[0] if column is None else column
     if chosen not in found:
         listed = ", ".join(f"{field.name} ({field.type})" for field in schema)
         raise InputError(f"{name} has no column {column!r} of lists of floats; it has {listed}")
-    if (count := schema.names.count(chosen)) > 1:
+    count = schema.names.count(chosen)
+    if count > 1:
         raise InputError(f"{name} has {count} columns called {chosen!r}; rename all but one")
     return chosen
 
@@ -139,7 +141,7 @@ def _first_width(reader: Any, column: str) -> int:
 
 
 def rows_of(chunk: Any, dim: int, name: str, first: int) -> np.ndarray:
-    """(n, dim), without a copy where arrow has none to make."""
+    """Return the rows (n, dim), without a copy where arrow needs none."""
     if chunk.null_count:
         row = first + int(np.flatnonzero(chunk.is_null().to_numpy(zero_copy_only=False))[0])
         raise InputError(
@@ -165,28 +167,24 @@ def rows_of(chunk: Any, dim: int, name: str, first: int) -> np.ndarray:
 
 
 def array_like(chunk: Any, rows: np.ndarray) -> Any:
-    """An arrow array of the chunk's kind; of another width where the rows have one."""
+    """Return an arrow array of the chunk's kind, as wide as the rows."""
     import pyarrow as pa
 
     kind, values = chunk.type, pa.array(rows.reshape(-1))
     if hasattr(kind, "list_size"):
-        return pa.FixedSizeListArray.from_arrays(
-            values, type=pa.list_(kind.value_field, rows.shape[1])
-        )
+        resized = pa.list_(kind.value_field, rows.shape[1])
+        return pa.FixedSizeListArray.from_arrays(values, type=resized)
     offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
-    make, width = (
-        (pa.LargeListArray, pa.int64())
-        if pa.types.is_large_list(kind)
-        else (pa.ListArray, pa.int32())
-    )
-    return make.from_arrays(pa.array(offsets, width), values, type=kind)
+    if pa.types.is_large_list(kind):
+        return pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values, type=kind)
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
 
 def _codecs(reader: Any) -> dict[str, Any]:
-    """How each column was compressed."""
+    """Return how each column was compressed, in the writer's words."""
     group = reader.metadata.row_group(0)
-    columns = (group.column(i) for i in range(group.num_columns))
-    return {
-        column.path_in_schema: _CODECS.get(column.compression, column.compression)
-        for column in columns
-    }
+    codecs = {}
+    for i in range(group.num_columns):
+        column = group.column(i)
+        codecs[column.path_in_schema] = _CODECS.get(column.compression, column.compression)
+    return codecs

@@ -1,6 +1,4 @@
-"""A column of embeddings in PostgreSQL with pgvector, read and written batch by batch in the order
-of a key.
-"""
+"""A column of embeddings in PostgreSQL with pgvector, read and written in batches by key."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from equipoise._paths import hide_secrets, without_secrets
 from equipoise.errors import InputError, MissingExtraError, ServiceError
 
 STATE = "equipoise_apply"
-LONGEST = 63  # bytes of a name, of which PostgreSQL cuts off the rest
+LONGEST = 63  # bytes of a name; PostgreSQL cuts off the rest
 _HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,@]*)(:\d{0,5})?"
 _HOSTS = re.compile(rf"{_HOST}(,{_HOST})*")
 DTYPES = {"vector": "float32", "halfvec": "float16"}
@@ -47,23 +45,17 @@ class Column:
 
 
 def find(url: str, key: str | None = None) -> Column:
-    """``postgresql://user@host/database#table.column`` (or ``#schema.table.column``), looked up in
-    the database.
+    """Return the column that a URL names, looked up in the database.
+
+    The URL is ``postgresql://user@host/database#table.column``, or ends in
+    ``#schema.table.column``.
     """
     address, _, path = url.partition("#")
-    *schema, table, name = ["", *path.split(".")] if path.count(".") in (1, 2) else ["", "", ""]
-    if not table:
-        raise InputError(
-            f"{without_secrets(url)} does not say which column; write"
-            " postgresql://user@host/database#table.column"
-        )
-    for part in (*schema, table, name):
-        require_short(part)
+    schema, table, name = _path_parts(url, path)
     with connect(address) as connection:
-        oid = connection.execute(
-            "select to_regclass(%s)::oid",
-            (".".join(map(_quoted, (*filter(None, schema), table))),),
-        ).fetchone()[0]
+        written = ".".join(_quoted(part) for part in (schema, table) if part)
+        found = connection.execute("select to_regclass(%s)::oid", (written,))
+        oid = found.fetchone()[0]
         if oid is None:
             raise InputError(
                 f"there is no table {table!r} in this database; write #table.column or"
@@ -90,7 +82,22 @@ def find(url: str, key: str | None = None) -> Column:
             raise InputError(f"{table} has no column {key!r}; pass a unique column with `key`")
         _require_unique(connection, oid, table, key)
         column = Column(address, place.strip('"'), table, name, key, types[key], kind, 0)
-        return Column(**{**vars(column), "dim": _dim(connection, column)})
+        return replace(column, dim=_dim(connection, column))
+
+
+def _path_parts(url: str, path: str) -> tuple[str, str, str]:
+    parts = path.split(".")
+    if len(parts) == 2:
+        parts = ["", *parts]
+    if len(parts) != 3 or not parts[1]:
+        raise InputError(
+            f"{without_secrets(url)} does not say which column; write"
+            " postgresql://user@host/database#table.column"
+        )
+    for part in parts:
+        require_short(part)
+    schema, table, name = parts
+    return schema, table, name
 
 
 def _primary_key(connection: Any, oid: int, table: str) -> str:
@@ -107,8 +114,9 @@ def _primary_key(connection: Any, oid: int, table: str) -> str:
 
 
 def _require_unique(connection: Any, oid: int, table: str, key: str) -> None:
-    """A row must be found by its key, and no other row: two of one key would get each other's
-    embedding, and null is equal to nothing.
+    """Raise for a key by which a row cannot be found.
+
+    Two rows of one key would get each other's embedding, and null is equal to nothing.
     """
     found = connection.execute(
         "select 1 from pg_index join pg_attribute on attrelid = indrelid and attnum = indkey[0]"
@@ -135,7 +143,7 @@ def _dim(connection: Any, column: Column) -> int:
 
 
 def connect(url: str) -> Any:
-    """A connection that speaks pgvector."""
+    """Return a connection that speaks pgvector."""
     try:
         import psycopg
         from pgvector.psycopg import register_vector
@@ -149,7 +157,7 @@ def connect(url: str) -> Any:
         raise ServiceError(
             f"the database does not answer ({said}); start it, or mend the address"
         ) from None
-    except psycopg.ProgrammingError:  # what it says quotes the address, and may quote the password
+    except psycopg.ProgrammingError:  # its message quotes the address, perhaps with the password
         raise _no_address(url) from None
     try:
         register_vector(connection)
@@ -163,9 +171,9 @@ def connect(url: str) -> Any:
 
 
 def _require_address(url: str) -> None:
-    """Raise for an address that libpq would read otherwise than it was meant.
+    """Raise for an address that libpq would misread.
 
-    It takes what follows the first @ of a password for a host, and says so in its errors.
+    libpq takes what follows the first @ of a password for a host, and says so in its errors.
     """
     _, _, rest = url.partition("://")
     authority = re.split("[/?]", rest, maxsplit=1)[0]
@@ -186,7 +194,7 @@ def _no_address(url: str) -> InputError:
 
 
 def require_short(name: str) -> None:
-    """Raise for a name that PostgreSQL would cut without a word, so that it meant another."""
+    """Raise for a name so long that PostgreSQL would cut it and mean another column."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > LONGEST:
         raise InputError(
@@ -202,7 +210,10 @@ def _quoted(name: str) -> str:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """What the database refuses: a missing permission, a full disk, a table that went away."""
+    """Raise a ServiceError for what the database refuses.
+
+    It refuses where a permission is missing, the disk is full or a table went away.
+    """
     try:
         import psycopg
     except ImportError:
@@ -213,13 +224,14 @@ def in_words() -> Iterator[None]:
         said = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ServiceError(
             f"the database refused ({said}); mend it, then type the same again, with `resume` if"
-            " some is done"
+            " a part is done"
         ) from None
 
 
 class NewColumn:
-    """The column that is written, and the table that keeps how far it is: both change in one
-    transaction, or neither.
+    """The column that is written, and the table that keeps how far it has come.
+
+    Both change in one transaction, or neither does.
     """
 
     def __init__(self, connection: Any, column: Column, name: str, out_dim: int):
@@ -227,17 +239,18 @@ class NewColumn:
         self.run = f"{column.schema}.{column.table}.{name}"
 
     def lock(self) -> None:
-        """One run at a time; the lock goes with the connection."""
-        if not self.connection.execute(
+        """Let one run at a time write; the lock ends with the connection."""
+        answer = self.connection.execute(
             "select pg_try_advisory_lock(hashtext(%s))", (self.run,)
-        ).fetchone()[0]:
+        ).fetchone()
+        if not answer[0]:
             raise InputError(
                 f"another run is writing to {self.run}; wait for it, or write to another column"
             )
         self.connection.commit()
 
     def begin(self, identity: dict[str, Any], resume: bool) -> None:
-        """Add the column, or go on with it where it is of this very run."""
+        """Add the column, or go on with it where this very run began it."""
         sql, text = _sql(), json.dumps(identity, sort_keys=True)
         with self.connection.transaction():
             self.connection.execute(
@@ -251,7 +264,7 @@ class NewColumn:
                 " %s and column_name = %s",
                 (self.column.schema, self.column.table, self.name),
             ).fetchone()
-            if not exists:  # or not any more, and what was noted of it is of nothing
+            if not exists:  # it may have been dropped: notes of it are then worthless
                 delete = sql.SQL("delete from {} where run = %s").format(
                     sql.Identifier(self.column.schema, STATE)
                 )
@@ -282,56 +295,48 @@ class NewColumn:
             self._note(0, None, 0, text)
 
     def documents(self) -> list[dict[str, Any]]:
-        """What was noted for each batch, in order."""
+        """Return what was noted for each batch, in order."""
         rows = self._state("select document from {} where run = %s and part > 0 order by part")
         self.connection.commit()
         return [parse_json(row[0], infinite=True) for row in rows]
 
     def last(self) -> tuple[int, str | None]:
-        """Number and last key of the last batch that is in the table."""
+        """Return the number and the last key of the last batch that is in the table."""
         rows = self._state("select part, last from {} where run = %s order by part desc limit 1")
         self.connection.commit()
         return rows[0]
 
     def written(self) -> int:
-        """Rows of all batches."""
+        """Return how many rows all batches have."""
         count = self._state("select coalesce(sum(rows), 0) from {} where run = %s")[0][0]
         self.connection.commit()
         return int(count)
 
     def left(self) -> int:
-        """Rows that have an embedding and no debiased one."""
+        """Return how many rows have an embedding and no debiased one."""
         query = _sql().SQL("select count(*) from {} where {} is not null and {} is null")
-        count = self.connection.execute(
-            query.format(self.column.sql_table, *self._names())
-        ).fetchone()[0]
+        query = query.format(self.column.sql_table, *self._names())
+        count = self.connection.execute(query).fetchone()[0]
         self.connection.commit()
         return count
 
     def read(self, last: str | None, count: int) -> tuple[list[str], np.ndarray]:
-        """The next keys (as text, whatever they are) that lack a debiased row, locked, and their
-        rows (n, dim).
+        """Return the next keys that lack a debiased row, and their rows (n, dim); lock them.
+
+        Keys are text here, whatever their type is.
         """
         sql, key = _sql(), _sql().Identifier(self.column.key)
-        after = (
-            sql.SQL("{} > {}::{} and ").format(
-                key, sql.Literal(last), sql.SQL(self.column.key_type)
-            )
-            if last is not None
-            else sql.SQL("")
-        )
+        after = sql.SQL("")
+        if last is not None:
+            key_type = sql.SQL(self.column.key_type)
+            after = sql.SQL("{} > {}::{} and ").format(key, sql.Literal(last), key_type)
+        e, u = self._names()
         query = sql.SQL(
             "select {key}::text, {e} from {table} where {after} {e} is not null and {u} is null"
-            # the bare name would be that of the text
+            # The bare name of the key would mean its text.
             " order by {table}.{key} limit {n} for no key update"
-        )
-        e, u = self._names()
-        cursor = self.connection.cursor(binary=True)
-        found = cursor.execute(
-            query.format(
-                key=key, e=e, u=u, table=self.column.sql_table, after=after, n=sql.Literal(count)
-            )
-        ).fetchall()
+        ).format(key=key, e=e, u=u, table=self.column.sql_table, after=after, n=sql.Literal(count))
+        found = self.connection.cursor(binary=True).execute(query).fetchall()
         rows = [row[1].to_numpy() for row in found]
         for (name, _), row in zip(found, rows, strict=True):
             if len(row) != self.column.dim:
@@ -339,18 +344,16 @@ class NewColumn:
                     f"the row with {self.column.key} {name} is {len(row)} wide, and others"
                     f" {self.column.dim}; mend it, then pass `resume`"
                 )
-        stacked = (
-            np.stack(rows).astype(self.column.dtype)
-            if rows
-            else np.empty((0, self.column.dim), self.column.dtype)
-        )
-        return [row[0] for row in found], stacked
+        if not rows:
+            return [], np.empty((0, self.column.dim), self.column.dtype)
+        return [row[0] for row in found], np.stack(rows).astype(self.column.dtype)
 
     def write(self, keys: list[str], rows: np.ndarray, part: int, document: dict[str, Any]) -> None:
-        """Inside the caller's transaction, which commits both the rows and the note of them."""
+        """Write rows and the note of them; the caller's transaction commits both."""
         from pgvector import HalfVector, Vector
 
-        sql, make = _sql(), Vector if self.column.kind == "vector" else HalfVector
+        sql = _sql()
+        make = Vector if self.column.kind == "vector" else HalfVector
         kinds = sql.SQL(f"key text, u {self.column.kind}")
         self.connection.execute(
             sql.SQL("create temp table equipoise_batch ({}) on commit drop").format(kinds)
@@ -365,28 +368,26 @@ class NewColumn:
             "update {table} set {u} = b.u from equipoise_batch b where {table}.{key} ="
             " b.key::{kind}"
         )
-        names = {
-            "table": self.column.sql_table,
-            "u": self._names()[1],
-            "key": sql.Identifier(self.column.key),
-        }
-        self.connection.execute(query.format(**names, kind=sql.SQL(self.column.key_type)))
+        _, u = self._names()
+        query = query.format(
+            table=self.column.sql_table,
+            u=u,
+            key=sql.Identifier(self.column.key),
+            kind=sql.SQL(self.column.key_type),
+        )
+        self.connection.execute(query)
         self._note(part, keys[-1], len(keys), json.dumps(document))
 
     def _names(self) -> tuple[Any, Any]:
         return _sql().Identifier(self.column.name), _sql().Identifier(self.name)
 
     def _state(self, query: str) -> list[Any]:
-        return self.connection.execute(
-            _sql().SQL(query).format(_sql().Identifier(self.column.schema, STATE)), (self.run,)
-        ).fetchall()  # pyright: ignore
+        table = _sql().Identifier(self.column.schema, STATE)
+        return self.connection.execute(_sql().SQL(query).format(table), (self.run,)).fetchall()
 
     def _note(self, part: int, last: str | None, rows: int, document: str) -> None:
-        query = (
-            _sql()
-            .SQL("insert into {} values (%s, %s, %s, %s, %s)")
-            .format(_sql().Identifier(self.column.schema, STATE))
-        )
+        table = _sql().Identifier(self.column.schema, STATE)
+        query = _sql().SQL("insert into {} values (%s, %s, %s, %s, %s)").format(table)
         self.connection.execute(query, (self.run, part, last, rows, document))
 
 

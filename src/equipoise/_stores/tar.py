@@ -1,6 +1,4 @@
-"""Tar files as webdataset lays them out: the pictures, and the caption and JSON that share a
-picture's key.
-"""
+"""Tar files as webdataset lays them out: images, with the caption and JSON that share their key."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from equipoise.errors import InputError
 
 
 class Member(NamedTuple):
-    """Where the bytes of a picture are."""
+    """Where the bytes of an image lie."""
 
     tar: Path
     offset: int
@@ -24,8 +22,9 @@ class Member(NamedTuple):
 def read_index(
     tars: Sequence[Path], suffixes: set[str]
 ) -> tuple[list[dict[str, Any]], list[Member]]:
-    """A line for each picture (path, and caption and json where there are any), and where it is;
-    only headers and texts are read.
+    """Return a line for each image, and where its bytes lie; only headers and texts are read.
+
+    A line has a path, and a caption and json where the file holds them.
     """
     lines, members = [], []
     for path in tars:
@@ -56,31 +55,33 @@ def read_index(
                 raise InputError(
                     f"{path} is truncated: {info.name} ends after the file does; copy it again"
                 )
-            lines.append({"path": f"{path.name}/{info.name}", **said.get(key, {})})
+            line = {"path": f"{path.name}/{info.name}"}
+            line.update(said.get(key, {}))
+            lines.append(line)
             members.append(Member(path, info.offset_data, info.size))
     return lines, members
 
 
 def _check_end(path: Path, offset: int) -> None:
-    """tarfile takes whatever is no header for the end.
+    """Raise where tarfile stopped early: it takes whatever is no header for the end.
 
-    It is one where it is empty; what follows anything else would be lost.
+    An empty block is the end; what follows anything else would be lost.
     """
     with path.open("rb") as file:
         file.seek(offset)
         block = file.read(tarfile.BLOCKSIZE)
     if not block:
         warnings.warn(
-            f"{path} lacks the empty blocks that end a tar file; if it is truncated, pictures are"
+            f"{path} lacks the empty blocks that end a tar file; if it is truncated, images are"
             " missing",
             stacklevel=2,
         )
     elif len(block) < tarfile.BLOCKSIZE or any(block):
-        raise tarfile.ReadError(f"what is at byte {offset:,} is no header")
+        raise tarfile.ReadError(f"the block at byte {offset:,} is no header")
 
 
 def read_members(members: Sequence[Member]) -> Iterator[bytes]:
-    """The bytes of each, when it is asked for."""
+    """Yield the bytes of each image when they are asked for."""
     file, opened = None, None
     try:
         for member in members:

@@ -1,6 +1,6 @@
 """Encoders: any CLIP-like model in, unit vectors out.
 
-``load_encoder`` by scheme, one contract, one short file an adapter.
+``load_encoder`` finds an adapter by its scheme. Each adapter is one short file with one contract.
 """
 
 from __future__ import annotations
@@ -43,32 +43,36 @@ def load_encoder(
     cache: bool | str | os.PathLike | EmbeddingCache = False,
     show_progress: bool | None = None,
 ) -> Any:
-    """Load the encoder that ``spec`` names: "hf:ID-or-folder", "open_clip:NAME/WEIGHTS",
-    "st:ID-or-folder", "onnx:FOLDER", "mini".
+    """Load the encoder that ``spec`` names.
 
-    device: "cuda", "mps" or "cpu"; None for the first that is here. dtype: "float32" or "bfloat16"
-    (autocast); None for bfloat16 on CUDA that computes it natively, float32 elsewhere. offline:
-    read local files only (None: as HF_HUB_OFFLINE says). batch_size: items encoded at once (None:
-    64); on a CPU rows do not depend on it. workers: processes that decode images (0: this one).
-    cache: True keeps embeddings in the user's cache, a path in that file. show_progress: None for a
-    terminal only.
+    spec: "hf:ID-or-folder", "open_clip:NAME/WEIGHTS", "st:ID-or-folder", "onnx:FOLDER" or "mini".
+    device: "cuda", "mps" or "cpu"; None takes the first that this machine has. dtype: "float32" or
+    "bfloat16" (autocast); None takes bfloat16 on CUDA that computes it natively, and float32
+    elsewhere. offline: read local files only (None: as HF_HUB_OFFLINE says). batch_size: items
+    encoded at once (None: 64); on a CPU, rows do not depend on it. workers: processes that decode
+    images (0: this process decodes them). cache: True keeps embeddings in the user's cache, a path
+    keeps them in that file. show_progress: None shows progress on a terminal only.
     """
     load, name = registry.find(spec)
-    offline = (
-        os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
-        if offline is None
-        else offline
-    )
+    if offline is None:
+        offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     towers = load(name, device=device, dtype=dtype, revision=revision, offline=offline)
     if not isinstance(towers, Towers):
         return towers  # another package's encoder, whole
-    kept = (
-        cache
-        if isinstance(cache, EmbeddingCache)
-        else EmbeddingCache(None if cache is True else cache)
-        if cache
-        else None
-    )
     return Encoder(
-        towers, batch_size=batch_size, workers=workers, cache=kept, show_progress=show_progress
+        towers,
+        batch_size=batch_size,
+        workers=workers,
+        cache=_embedding_cache(cache),
+        show_progress=show_progress,
     )
+
+
+def _embedding_cache(cache: bool | str | os.PathLike | EmbeddingCache) -> EmbeddingCache | None:
+    if isinstance(cache, EmbeddingCache):
+        return cache
+    if not cache:
+        return None
+    if cache is True:
+        return EmbeddingCache()
+    return EmbeddingCache(cache)

@@ -1,4 +1,4 @@
-"""How many items the model takes at once: a number that is given, less where there is no room."""
+"""Batches: how many items the model takes at once, fewer where the device runs out of memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SIZE = 64
 
 
 class Batches:
-    """Batches of a fixed size, halved when the device has no room.
+    """Batches of a fixed size, halved when the device runs out of memory.
 
-    The size is never chosen by timing: what a batch is may show in the last digits of its rows, and
-    a busy machine would then give other rows than an idle one.
+    The size is never chosen by timing: the size of a batch may show in the last digits of its rows,
+    and a busy machine would then give other rows than an idle one.
     """
 
     def __init__(self, size: int | None = None, default: int = SIZE):
@@ -31,7 +31,7 @@ class Batches:
         """Return the function's rows for one batch, in halves where the whole does not fit."""
         try:
             return function(items)
-        except Exception as error:  # every runtime has a class of its own for it
+        except Exception as error:  # each runtime raises a class of its own
             if not _out_of_memory(error) or len(items) == 1:
                 raise
         half = len(items) // 2
@@ -41,6 +41,5 @@ class Batches:
 
 def _out_of_memory(error: Exception) -> bool:
     message = str(error).lower()
-    return isinstance(error, MemoryError) or any(
-        word in message for word in ("out of memory", "allocate memory", "failed to allocate")
-    )
+    words = ("out of memory", "allocate memory", "failed to allocate")
+    return isinstance(error, MemoryError) or any(word in message for word in words)

@@ -1,6 +1,6 @@
 """Embeddings kept on disk, by encoder and by the hash of what was encoded.
 
-One sqlite file that many processes may use at once.
+They lie in one sqlite file that many processes may use at once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Usage(NamedTuple):
 
 
 def default_limit() -> int:
-    """Bytes: EQUIPOISE_CACHE_LIMIT in MiB, or 4 GiB."""
+    """Return the limit in bytes: EQUIPOISE_CACHE_LIMIT, which is in MiB, or 4 GiB."""
     given = os.environ.get("EQUIPOISE_CACHE_LIMIT", str(LIMIT_MIB))
     if not given.isdecimal():
         raise InputError(
@@ -61,9 +61,9 @@ def default_limit() -> int:
 
 
 class EmbeddingCache:
-    """Rows by encoder and key. Over ``limit`` bytes, those that were used longest ago make room.
+    """Rows by encoder and key; above ``limit`` bytes, the rows used longest ago are removed.
 
-    ``damaged`` counts the rows that were found not to be what had been kept.
+    ``damaged`` counts the rows that were found to differ from what had been kept.
     """
 
     def __init__(self, path: str | os.PathLike | None = None, *, limit: int | None = None):
@@ -74,7 +74,7 @@ class EmbeddingCache:
         self.damaged = 0
 
     def get(self, encoder: str, keys: Sequence[bytes], dim: int) -> dict[bytes, np.ndarray]:
-        """Return the rows that are there and whole; a damaged one is dropped and counted."""
+        """Return the rows that are kept and undamaged; drop and count the damaged ones."""
         found, stale, damaged, now = {}, [], [], time.time()
         with self._database() as database:
             for start in range(0, len(keys), VARIABLES):
@@ -100,7 +100,7 @@ class EmbeddingCache:
         return found
 
     def put(self, encoder: str, rows: Mapping[bytes, np.ndarray]) -> None:
-        """Keep rows; what another process has put meanwhile is the same row."""
+        """Keep rows; a row that another process has put meanwhile is the same row."""
         now = time.time()
         values = []
         for key, row in rows.items():
@@ -111,16 +111,15 @@ class EmbeddingCache:
             self.prune()
 
     def size(self) -> int:
-        """Bytes that the rows take, free pages left out."""
+        """Return how many bytes the rows take, without free pages."""
         with self._database() as database:
-            pages, free, size = (
-                database.execute(f"pragma {name}").fetchone()[0]
-                for name in ("page_count", "freelist_count", "page_size")
-            )
+            (pages,) = database.execute("pragma page_count").fetchone()
+            (free,) = database.execute("pragma freelist_count").fetchone()
+            (size,) = database.execute("pragma page_size").fetchone()
         return (pages - free) * size
 
     def usage(self) -> list[Usage]:
-        """What each encoder has, the largest first."""
+        """Return what each encoder has, the largest first."""
         with self._database() as database:
             rows = database.execute(
                 "select encoder, coalesce(name, ''), count(*), sum(length(row)) from embeddings"
@@ -134,9 +133,7 @@ class EmbeddingCache:
             database.execute("insert or replace into names values (?, ?)", (encoder, name))
 
     def prune(self, limit: int | None = None) -> int:
-        """Remove rows, the longest unused first, until a little under the limit; returns how many
-        went.
-        """
+        """Remove the longest unused rows until a little under the limit; return how many."""
         limit = self.limit if limit is None else limit
         removed = 0
         while (size := self.size()) > limit * PRUNE_TO:
@@ -153,11 +150,14 @@ class EmbeddingCache:
         return removed
 
     def clear(self, encoder: str | None = None) -> int:
-        """Remove the rows of encoders whose fingerprint starts so, or all; return how many."""
+        """Remove the rows of encoders whose fingerprint starts with ``encoder``; return how many.
+
+        None removes all rows.
+        """
         if encoder is not None and not encoder:
             raise InputError(
-                "the fingerprint is empty, and every one starts so; pass some of it, or leave it"
-                " away to remove all"
+                "the fingerprint is empty, so every fingerprint starts with it; pass its first"
+                " digits, or leave it out to remove all"
             )
         with self._database() as database:
             if encoder is None:
@@ -177,33 +177,37 @@ class EmbeddingCache:
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
-        """One transaction."""
+        """Yield a connection inside one transaction."""
         try:
-            if (
-                self._connection is None or self._process != os.getpid()
-            ):  # sqlite must not be carried across a fork
-                self._process = os.getpid()
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._connection = sqlite3.connect(self.path, check_same_thread=False)
-                for setting in _SETTINGS:
-                    self._connection.execute(f"pragma {setting}")
-                self._connection.executescript(_SCHEMA)
-            with self._connection:
-                yield self._connection
+            connection = self._connected()
+            with connection:
+                yield connection
         except (sqlite3.Error, OSError) as error:
             raise ArtefactError(
                 f"the embedding cache {self.path} cannot be used ({error}); remove it, set"
                 " EQUIPOISE_CACHE to another folder, or do without"
             ) from None
 
+    def _connected(self) -> sqlite3.Connection:
+        forked = self._process != os.getpid()
+        # A connection of sqlite must not be carried across a fork.
+        if self._connection is None or forked:
+            self._process = os.getpid()
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(self.path, check_same_thread=False)
+            for setting in _SETTINGS:
+                self._connection.execute(f"pragma {setting}")
+            self._connection.executescript(_SCHEMA)
+        return self._connection
+
 
 def _sealed(encoder: str, key: bytes, row: bytes) -> bytes:
-    """Return a row with its checksum behind it, which knows the key too."""
+    """Return a row followed by its checksum, which covers the key too."""
     return row + _checksum(encoder, key, row)
 
 
 def _opened(encoder: str, key: bytes, sealed: Any) -> bytes | None:
-    """Return the row that was sealed; None where it, its key or its checksum has changed."""
+    """Return the row that was sealed; None if the row, its key or its checksum has changed."""
     if not isinstance(sealed, bytes):
         return None
     row, checksum = sealed[:-CHECKSUM], sealed[-CHECKSUM:]
@@ -218,17 +222,16 @@ def _checksum(encoder: str, key: bytes, row: bytes) -> bytes:
 
 
 def text_keys(texts: Sequence[str]) -> list[bytes]:
-    """A hash of each text."""
-    return [
-        hashlib.blake2b(
-            text.encode("utf-8", "surrogatepass"), digest_size=16, person=b"text"
-        ).digest()
-        for text in texts
-    ]
+    """Return a hash of each text."""
+    keys = []
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        keys.append(hashlib.blake2b(data, digest_size=16, person=b"text").digest())
+    return keys
 
 
 def image_keys(sources: Sequence[Any]) -> list[bytes | None]:
-    """A hash of what each source holds, not of its name; None where it cannot be read."""
+    """Return a hash of what each source holds, not of its name; None if it cannot be read."""
     with ThreadPoolExecutor(4) as threads:
         return list(threads.map(_image_key, sources))
 
@@ -246,11 +249,7 @@ def _image_key(source: Any) -> bytes | None:
         else:
             array = np.ascontiguousarray(source)
             kind, data = f"{array.dtype}{array.shape}".encode(), array.data
-        return hashlib.blake2b(
-            data,
-            digest_size=16,
-            salt=hashlib.blake2b(kind, digest_size=16).digest(),
-            person=b"image",
-        ).digest()
-    except Exception:  # whatever it is, it will be met again, and named, when it is decoded
+        salt = hashlib.blake2b(kind, digest_size=16).digest()
+        return hashlib.blake2b(data, digest_size=16, salt=salt, person=b"image").digest()
+    except Exception:  # decoding the image will raise it again, with the image's name
         return None

@@ -1,5 +1,4 @@
-"""Pictures decoded ahead of the model, in worker processes, in order and within a bounded amount of
-memory.
+"""Images decoded ahead of the model by worker processes, in order and within bounded memory.
 
 The processes are loky's: they start without running the caller's script again, so no ``__main__``
 guard is needed. They import Pillow and numpy, never a framework.
@@ -25,7 +24,7 @@ from equipoise.errors import InputError
 Prepare = Callable[[Image.Image], np.ndarray]
 
 CHUNK = 16
-AHEAD = 3  # chunks in flight, a worker
+AHEAD = 3  # chunks in flight per worker
 INLINE = 64  # a few pictures are not worth starting processes for
 IDLE_SECONDS = 60
 
@@ -33,8 +32,9 @@ IDLE_SECONDS = 60
 def decode(
     sources: Iterable[Any], prepare: Prepare, workers: int
 ) -> Iterator[np.ndarray | UnreadableImageError | None]:
-    """One result a source, in order: prepared pixels, the error of an unreadable one, or None where
-    the source is None.
+    """Yield one result per source, in order: prepared pixels, an error, or None.
+
+    An image that cannot be read gives its error, and a source that is None gives None.
     """
     sources = iter(sources)
     pending: deque[tuple[list[Any], Future]] = deque()
@@ -44,9 +44,8 @@ def decode(
             wanted = [source for source in chunk if source is not None]
             heavy = workers > 0 and done >= INLINE and wanted and all(map(_is_encoded, wanted))
             done += len(wanted)
-            pending.append(
-                (chunk, (_pool(workers) if heavy else thread).submit(_prepare_all, chunk, prepare))
-            )
+            executor = _pool(workers) if heavy else thread
+            pending.append((chunk, executor.submit(_prepare_all, chunk, prepare)))
             if len(pending) > AHEAD * max(workers, 1):
                 yield from _results(*pending.popleft(), prepare, workers)
         while pending:
@@ -59,7 +58,7 @@ def _is_encoded(source: Any) -> bool:
 
 @cache
 def _pool(workers: int):
-    """One for each number of workers; its processes leave when idle."""
+    """Return the pool for this number of workers; its processes end when idle."""
     from joblib.externals.loky import ProcessPoolExecutor
 
     return ProcessPoolExecutor(workers, timeout=IDLE_SECONDS)
@@ -88,10 +87,12 @@ def _alone(source: Any, prepare: Prepare, workers: int) -> Any:
 def _prepare_all(
     chunk: list[Any], prepare: Prepare
 ) -> list[np.ndarray | UnreadableImageError | None]:
-    return [None if source is None else _prepare(source, prepare) for source in chunk]
+    return [_prepare(source, prepare) for source in chunk]
 
 
-def _prepare(source: Any, prepare: Prepare) -> np.ndarray | UnreadableImageError:
+def _prepare(source: Any, prepare: Prepare) -> np.ndarray | UnreadableImageError | None:
+    if source is None:
+        return None
     try:
         return prepare(open_image(source))
     except UnreadableImageError as error:

@@ -1,6 +1,4 @@
-"""``Encoder``: texts and images in, float32 unit rows of one space out, the same for every
-adapter.
-"""
+"""``Encoder``: texts and images in, float32 unit rows of one space out, for every adapter alike."""
 
 from __future__ import annotations
 
@@ -29,13 +27,13 @@ from equipoise.errors import ArtefactError, EquipoiseError, InputError
 
 WINDOW = 4096  # texts sorted by length at a time
 LOOKUP = 64  # items looked up in the cache at a time
-MOST_WHOLE = 16  # pictures in a batch for models that prepare them by themselves
+MOST_WHOLE = 16  # images in a batch for models that prepare them by themselves
 
 OnUnreadable = Literal["nan", "raise"]
 
 
 class Unreadable(NamedTuple):
-    """A picture that could not be decoded: its place in the input, its name and why."""
+    """An image that could not be decoded: its place in the input, its name and why."""
 
     index: int
     name: str
@@ -54,11 +52,11 @@ class Report:
 
 
 class Encoder:
-    """An encoder: ``encode_text`` and ``encode_images``. Made by ``load_encoder``.
+    """An encoder that ``load_encoder`` makes: ``encode_text`` and ``encode_images``.
 
-    ``report`` tells of the last call: how many items, how many out of the cache and how many
-    damaged there, how many texts were longer than the model reads, and which pictures could not be
-    decoded.
+    ``report`` tells of the last call: how many items there were, how many came from the cache and
+    how many were damaged there, how many texts were longer than the model reads, and which images
+    could not be decoded.
     """
 
     def __init__(
@@ -80,11 +78,11 @@ class Encoder:
         self.cache = cache
         self.show_progress = show_progress
         self.report = Report()
-        # whole pictures are of any size, so their number is what bounds memory
-        pictures_at_once = MOST_WHOLE if towers.preprocess is None else SIZE
+        # Whole images are of any size, so their number is what bounds memory.
+        images_at_once = MOST_WHOLE if towers.preprocess is None else SIZE
         self._batches = {
             "text": Batches(batch_size),
-            "image": Batches(batch_size, pictures_at_once),
+            "image": Batches(batch_size, images_at_once),
         }
 
     @property
@@ -105,7 +103,7 @@ class Encoder:
 
     @property
     def precision(self) -> str:
-        """What the model computes in; rows are float32."""
+        """Return the type that the model computes in; rows are float32."""
         return self.towers.precision
 
     @property
@@ -114,7 +112,7 @@ class Encoder:
 
     @property
     def note(self) -> str:
-        """What an artefact says of this encoder's rows; "" where they are the same in every run."""
+        """Return what an artefact says of these rows; "" where they are the same in every run."""
         if self.towers.repeatable:
             return ""
         return (
@@ -124,25 +122,24 @@ class Encoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of weights, vocabulary and preprocessing: what every artefact made with this encoder
-        carries.
+        """Return a hash of weights, vocabulary and preprocessing.
+
+        Every artefact made with this encoder carries it.
         """
         return self.towers.digest()
 
     @property
     def module(self) -> Any:
-        """The torch module behind this encoder, with ``encode_image`` and ``encode_text`` on
-        tensors.
-        """
+        """Return the torch module, whose ``encode_image`` and ``encode_text`` take tensors."""
         module = getattr(self.towers, "module", None)
         if module is None:
             raise InputError(f"{self.id} is not a torch module; encoders of hf: and open_clip: are")
         return module
 
     def text_tower(self) -> TextTower:
-        """The text tower in torch, with room for learned tokens: see ``TextTower``.
+        """Return the text tower in torch, with room for learned tokens; raise where there is none.
 
-        An error where there is none.
+        See ``TextTower``.
         """
         return self.towers.text_tower()
 
@@ -151,7 +148,7 @@ class Encoder:
         return self._batches[modality].size
 
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
-        """Unit rows (n, dim), float32, in the order of the texts."""
+        """Return unit rows (n, dim), float32, in the order of the texts."""
         self._require("text")
         texts = _checked_texts(texts)
         self.report = Report(items=len(texts))
@@ -170,31 +167,36 @@ class Encoder:
     def encode_images(
         self, images: Iterable[Any], *, on_unreadable: OnUnreadable = "nan"
     ) -> np.ndarray:
-        """Unit rows (n, dim), float32, in the order of the images: paths, bytes, PIL images,
-        arrays, or an iterator of these.
+        """Return unit rows (n, dim), float32, in the order of the images.
 
-        A picture that cannot be decoded is named in a warning and in ``report.unreadable``, and its
-        row is NaN; on_unreadable="raise" makes the first one an error.
+        images: paths, bytes, PIL images, arrays, or an iterator of these. An image that cannot be
+        decoded is named in a warning and in ``report.unreadable``, and its row is NaN;
+        on_unreadable="raise" makes the first one an error.
         """
         if on_unreadable not in ("nan", "raise"):
             raise InputError(f'on_unreadable={on_unreadable!r} is not legal; pass "nan" or "raise"')
         rows, lost = [], np.full(self.dim, np.nan, np.float32)
         for row in self.iter_images(images):
-            if isinstance(row, Unreadable) and on_unreadable == "raise":
+            if not isinstance(row, Unreadable):
+                rows.append(row)
+            elif on_unreadable == "raise":
                 raise UnreadableImageError(f"{row.name}: {row.reason}")
-            rows.append(lost if isinstance(row, Unreadable) else row)
-        if bad := self.report.unreadable:
+            else:
+                rows.append(lost)
+        bad = self.report.unreadable
+        if bad:
             named = "; ".join(f"{item.name}: {item.reason}" for item in bad[:3])
+            more = "; ..." if len(bad) > 3 else ""
             _warn(
                 f"{len(bad)} of {len(rows)} images could not be read; their rows are NaN"
-                f" ({named}{'; ...' if len(bad) > 3 else ''})"
+                f" ({named}{more})"
             )
-        return np.stack(rows) if rows else np.empty((0, self.dim), np.float32)
+        if not rows:
+            return np.empty((0, self.dim), np.float32)
+        return np.stack(rows)
 
     def iter_images(self, images: Iterable[Any]) -> Iterator[np.ndarray | Unreadable]:
-        """One unit row an image, or why there is none, in order, within bounded memory however many
-        there are.
-        """
+        """Yield one unit row per image, or why there is none, in order, within bounded memory."""
         self._require("image")
         images = _checked_images(images)
         self.report = Report()
@@ -206,11 +208,10 @@ class Encoder:
                 yield row
 
     def _encode_window(self, texts: list[str], out: np.ndarray, start: int, advance) -> None:
-        """Look up, then encode the rest from the shortest to the longest, so that a batch has
-        little padding.
-        """
+        """Look texts up, then encode the rest by length, so that batches need little padding."""
         counts = np.asarray(self.towers.token_counts(texts))
-        self.report.truncated += int((counts > (self.towers.max_tokens or np.inf)).sum())
+        longest = self.towers.max_tokens or np.inf
+        self.report.truncated += int((counts > longest).sum())
         keys = text_keys(texts) if self.cache else []
         found = self._cached(keys)
         for i, key in enumerate(keys):
@@ -223,14 +224,13 @@ class Encoder:
         batches = self._batches["text"]
         while order:
             batch, order = order[: batches.size], order[batches.size :]
-            rows, lost = self._unit_rows(
-                "text", self.towers.text_features, [texts[i] for i in batch]
-            )
+            items = [texts[i] for i in batch]
+            rows, lost = self._unit_rows("text", self.towers.text_features, items)
             if lost.any():
                 first = batch[int(lost.argmax())]
                 raise InputError(
                     f"text {start + first} ({texts[first]!r}) has no embedding: {self.id} knows"
-                    " nothing that is in it"
+                    " none of its words; leave it out, or word it differently"
                 )
             out[batch] = rows
             advance(len(batch))
@@ -255,9 +255,8 @@ class Encoder:
             item.source, item.pixels = None, decoded
             waiting.append(item)
             decoded_items += isinstance(decoded, np.ndarray)
-            if (
-                decoded_items >= batches.size or not decoded_items
-            ):  # what the cache or an error has settled need not wait
+            # Items that the cache or an error has settled need not wait.
+            if decoded_items >= batches.size or not decoded_items:
                 yield from self._finished(waiting)
                 waiting, decoded_items = [], 0
         yield from self._finished(waiting)
@@ -265,7 +264,7 @@ class Encoder:
     def _unit_rows(
         self, modality: Modality, function: Any, items: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Unit float32 rows, and the mask of those that have no direction."""
+        """Return unit float32 rows, and the mask of those that have no direction."""
         rows = np.asarray(self._batches[modality].run(function, items), np.float32)
         if rows.shape != (len(items), self.dim):
             raise EquipoiseError(
@@ -282,15 +281,17 @@ class Encoder:
         items = (_Item(i, source, pictures.name_of(source, i)) for i, source in enumerate(images))
         for chunk in iter(lambda: list(islice(items, LOOKUP if self.cache else 1)), []):
             if self.cache:
-                for item, key in zip(
-                    chunk, image_keys([item.source for item in chunk]), strict=True
-                ):
-                    item.key = key
-                found = self._cached([item.key for item in chunk if item.key])
-                for item in chunk:
-                    item.row = found.get(item.key or b"")
-                self.report.from_cache += sum(item.row is not None for item in chunk)
+                self._look_up(chunk)
             yield from chunk
+
+    def _look_up(self, items: list[_Item]) -> None:
+        keys = image_keys([item.source for item in items])
+        found = self._cached([key for key in keys if key])
+        for item, key in zip(items, keys, strict=True):
+            item.key = key
+            item.row = found.get(key or b"")
+            if item.row is not None:
+                self.report.from_cache += 1
 
     def _finished(self, items: list[_Item]) -> Iterator[np.ndarray | Unreadable]:
         decoded = [item for item in items if isinstance(item.pixels, np.ndarray)]
@@ -321,7 +322,8 @@ class Encoder:
         with self._or_without_cache():
             before = self.cache.damaged
             found = self.cache.get(self._cache_space, keys, self.dim)
-            if damaged := self.cache.damaged - before:
+            damaged = self.cache.damaged - before
+            if damaged:
                 self.report.damaged += damaged
                 _warn(f"{damaged} rows in {self.cache.path} were damaged; they are computed again")
             return found
@@ -334,7 +336,7 @@ class Encoder:
 
     @contextmanager
     def _or_without_cache(self) -> Iterator[None]:
-        """A cache that fails is given up, with a warning; the work goes on."""
+        """Give a cache that fails up, with a warning; the work goes on."""
         try:
             yield
         except ArtefactError as error:
@@ -343,12 +345,11 @@ class Encoder:
 
     @cached_property
     def _cache_space(self) -> str:
-        """Whose rows these are, and all that shows in their last digits."""
+        """Return the key of these rows: the model, and all that shows in their last digits."""
         device = self.device.split(":")[0]
         manner = "one by one" if self.towers.repeatable else "in batches"
-        space = " ".join(
-            [self.towers.cache_digest(), self.precision, device, manner, self.towers.runtime]
-        )
+        parts = [self.towers.cache_digest(), self.precision, device, manner, self.towers.runtime]
+        space = " ".join(parts)
         if self.cache:
             self.cache.name(space, self.id)
         return space
@@ -369,9 +370,7 @@ class Encoder:
 
 @dataclass
 class _Item:
-    """An image on its way: first its source, then its pixels (or why there are none), then its
-    row.
-    """
+    """An image on its way: first its source, then its pixels or an error, then its row."""
 
     index: int
     source: Any

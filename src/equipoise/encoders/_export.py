@@ -1,6 +1,4 @@
-"""``export_onnx``: a torch encoder becomes a folder that onnxruntime runs without torch, checked
-against the original.
-"""
+"""``export_onnx``: turn a torch encoder into a folder that onnxruntime runs without torch."""
 
 from __future__ import annotations
 
@@ -29,19 +27,19 @@ CHECK_TEXTS = (
 
 
 def export_onnx(encoder: Any, folder: str | os.PathLike, *, opset: int = 20) -> Path:
-    """Write ``encoder`` (of hf:, or one that ``wrap`` gave) to ``folder``, for
-    ``load_encoder("onnx:FOLDER")``.
+    """Write ``encoder`` to ``folder``, for ``load_encoder("onnx:FOLDER")``.
 
-    The graphs take bytes and tokens and give unit rows; a wrapped encoder's give debiased rows.
-    Before the folder appears under its name, texts and images are encoded both ways, and more than
-    1e-4 of a difference in cosine is an error.
+    encoder: one of hf:, or such an encoder that ``wrap`` returned. The graphs take bytes and tokens
+    and return unit rows; the graphs of a wrapped encoder return debiased rows. Before the folder
+    appears under its name, texts and images are encoded both ways, and a difference of more than
+    1e-4 in cosine is an error.
     """
     towers = getattr(getattr(encoder, "encoder", encoder), "towers", None)
     tokenizer = getattr(getattr(towers, "tokenizer", None), "backend_tokenizer", None)
     if towers is None or tokenizer is None or not hasattr(towers, "padding"):
         raise InputError(
-            f"{encoder!r} cannot be exported; pass an encoder of hf: with a fast tokenizer, or such"
-            " a one wrapped"
+            f"{encoder!r} cannot be exported; pass an encoder of hf: with a fast tokenizer, or one"
+            " that wrap returned for such an encoder"
         )
     if towers.preprocess is None:
         raise InputError(
@@ -116,7 +114,7 @@ def _on_the_cpu(module: Any, device: str) -> Iterator[None]:
 
 
 def _large(module: Any) -> bool:
-    """Beyond what one protobuf holds, weights go to a file beside the graph."""
+    """Return whether weights exceed one protobuf file, and must lie in a file beside the graph."""
     return sum(tensor.nbytes for tensor in module.state_dict().values()) > 1 << 30
 
 
@@ -151,14 +149,15 @@ def _check(encoder: Any, towers: Any, folder: Path) -> None:
     height, width = towers.preprocess.size
     pictures = [rng.integers(0, 256, (height + 7, width + 30, 3), dtype=np.uint8) for _ in range(4)]
     long = " ".join(f"person {i}" for i in range(towers.max_tokens))
-    before, towers.precision = towers.precision, "float32"  # the graphs' own
+    before, towers.precision = towers.precision, "float32"  # that of the graphs
     try:
         for kind, method, items in (
             ("texts", "encode_text", [*CHECK_TEXTS, long]),
             ("images", "encode_images", pictures),
         ):
             with _quiet():
-                expected, got = (getattr(e, method)(items) for e in (encoder, ours))
+                expected = getattr(encoder, method)(items)
+                got = getattr(ours, method)(items)
             error = float((1 - (expected * got).sum(1)).max())
             if not error <= AGREE:
                 raise EquipoiseError(
@@ -171,9 +170,7 @@ def _check(encoder: Any, towers: Any, folder: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on operators that are not used here, and our own on texts that
-    are cut on purpose.
-    """
+    """Silence remarks on operators that are not used here, and on texts that are cut on purpose."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:

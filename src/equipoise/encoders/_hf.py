@@ -1,8 +1,7 @@
-"""``hf:`` a transformers model with both towers, from the hub or a folder: CLIP, SigLIP, BLIP's
-retrieval models, ALIGN, Chinese-CLIP, ...
+"""``hf:`` a transformers model with both towers, from the hub or a folder.
 
-From transformers 5 on, ``get_text_features`` gives an object whose ``pooler_output`` is the
-projected feature.
+CLIP, SigLIP, BLIP's retrieval models, ALIGN, Chinese-CLIP and others. From transformers 5 on,
+``get_text_features`` returns an object whose ``pooler_output`` is the projected feature.
 """
 
 from __future__ import annotations
@@ -44,13 +43,14 @@ KNOWN = (
     "kakaobrain/align-base",
     "OFA-Sys/chinese-clip-vit-base-patch16",
 )
+# Weights of scores and of other heads, which encoding does not need.
 UNUSED = (
     "itm_head",
     "logit_scale",
     "logit_bias",
     "position_ids",
     "temperature",
-)  # of scores and of other heads
+)
 PAD_TO_THE_END = ("siglip", "siglip2")  # trained without an attention mask
 
 
@@ -62,10 +62,10 @@ def load(
     revision: str | None = None,
     offline: bool = False,
 ) -> HFTowers:
-    """Load by hub id or from a folder."""
-    where: dict[str, Any] = (
-        {} if Path(name).is_dir() else {"revision": revision, "local_files_only": offline}
-    )
+    """Load a model by its hub id or from a folder."""
+    where: dict[str, Any] = {}
+    if not Path(name).is_dir():
+        where = {"revision": revision, "local_files_only": offline}
     try:
         with quiet_off_terminals(transformers.utils.logging):
             config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False, **where)
@@ -78,7 +78,8 @@ def load(
                 **where,
             )
             _check_whole(name, info)
-            if (problem := _missing_tower(model)) is not None:
+            problem = _missing_tower(model)
+            if problem is not None:
                 raise InputError(
                     f"hf:{name} is {type(model).__name__}, which {problem}; for texts alone use"
                     f" st:{name}"
@@ -127,11 +128,9 @@ class HFTowers(TorchTowers):
             self.dim = self.module.encode_text(**inputs).shape[-1]
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
-        # Longer than the model reads is what we count, so the tokenizer need not warn of it.
-        return [
-            len(ids)
-            for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
-        ]
+        # Texts longer than the model reads are what we count: the tokenizer need not warn of them.
+        tokens = self.tokenizer(list(texts), truncation=False, verbose=False)
+        return [len(ids) for ids in tokens["input_ids"]]
 
     def tokenize(self, texts: Sequence[str], room: int = 0) -> dict[str, torch.Tensor]:
         length = self.max_tokens - room
@@ -156,13 +155,13 @@ class HFTowers(TorchTowers):
         return dict(self.processor(images=list(pixels), return_tensors="pt"))
 
     def settings(self) -> dict[str, Any]:
+        if self.preprocess:
+            preprocess = self.preprocess.to_json()
+        else:
+            preprocess = plain_settings(self.processor.to_dict())
         return {
             "config": plain_settings(self.config.to_dict()),
-            "preprocess": (
-                self.preprocess.to_json()
-                if self.preprocess
-                else plain_settings(self.processor.to_dict())
-            ),
+            "preprocess": preprocess,
             "tokenizer": tokenizer_settings(self.tokenizer),
             "max_tokens": self.max_tokens,
             "padding": self.padding,
@@ -224,8 +223,10 @@ class _Features(FeatureModule):
         return _projected(self.model.get_image_features(pixel_values=pixel_values, **inputs))
 
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        mask = {"attention_mask": attention_mask} if self.masked else {}
-        return _projected(self.model.get_text_features(input_ids=input_ids, **mask))
+        inputs = {"input_ids": input_ids}
+        if self.masked:
+            inputs["attention_mask"] = attention_mask
+        return _projected(self.model.get_text_features(**inputs))
 
 
 class _Blip(FeatureModule):
@@ -236,9 +237,8 @@ class _Blip(FeatureModule):
         self.model, self.preprocess = model, preprocess
 
     def image_features(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
-        return self.model.vision_proj(
-            self.model.vision_model(pixel_values=pixel_values).last_hidden_state[:, 0]
-        )
+        hidden = self.model.vision_model(pixel_values=pixel_values).last_hidden_state
+        return self.model.vision_proj(hidden[:, 0])
 
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         hidden = self.model.text_encoder(
@@ -248,9 +248,9 @@ class _Blip(FeatureModule):
 
 
 class _Blip2(FeatureModule):
-    """BLIP-2 gives an image one vector a query token, and its own score is the largest over them.
+    """BLIP-2, which gives one vector per query token for each image; a row is their mean.
 
-    One vector an image: their mean.
+    The model's own score is the largest over the query tokens.
     """
 
     def __init__(self, model: Any, preprocess: Preprocess | None):
@@ -261,7 +261,7 @@ class _Blip2(FeatureModule):
         return self.query_features(pixel_values).mean(1)
 
     def query_features(self, pixel_values: torch.Tensor) -> torch.Tensor:
-        """Unit vectors (n, queries, dim), as the model compares them."""
+        """Return unit vectors (n, queries, dim), as the model compares them."""
         seen = self.model.vision_model(pixel_values=pixel_values).last_hidden_state
         queries = self.model.query_tokens.expand(seen.shape[0], -1, -1)
         hidden = self.model.qformer(
@@ -277,10 +277,11 @@ class _Blip2(FeatureModule):
         return self.model.text_projection(hidden[:, 0])
 
 
+# For these, AutoModel would find other heads.
 RETRIEVAL = {
     "blip": ("BlipForImageTextRetrieval", _Blip),
     "blip-2": ("Blip2ForImageTextRetrieval", _Blip2),
-}  # AutoModel finds other heads
+}
 
 
 def _module(model: Any, preprocess: Preprocess | None) -> FeatureModule:
@@ -294,16 +295,18 @@ def _model_class(config: Any) -> Any:
 
 
 def _check_whole(name: str, info: dict[str, Any]) -> None:
-    """Weights that a checkpoint lacks would be random, and so would every row."""
-    missing = sorted(
-        key for key in info["missing_keys"] if not any(unused in key for unused in UNUSED)
-    )
+    """Raise for a checkpoint that lacks weights: they would be random, and so would every row."""
+    missing = sorted(key for key in info["missing_keys"] if not _is_unused(key))
     if missing:
         raise InputError(
             f"hf:{name} lacks {len(missing)} weights that encoding needs, such as {missing[0]};"
             " pass a checkpoint with both towers and their projections (for BLIP, one trained for"
             " image-text retrieval)"
         )
+
+
+def _is_unused(key: str) -> bool:
+    return any(part in key for part in UNUSED)
 
 
 def _missing_tower(model: Any) -> str | None:
@@ -320,15 +323,16 @@ def _projected(output: Any) -> torch.Tensor:
 
 
 def _max_tokens(config: Any, tokenizer: Any) -> int:
-    # BLIP-2 reads texts in the first
+    # BLIP-2 reads texts in its Q-Former.
     text = getattr(config, "qformer_config", None) or getattr(config, "text_config", None) or config
     positions = getattr(text, "max_position_embeddings", None) or tokenizer.model_max_length
     return min(positions, tokenizer.model_max_length)
 
 
 def _preprocess(processor: Any) -> Preprocess | None:
-    """The processor's steps in our few numbers, where those give its own pixels; else None, and it
-    runs itself, in this process.
+    """Return the processor's steps as a ``Preprocess`` that gives the same pixels.
+
+    None where no ``Preprocess`` does; the processor itself then runs, in this process.
     """
     try:
         preprocess = _guess(processor.to_dict())
@@ -339,23 +343,22 @@ def _preprocess(processor: Any) -> Preprocess | None:
         picture = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
         expected = processor(images=picture, return_tensors="np").get("pixel_values")
         ours = preprocess.normalise(preprocess(Image.fromarray(picture))[None])
-        if np.shape(expected) != ours.shape or not np.allclose(
-            expected, ours, rtol=0, atol=1e-5
-        ):  # a byte is 1e-2 or more
+        if np.shape(expected) != ours.shape:
+            return None
+        # One step of a byte is 1e-2 or more.
+        if not np.allclose(expected, ours, rtol=0, atol=1e-5):
             return None
     return preprocess
 
 
 def _guess(settings: dict[str, Any]) -> Preprocess:
-    size, crop = (
-        settings["size"],
-        settings.get("crop_size") if settings.get("do_center_crop") else None,
-    )
-    target = crop or size
-    mean, std = (
-        np.array(settings[key]) if settings["do_normalize"] else np.full(3, i)
-        for i, key in enumerate(("image_mean", "image_std"))
-    )
+    size = settings["size"]
+    target = size
+    if settings.get("do_center_crop"):
+        target = settings.get("crop_size") or size
+    mean, std = np.full(3, 0), np.full(3, 1)
+    if settings["do_normalize"]:
+        mean, std = np.array(settings["image_mean"]), np.array(settings["image_std"])
     if settings.get("rescale_offset"):
         mean = mean + 1
     if settings.get("include_top"):  # EfficientNet's, which ALIGN has: divided twice

@@ -1,11 +1,11 @@
-"""Anything that holds a picture, in; an upright RGB image, out.
+"""Images: anything that holds a picture in, an upright RGB image out.
 
-Transparent pixels are laid on white. 16-bit and floating-point pictures are scaled to 8 bits. Of an
+Transparent pixels are laid on white. 16-bit and floating-point images are scaled to 8 bits. Of an
 animation the first frame is taken.
 
-Files are not trusted: what is larger than ``max_pixels`` is not decoded, and what is decoded is
-converted in bands, so that a picture takes about 8 bytes for each pixel, whatever its mode (twice
-that from WebP and TIFF, whose decoders keep copies of their own).
+Files are not trusted. An image larger than ``max_pixels`` is not decoded. Others are converted in
+bands, so that an image takes about 8 bytes per pixel, whatever its mode (twice that from WebP and
+TIFF, whose decoders keep copies of their own).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ MAX_MEGAPIXELS = 128
 """Fits the photographs of 108-megapixel telephones and of 102-megapixel cameras."""
 _VARIABLE = "EQUIPOISE_MAX_MEGAPIXELS"
 _BAND = 2**22  # pixels that are converted at a time
+# By the orientation that EXIF states.
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -36,8 +37,9 @@ _TURNS = {
     6: Image.Transpose.ROTATE_270,
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
-}  # by the orientation that EXIF states
+}
 OVERSHOOT = 1.1  # by which resizing may exceed white
+# Rasters only: none of these formats runs a program.
 FORMATS = (
     "JPEG",
     "PNG",
@@ -50,24 +52,24 @@ FORMATS = (
     "AVIF",
     "TGA",
     "ICO",
-)  # rasters: none that runs a program
+)
 
 NOT_TEXT = ("interlace", "transparency", "xmp")  # Pillow's notes that are no strings
 
 
 class UnreadableImageError(InputError):
-    """A file or bytes that do not hold a picture that can be decoded."""
+    """A file or bytes from which no image can be decoded."""
 
 
 @cache
 def formats() -> tuple[str, ...]:
-    """Those of ``FORMATS`` that this Pillow was built with."""
+    """Return those of ``FORMATS`` that this Pillow was built with."""
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 def max_pixels() -> int:
-    """Return how many pixels a picture may have: EQUIPOISE_MAX_MEGAPIXELS, or 128 megapixels."""
+    """Return how many pixels an image may have: EQUIPOISE_MAX_MEGAPIXELS, or 128 megapixels."""
     given = os.environ.get(_VARIABLE, str(MAX_MEGAPIXELS))
     if not given.isdecimal() or int(given) < 1:
         raise InputError(f"{_VARIABLE}={given!r} is not legal; set it to a whole number from 1")
@@ -75,10 +77,10 @@ def max_pixels() -> int:
 
 
 def open_image(source: Any, longest: int | None = None) -> Image.Image:
-    """Return a path, the bytes of a file, a PIL image or an array (height, width[, channels]) as an
-    RGB image.
+    """Return a path, the bytes of a file, a PIL image or an array as an RGB image.
 
-    longest: shrink it until no side is longer; a JPEG is then not even decoded in full.
+    An array is (height, width[, channels]). longest: shrink the image until no side is longer; a
+    JPEG is then not even decoded in full.
     """
     if isinstance(source, Image.Image):
         most = max_pixels()
@@ -86,8 +88,9 @@ def open_image(source: Any, longest: int | None = None) -> Image.Image:
     if isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
         return _decode(source, longest)
     if hasattr(source, "__array__"):
-        array = np.asarray(source.detach().cpu() if hasattr(source, "detach") else source)
-        return _shrunk(_from_array(array), longest)
+        if hasattr(source, "detach"):
+            source = source.detach().cpu()
+        return _shrunk(_from_array(np.asarray(source)), longest)
     raise InputError(
         f"{type(source).__name__} is not an image; pass a path, bytes, a PIL image or an array"
         " (height, width, 3)"
@@ -95,7 +98,7 @@ def open_image(source: Any, longest: int | None = None) -> Image.Image:
 
 
 def open_file(path: str | os.PathLike, longest: int | None = None) -> Image.Image:
-    """Return the picture of a file; an error names the file."""
+    """Return the image of a file; an error names the file."""
     try:
         return open_image(path, longest)
     except UnreadableImageError as error:
@@ -103,15 +106,17 @@ def open_file(path: str | os.PathLike, longest: int | None = None) -> Image.Imag
 
 
 def name_of(source: Any, index: int) -> str:
-    """How a message calls it."""
-    return os.fspath(source) if isinstance(source, str | os.PathLike) else f"image {index}"
+    """Return the name of an image for messages."""
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    return f"image {index}"
 
 
 @contextmanager
 def identified(source: Any) -> Iterator[Image.Image]:
-    """Give a picture whose header is read and whose pixels are not, once it is not too large.
+    """Yield an image whose header is read and whose pixels are not; raise if it is too large.
 
-    ``Image.open`` would warn of pictures above a limit of its own, which is the whole process's.
+    ``Image.open`` would warn of images above a limit of its own, which holds for the whole process.
     """
     most = max_pixels()
     with _file(source) as file, _first_accepted(file) as image:
@@ -141,9 +146,9 @@ def _first_accepted(file: BinaryIO) -> Image.Image:
 
 
 def _open_icon(file: BinaryIO, _: str) -> Image.Image:
-    """Return the largest picture of an icon; Pillow's own way decodes it before its size is known.
+    """Return the largest image of an icon; Pillow would decode it before its size is known.
 
-    The directory of an icon may state another size than its picture has.
+    The directory of an icon may state another size than its image has.
     """
     return IcoImagePlugin.IcoFile(file).frame(0)
 
@@ -158,7 +163,7 @@ def _bounded(image: Image.Image, most: int) -> Image.Image:
 
 
 def _decode(source: Any, longest: int | None) -> Image.Image:
-    max_pixels()  # an illegal limit is the user's mistake, and not the picture's
+    max_pixels()  # raises for an illegal limit, which is not the image's fault
 
     def load() -> Image.Image:
         with identified(source) as image:
@@ -172,7 +177,7 @@ def _decode(source: Any, longest: int | None) -> Image.Image:
 
 
 def _safely(load: Callable[[], Image.Image]) -> Image.Image:
-    """Whatever a decoder raises is an unreadable picture."""
+    """Return the image that ``load`` gives; whatever a decoder raises, the image is unreadable."""
     try:
         image = load()
         if 0 in image.size:
@@ -183,7 +188,7 @@ def _safely(load: Callable[[], Image.Image]) -> Image.Image:
     except FileNotFoundError:
         raise UnreadableImageError("there is no such file") from None
     except Image.UnidentifiedImageError:
-        raise UnreadableImageError("not a picture in a format that is read here") from None
+        raise UnreadableImageError("not an image in a format that equipoise reads") from None
     except (Image.DecompressionBombError, MemoryError) as error:
         raise UnreadableImageError(f"too large to decode safely ({error})") from None
     except Exception as error:  # decoders of damaged files raise whatever they like
@@ -198,10 +203,12 @@ def _drop_text(image: Image.Image) -> None:
 
 
 def _converted(image: Image.Image, longest: int | None) -> Image.Image:
-    """Return a loaded picture in RGB, shrunk and upright."""
+    """Return a loaded image in RGB, shrunk and upright."""
     turn = _TURNS.get(_orientation(image))
     image = _shrunk(_to_rgb(image), longest)
-    return image if turn is None else image.transpose(turn)
+    if turn is None:
+        return image
+    return image.transpose(turn)
 
 
 def _orientation(image: Image.Image) -> int:
@@ -236,7 +243,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _conversion(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
-    """Return what makes RGB of a picture of this mode."""
+    """Return the function that converts an image of this mode to RGB."""
     if image.mode == "I" or image.mode.startswith("I;"):  # 16 bits, whatever their container
         return lambda band: _from_array((np.asarray(band) / 65535).clip(0, 1))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
@@ -253,7 +260,9 @@ def _on_white(image: Image.Image) -> Image.Image:
 def _from_array(array: np.ndarray) -> Image.Image:
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
-    if array.size == 0 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (3, 4))):
+    flat = array.ndim == 2
+    coloured = array.ndim == 3 and array.shape[2] in (3, 4)
+    if array.size == 0 or not (flat or coloured):
         raise InputError(
             f"an array of shape {array.shape} is not an image; pass (height, width) or (height,"
             " width, 1, 3 or 4 channels)"
@@ -262,7 +271,7 @@ def _from_array(array: np.ndarray) -> Image.Image:
 
 
 def _to_bytes(array: np.ndarray) -> np.ndarray:
-    """Return 8-bit values of 8-bit, 16-bit, boolean or floating-point ones."""
+    """Return 8-bit values for 8-bit, 16-bit, boolean or floating-point values."""
     if array.dtype == np.uint8:
         return array
     if array.dtype == bool:
@@ -277,8 +286,9 @@ def _to_bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _scale(array: np.ndarray) -> float:
-    """Return what makes values from 0 to 255 of 16-bit ones, or of floating-point ones: those from
-    0 to 1, or to 255 where they go well beyond 1.
+    """Return the factor that brings values to the range from 0 to 255.
+
+    Floating-point values range from 0 to 1, or to 255 where they go well beyond 1.
     """
     if not np.isfinite(array).all() or array.min() < 0:
         raise InputError(

@@ -1,6 +1,6 @@
 """``mini``: the embedded model.
 
-onnxruntime runs it; for methods that learn through the text tower, torch runs the same weights.
+onnxruntime runs it. For methods that learn through the text tower, torch runs the same weights.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def load(
     revision: str | None = None,
     offline: bool = False,
 ) -> MiniTowers:
-    """From the folder that equipoise-mini ships."""
+    """Load the model from the folder that equipoise-mini ships."""
     return MiniTowers.of(Path(name), device, dtype)
 
 
 class MiniTowers(ONNXTowers):
-    """The two graphs, and the text tower in torch where it is asked for."""
+    """The two graphs, and the text tower in torch where a method asks for it."""
 
     def text_tower(self) -> TextTower:
         return self._in_torch
@@ -45,8 +45,9 @@ class MiniTowers(ONNXTowers):
 
 
 class MiniTextTower:
-    """mini's text tower with a prefix: every token sees it, and the mean is over the text's own
-    tokens.
+    """The text tower of mini with a prefix.
+
+    Every token sees the prefix, and the mean is taken over the text's own tokens.
     """
 
     def __init__(self, towers: MiniTowers):

@@ -1,9 +1,7 @@
 """``onnx:`` a folder with two graphs, a tokenizer and ``encoder.json``: an encoder without torch.
 
-``export_onnx`` writes such folders.
-
-A graph made elsewhere works too: encoder.json says what its inputs are called and whether it takes
-bytes or normalised floats.
+``export_onnx`` writes such folders. A graph made elsewhere works too: encoder.json says what its
+inputs are called and whether it takes bytes or normalised floats.
 """
 
 from __future__ import annotations
@@ -35,7 +33,9 @@ PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 
 
 class ImageGraph(BaseModel):
-    """layout "bytes": uint8 (n, height, width, 3), normalised in the graph; "floats": normalised
+    """The image graph, its names and its layout.
+
+    layout: "bytes" is uint8 (n, height, width, 3), normalised in the graph; "floats" is normalised
     float32 (n, 3, height, width).
     """
 
@@ -49,7 +49,9 @@ class ImageGraph(BaseModel):
 
 
 class TextGraph(BaseModel):
-    """pad_to_end: texts are padded to ``max_tokens`` rather than to the longest of a batch;
+    """The text graph, its names and its padding.
+
+    pad_to_end: texts are padded to ``max_tokens`` rather than to the longest of a batch.
     padding_side: "right" or "left".
     """
 
@@ -67,9 +69,9 @@ class TextGraph(BaseModel):
 
 
 class Settings(BaseModel):
-    """encoder.json.
+    """What encoder.json holds.
 
-    fingerprint: of the encoder that was exported; sha256: of each file; seal: of all the rest, so
+    fingerprint: of the encoder that was exported. sha256: of each file. seal: of all the rest, so
     that edits show.
     """
 
@@ -87,7 +89,7 @@ class Settings(BaseModel):
 
 
 def seal(settings: Settings) -> str:
-    """A hash of everything else in encoder.json."""
+    """Return a hash of everything else in encoder.json."""
     return hashlib.sha256(settings.model_dump_json(exclude={"seal"}).encode()).hexdigest()
 
 
@@ -99,7 +101,7 @@ def load(
     revision: str | None = None,
     offline: bool = False,
 ) -> ONNXTowers:
-    """Load from a folder."""
+    """Load the encoder of a folder."""
     return ONNXTowers.of(Path(name).expanduser(), device, dtype)
 
 
@@ -108,7 +110,7 @@ class ONNXTowers(Towers):
 
     @classmethod
     def of(cls, folder: Path, device: str | None = None, dtype: str | None = None) -> Self:
-        """Those of a folder; every file is checked against the checksum that encoder.json holds."""
+        """Return the towers of a folder; check each file against its checksum in encoder.json."""
         if dtype not in (None, "float32"):
             raise InputError(
                 f"dtype={dtype!r} is not legal here: an ONNX graph has the precision that it was"
@@ -133,22 +135,20 @@ class ONNXTowers(Towers):
         self._folder = folder
         text, image = settings.text, settings.image
         self._text = _session(folder / text.file, provider, [text.input_ids], text.output)
-        self._image = (
-            _session(folder / image.file, provider, [image.input], image.output) if image else None
-        )
-        self.modalities: tuple[Modality, ...] = ("text", "image") if self._image else ("text",)
-        self.preprocess = (
-            Preprocess.from_json(settings.image.preprocess) if settings.image else None
-        )
+        self._image = None
+        self.preprocess = None
+        self.modalities: tuple[Modality, ...] = ("text",)
+        if image:
+            self._image = _session(folder / image.file, provider, [image.input], image.output)
+            self.preprocess = Preprocess.from_json(image.preprocess)
+            self.modalities = ("text", "image")
         self.max_tokens = settings.text.max_tokens
         self._whole, self._cut = _tokenizer(folder / settings.text.tokenizer), self.tokenizer()
         self._whole.no_truncation()
         self._whole.no_padding()
 
     def tokenizer(self, room: int = 0) -> Any:
-        """One that cuts texts so that ``room`` more tokens fit, and pads them as the graph wants
-        them.
-        """
+        """Return a tokenizer that pads for the graph, and cuts so that ``room`` more tokens fit."""
         text, longest = self.settings.text, self.max_tokens - room
         tokenizer = _tokenizer(self._folder / text.tokenizer)
         tokenizer.enable_truncation(longest)
@@ -174,12 +174,11 @@ class ONNXTowers(Towers):
             graph.input_ids: [t.ids for t in tokens],
             graph.attention_mask: [t.attention_mask for t in tokens],
         }
-        taken = {node.name: node.type for node in self._text.get_inputs()}
-        feed = {
-            name: np.asarray(values, INTEGERS.get(taken[name], np.int64))
-            for name, values in inputs.items()
-            if name in taken
-        }
+        feed = {}
+        for node in self._text.get_inputs():
+            if node.name in inputs:
+                dtype = INTEGERS.get(node.type, np.int64)
+                feed[node.name] = np.asarray(inputs[node.name], dtype)
         return self._text.run([graph.output], feed)[0]
 
     def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
@@ -198,17 +197,14 @@ class ONNXTowers(Towers):
         return one_by_one(batch, [pixels[i : i + 1] for i in range(len(pixels))])
 
     def digest(self) -> str:
-        """The fingerprint of the encoder it was exported from, as long as nothing of the export was
-        changed since.
-        """
+        """Return the fingerprint of the encoder that was exported, or a new one after changes."""
         whole = self.settings.fingerprint and self.settings.seal == seal(self.settings)
         return self.settings.fingerprint if whole else self.cache_digest()
 
     def cache_digest(self) -> str:
-        parts = [
-            *sorted(sha256(self._folder / file) for file in set(_files(self.settings))),
-            seal(self.settings),
-        ]
+        files = set(_files(self.settings))
+        checksums = sorted(sha256(self._folder / file) for file in files)
+        parts = [*checksums, seal(self.settings)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -226,12 +222,10 @@ def _read(path: Path) -> Settings:
 
 
 def _files(settings: Settings) -> list[str]:
-    return [
-        settings.text.file,
-        settings.text.tokenizer,
-        *([settings.image.file] if settings.image else []),
-        *settings.sha256,
-    ]
+    files = [settings.text.file, settings.text.tokenizer]
+    if settings.image:
+        files.append(settings.image.file)
+    return [*files, *settings.sha256]
 
 
 def _check_files(folder: Path, settings: Settings) -> None:
@@ -253,15 +247,12 @@ def _check_files(folder: Path, settings: Settings) -> None:
 
 
 def _provider(device: str | None) -> str:
-    here = [
-        name
-        for name, provider in PROVIDERS.items()
-        if provider in onnxruntime.get_available_providers()
-    ]
+    available = onnxruntime.get_available_providers()
+    here = [name for name, provider in PROVIDERS.items() if provider in available]
     name = str(device or here[0]).split(":")[0]
     if name not in here:
         raise InputError(
-            f"device={device!r} is not one that this onnxruntime runs on; pass one of"
+            f"device={device!r} is no device that this onnxruntime runs on; pass one of"
             f" {', '.join(here)}"
         )
     return PROVIDERS[name]
@@ -281,7 +272,8 @@ def _session(path: Path, provider: str, inputs: list[str], output: str) -> Any:
         ) from None
     for wanted, nodes in ((inputs, session.get_inputs()), ([output], session.get_outputs())):
         names = [node.name for node in nodes]
-        if missing := [name for name in wanted if name not in names]:
+        missing = [name for name in wanted if name not in names]
+        if missing:
             raise ArtefactError(
                 f"{path} has no {missing[0]!r}, which {SETTINGS} names; it has {', '.join(names)}"
             )

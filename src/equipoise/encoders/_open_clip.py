@@ -1,5 +1,6 @@
-"""``open_clip:NAME/WEIGHTS`` (``open_clip:RN50/openai``), WEIGHTS being a tag or a checkpoint file;
-or a folder that open_clip saved.
+"""``open_clip:NAME/WEIGHTS``, such as ``open_clip:RN50/openai``, or a folder that open_clip saved.
+
+WEIGHTS is a tag or a checkpoint file.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def load(
     revision: str | None = None,
     offline: bool = False,
 ) -> OpenCLIPTowers:
-    """Load by NAME/WEIGHTS, or from a folder."""
+    """Load a model by NAME/WEIGHTS, or from a folder."""
     if revision is not None:
         raise InputError(
             f"open_clip has no revisions, and revision={revision!r} was given; the WEIGHTS tag says"
@@ -56,8 +57,7 @@ def load(
                 f"open_clip:{name} does not name weights; pass open_clip:NAME/WEIGHTS, such as"
                 " open_clip:RN50/openai"
             )
-        # The tag knows the activation that its weights were trained with; the model's name does
-        # not.
+        # The tag, not the model's name, tells the activation that the weights were trained with.
         tag = open_clip.get_pretrained_cfg(model_name, weights)
         if not tag and not Path(weights).is_file():
             raise cannot_load("open_clip", name, known, LookupError("no such model, tag or file"))
@@ -84,18 +84,15 @@ class OpenCLIPTowers(TorchTowers):
         super().__init__(_Module(model), device, dtype)
         self.id, self.tokenizer = f"open_clip:{name}", tokenizer
         self.max_tokens = tokenizer.context_length
-        self.dim = self.module.encode_text(
-            **{k: v.to(self.device) for k, v in self.tokenize(["a"]).items()}
-        ).shape[-1]
+        inputs = {name: tensor.to(self.device) for name, tensor in self.tokenize(["a"]).items()}
+        self.dim = self.module.encode_text(**inputs).shape[-1]
 
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         if hasattr(self.tokenizer, "encode"):
-            return [
-                len(self.tokenizer.encode(text)) + 2 for text in texts
-            ]  # and the two that mark start and end
-        return [
-            len(ids) for ids in self.tokenizer.tokenizer(list(texts), verbose=False)["input_ids"]
-        ]
+            # Two more tokens mark the start and the end.
+            return [len(self.tokenizer.encode(text)) + 2 for text in texts]
+        tokens = self.tokenizer.tokenizer(list(texts), verbose=False)
+        return [len(ids) for ids in tokens["input_ids"]]
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
         tokens = self.tokenizer(list(texts))
@@ -103,11 +100,10 @@ class OpenCLIPTowers(TorchTowers):
 
     def settings(self) -> dict[str, Any]:
         inner = getattr(self.tokenizer, "tokenizer", None)
-        words = (
-            tokenizer_settings(inner)
-            if inner is not None
-            else digest_of_vocabulary(self.tokenizer.encoder)
-        )
+        if inner is None:
+            words = digest_of_vocabulary(self.tokenizer.encoder)
+        else:
+            words = tokenizer_settings(inner)
         preprocess = self.preprocess.to_json() if self.preprocess else None
         return {
             "structure": structure(self.module),
@@ -168,7 +164,7 @@ def _unasked() -> Iterator[None]:
 
 
 class _offline:
-    """huggingface_hub, through which open_clip downloads, told to stay offline for a while."""
+    """A context in which huggingface_hub, through which open_clip downloads, stays offline."""
 
     def __init__(self, offline: bool):
         self.offline = offline

@@ -19,10 +19,10 @@ def one_by_one(
     items: Sequence[Any],
     begin: Callable[[], Any] | None = None,
 ) -> np.ndarray:
-    """Return the rows (n, dim) of items, of which ``function`` takes one and gives (1, dim).
+    """Return the rows (n, dim) of items; ``function`` takes one item and returns (1, dim).
 
-    As many threads as there are cores take items in turn; each calls ``begin`` first. The function
-    must use no threads of its own.
+    As many threads as there are cores take items in turn, and each calls ``begin`` first. The
+    function must use no threads of its own.
     """
     threads = min(cores(), len(items))
     with ThreadPoolExecutor(threads, initializer=begin) as pool:

@@ -1,8 +1,8 @@
 """``Preprocess``: resize, crop, normalise.
 
-Every adapter states its model's in these few numbers, and one code runs them all.
-
-Pixels stay bytes until they reach the device: workers send a quarter of what floats would weigh.
+Every adapter states the preprocessing of its model in these few numbers, and the same code runs
+them all. Pixels stay bytes until they reach the device: workers send a quarter of what floats
+would weigh.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ MAX_RESIZED = 50_000_000
 
 @dataclass(frozen=True)
 class Preprocess:
-    """size: (height, width) that the model takes.
+    """The resizing, cropping and normalising of one model.
 
-    resize: the shorter edge to that length, or None to squash to ``size``.
-
-    ``half_up`` says where an odd margin goes when cropping: torchvision rounds, transformers
-    floors.
+    size: (height, width) that the model takes. resize: the length that the shorter edge gets; None
+    squashes the image to ``size``. half_up: where an odd margin goes when cropping (torchvision
+    rounds, transformers floors).
     """
 
     size: tuple[int, int]
@@ -37,7 +36,7 @@ class Preprocess:
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     def __call__(self, image: Image.Image) -> np.ndarray:
-        """(height, width, 3) bytes."""
+        """Return the image as bytes (height, width, 3)."""
         if self.resize is None:
             height, width = self.size
             return np.asarray(image.resize((width, height), self.resample))
@@ -45,9 +44,9 @@ class Preprocess:
         longer = int(self.resize * long / short)
         if longer * self.resize > MAX_RESIZED:
             raise UnreadableImageError(f"too elongated ({image.width} x {image.height} pixels)")
-        width, height = (
-            (self.resize, longer) if image.width <= image.height else (longer, self.resize)
-        )
+        width, height = longer, self.resize
+        if image.width <= image.height:
+            width, height = self.resize, longer
         return self._crop(np.asarray(image.resize((width, height), self.resample)))
 
     def _crop(self, pixels: np.ndarray) -> np.ndarray:
@@ -63,12 +62,12 @@ class Preprocess:
 
     @property
     def affine(self) -> tuple[np.ndarray, np.ndarray]:
-        """(factor, offset) a channel, so that normalised = bytes * factor + offset."""
+        """Return (factor, offset) per channel, so that normalised = bytes * factor + offset."""
         mean, std = np.asarray(self.mean), np.asarray(self.std)
         return (self.scale / std).astype(np.float32), (-mean / std).astype(np.float32)
 
     def normalise(self, pixels: np.ndarray) -> np.ndarray:
-        """Bytes (n, height, width, 3) to float32 (n, 3, height, width)."""
+        """Return bytes (n, height, width, 3) as float32 (n, 3, height, width)."""
         factor, offset = self.affine
         return np.ascontiguousarray((pixels * factor + offset).transpose(0, 3, 1, 2))
 
@@ -77,9 +76,9 @@ class Preprocess:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Preprocess:
-        """What ``to_json`` gave; lists become tuples."""
-        settings: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value
-            for key, value in document.items()
-        }
+        """Return what ``to_json`` gave; lists become tuples."""
+        settings = dict(document)
+        for key, value in document.items():
+            if isinstance(value, list):
+                settings[key] = tuple(value)
         return cls(**settings)

@@ -1,4 +1,4 @@
-"""Which adapter a spec's scheme names.
+"""The adapters, by the scheme of a spec.
 
 Other packages join through the entry point group ``equipoise.encoders``.
 """
@@ -22,22 +22,18 @@ Load = Callable[..., Any]
 
 
 def schemes() -> list[str]:
-    """Every scheme that ``load_encoder`` knows."""
-    return [
-        *OURS,
-        MINI,
-        *sorted(
-            point.name for point in entry_points(group=GROUP) if point.name not in (*OURS, MINI)
-        ),
-    ]
+    """Return every scheme that ``load_encoder`` knows."""
+    ours = [*OURS, MINI]
+    others = [point.name for point in entry_points(group=GROUP) if point.name not in ours]
+    return [*ours, *sorted(others)]
 
 
 def find(spec: str) -> tuple[Load, str]:
-    """The adapter's ``load`` and the name to give it."""
+    """Return the adapter's ``load`` and the name to call it with."""
     if not isinstance(spec, str):
         raise InputError(
-            "an encoder is named by a str such as 'hf:openai/clip-vit-base-patch32', and this is"
-            f" {type(spec).__name__}"
+            f"an encoder's name was given as {type(spec).__name__}; pass a str, such as"
+            " 'hf:openai/clip-vit-base-patch32'"
         )
     scheme, colon, name = spec.partition(":")
     if spec == MINI:
@@ -55,8 +51,10 @@ def _unknown(spec: str, scheme: str, whole: bool) -> str:
     known = schemes()
     if scheme in known:
         return f"{spec!r} names no model; write {scheme}:NAME or {scheme}:FOLDER"
-    legal = ", ".join(f"{name}:" if name != MINI else name for name in known)
-    advice = nearest(scheme, known) if whole or "/" not in spec else f"; did you mean hf:{spec}?"
+    legal = ", ".join(name if name == MINI else f"{name}:" for name in known)
+    advice = nearest(scheme, known)
+    if "/" in spec and not whole:
+        advice = f"; did you mean hf:{spec}?"
     return f"{spec!r} starts with no known scheme; legal are {legal}{advice}"
 
 

@@ -49,7 +49,7 @@ def load(
     revision: str | None = None,
     offline: bool = False,
 ) -> SentenceTowers:
-    """Load by hub id or from a folder."""
+    """Load a model by its hub id or from a folder."""
     _require_safe()
     place = pick_device(device)
     try:
@@ -62,9 +62,8 @@ def load(
         )
     except Exception as error:  # loaders of damaged files raise whatever they like
         raise cannot_load("st", name, KNOWN, error) from error
-    return SentenceTowers(
-        name, revision or "", model.float().eval(), place, pick_precision(dtype, place)
-    )
+    precision = pick_precision(dtype, place)
+    return SentenceTowers(name, revision or "", model.float().eval(), place, precision)
 
 
 def _require_safe() -> None:
@@ -83,9 +82,9 @@ class SentenceTowers(Towers):
         self.device, self.precision = device, precision
         self.runtime, self.repeatable = RUNTIME, device == "cpu"
         self.model.preprocess = _one_at_a_time(self.model.preprocess)
-        self.modalities: tuple[Modality, ...] = (
-            ("text", "image") if "image" in model.modalities else ("text",)
-        )
+        self.modalities: tuple[Modality, ...] = ("text",)
+        if "image" in model.modalities:
+            self.modalities = ("text", "image")
         if "text" not in model.modalities:
             raise InputError(
                 f"st:{name} has no text tower; equipoise needs one to know what an attribute is"
@@ -98,10 +97,8 @@ class SentenceTowers(Towers):
     def token_counts(self, texts: Sequence[str]) -> list[int]:
         if hasattr(self.tokenizer, "encode_batch"):  # a bare one of the tokenizers library
             return [len(encoding) for encoding in self.tokenizer.encode_batch(list(texts))]
-        return [
-            len(ids)
-            for ids in self.tokenizer(list(texts), truncation=False, verbose=False)["input_ids"]
-        ]
+        tokens = self.tokenizer(list(texts), truncation=False, verbose=False)
+        return [len(ids) for ids in tokens["input_ids"]]
 
     def text_features(self, texts: Sequence[str]) -> np.ndarray:
         return self._encode(list(texts))
@@ -115,20 +112,23 @@ class SentenceTowers(Towers):
         return in_torch_one_by_one(lambda item: self._encode_batch([item]), items)
 
     def _encode_batch(self, items: list[Any]) -> np.ndarray:
-        with torch.autocast(
-            self.device.split(":")[0], torch.bfloat16, enabled=self.precision == "bfloat16"
-        ):
+        half = self.precision == "bfloat16"
+        with torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=half):
             return self.model.encode(
                 items, batch_size=len(items), show_progress_bar=False, convert_to_numpy=True
             )
 
     def digest(self) -> str:
-        processors: list[Any] = [getattr(module, "processor", None) for module in self.model]
+        modules = []
+        processors = []
+        for module in self.model:
+            modules.append([*structure(module), _config(module)])
+            processor: Any = getattr(module, "processor", None)
+            if hasattr(processor, "to_dict"):
+                processors.append(plain_settings(processor.to_dict()))
         settings = {
-            "modules": [[*structure(module), _config(module)] for module in self.model],
-            "processors": [
-                plain_settings(p.to_dict()) for p in processors if hasattr(p, "to_dict")
-            ],
+            "modules": modules,
+            "processors": processors,
             "prompts": [self.model.prompts, self.model.default_prompt_name],
             "tokenizer": tokenizer_settings(self.tokenizer),
             "max_tokens": self.max_tokens,
@@ -148,8 +148,11 @@ def _one_at_a_time(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _config(module: Any) -> dict[str, Any]:
-    inner = getattr(
-        getattr(module, "model", None), "config", None
-    )  # of the transformers model inside
-    own = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
-    return plain_settings({"own": own, "model": inner.to_dict() if inner is not None else {}})
+    own: dict[str, Any] = {}
+    if hasattr(module, "get_config_dict"):
+        own = module.get_config_dict()
+    model: dict[str, Any] = {}
+    config = getattr(getattr(module, "model", None), "config", None)
+    if config is not None:  # that of the transformers model inside
+        model = config.to_dict()
+    return plain_settings({"own": own, "model": model})

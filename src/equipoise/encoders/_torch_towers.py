@@ -24,42 +24,46 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 class TorchModule(nn.Module, ABC):
-    """Unit embeddings on tensors, gradients included."""
+    """A torch module that gives unit embeddings, gradients included."""
 
     preprocess: Preprocess | None = None
 
     @abstractmethod
     def encode_image(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
-        """Unit rows (n, dim) of normalised pixels (n, 3, height, width), or of bytes (n, height,
-        width, 3).
+        """Return unit rows (n, dim) of normalised pixels (n, 3, height, width).
+
+        Bytes (n, height, width, 3) are legal too.
         """
 
     @abstractmethod
     def encode_text(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Unit rows (n, dim) of tokens (n, length)."""
+        """Return unit rows (n, dim) of tokens (n, length)."""
 
     def forward(
         self, pixel_values: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """Both towers: rows of the images, rows of the texts."""
+        """Return the rows of the images and the rows of the texts."""
         return self.encode_image(pixel_values), self.encode_text(input_ids, attention_mask)
 
 
 class FeatureModule(TorchModule):
-    """Adapters say how their model gives features; this makes unit rows of them."""
+    """A module that makes unit rows of features; adapters say how their model gives features."""
 
     @abstractmethod
     def image_features(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
-        """Features (n, dim) of normalised pixels (n, 3, height, width)."""
+        """Return features (n, dim) of normalised pixels (n, 3, height, width)."""
 
     @abstractmethod
     def text_features(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Features (n, dim) of tokens (n, length)."""
+        """Return features (n, dim) of tokens (n, length)."""
 
     def encode_image(self, pixel_values: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
         if pixel_values.dtype == torch.uint8 and self.preprocess is not None:
+            device = pixel_values.device
+            factor, offset = self.preprocess.affine
             factor, offset = (
-                torch.from_numpy(a).to(pixel_values.device) for a in self.preprocess.affine
+                torch.from_numpy(factor).to(device),
+                torch.from_numpy(offset).to(device),
             )
             pixel_values = (pixel_values * factor + offset).permute(0, 3, 1, 2)
         return _unit(self.image_features(pixel_values, **inputs))
@@ -69,7 +73,7 @@ class FeatureModule(TorchModule):
 
 
 class TorchTowers(Towers):
-    """Runs a ``TorchModule`` on a device.
+    """Towers that run a ``TorchModule`` on a device.
 
     Adapters give ``tokenize`` and the settings that belong in the fingerprint.
     """
@@ -83,15 +87,15 @@ class TorchTowers(Towers):
 
     @abstractmethod
     def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
-        """input_ids and attention_mask, cut and padded as the model wants them."""
+        """Return input_ids and attention_mask, cut and padded as the model wants them."""
 
     def image_inputs(self, pixels: Any) -> dict[str, torch.Tensor]:
-        """What the module's ``encode_image`` takes."""
+        """Return what the module's ``encode_image`` takes."""
         return {"pixel_values": torch.from_numpy(pixels)}
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What else the embeddings depend on, as JSON."""
+        """Return what else the embeddings depend on, as JSON."""
 
     def text_features(self, texts: Sequence[str]) -> np.ndarray:
         encode = self.module.encode_text
@@ -113,7 +117,8 @@ class TorchTowers(Towers):
             torch.inference_mode(),
             torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=half),
         ):
-            rows = function(**{name: tensor.to(self.device) for name, tensor in inputs.items()})
+            placed = {name: tensor.to(self.device) for name, tensor in inputs.items()}
+            rows = function(**placed)
         return rows.float().cpu().numpy()
 
     def digest(self) -> str:
@@ -126,17 +131,17 @@ def in_torch_one_by_one(function: Callable[[Any], np.ndarray], items: Sequence[A
     try:
         return one_by_one(function, items, begin=lambda: torch.set_num_threads(1))
     finally:
-        torch.set_num_threads(before)  # for threads to come; those that are there keep their own
+        torch.set_num_threads(before)  # for new threads; running ones keep their own number
 
 
 def devices() -> list[str]:
-    """The kinds of device that are here, the fastest first."""
+    """Return the kinds of device of this machine, the fastest first."""
     mps = getattr(torch.backends, "mps", None) is not None and torch.backends.mps.is_available()
     return ["cuda"] * torch.cuda.is_available() + ["mps"] * mps + ["cpu"]
 
 
 def pick_device(device: str | None) -> str:
-    """The one asked for, or CUDA, MPS, CPU: the first that is here."""
+    """Return the device asked for; if none was, the first of CUDA, MPS and CPU that exists here."""
     here = devices()
     if device is None:
         return here[0]
@@ -146,17 +151,15 @@ def pick_device(device: str | None) -> str:
 
 
 def pick_precision(dtype: str | None, device: str) -> str:
-    """bfloat16 autocast where the device computes it natively, float32 otherwise.
+    """Return the legal name of ``dtype``; for None, bfloat16 where the device computes it natively.
 
-    float16 overflows in too many models.
+    float32 otherwise: float16 overflows in too many models.
     """
-    name = str(dtype).removeprefix("torch.")
     if dtype is None:
-        return (
-            "bfloat16"
-            if device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
-            else "float32"
-        )
+        if device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False):
+            return "bfloat16"
+        return "float32"
+    name = str(dtype).removeprefix("torch.")
     if name not in PRECISIONS:
         raise InputError(f"dtype={dtype!r} is not legal; pass {' or '.join(PRECISIONS)}")
     return name
@@ -168,7 +171,7 @@ def _unit(rows: torch.Tensor) -> torch.Tensor:
 
 
 def float_arrays(module: nn.Module) -> Iterator[tuple[str, np.ndarray]]:
-    """The weights by name, as float32 arrays.
+    """Yield the weights by name, as float32 arrays.
 
     Integers are positions, and come and go with versions.
     """
@@ -178,30 +181,30 @@ def float_arrays(module: nn.Module) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def structure(module: nn.Module) -> list[str]:
-    """What a module is made of beyond its weights: layers, activations, attention heads."""
-    heads = [
-        str(part.num_heads)
-        for part in module.modules()
-        if isinstance(getattr(part, "num_heads", None), int)
-    ]
-    return [repr(module), *heads]
+    """Return what a module is made of beyond its weights: layers, activations, attention heads."""
+    parts = [repr(module)]
+    for part in module.modules():
+        heads = getattr(part, "num_heads", None)
+        if isinstance(heads, int):
+            parts.append(str(heads))
+    return parts
 
 
 def tokenizer_settings(tokenizer: Any) -> dict[str, Any]:
-    """All that decides how a text becomes tokens, but for what a call sets: length and padding."""
-    backend = getattr(tokenizer, "backend_tokenizer", None) or (
-        tokenizer if hasattr(tokenizer, "to_str") else None
-    )
-    sides = {
-        side: getattr(tokenizer, side, None)
-        for side in ("padding_side", "truncation_side", "do_lower_case")
-    }
+    """Return what decides how a text becomes tokens, but for the length and padding of a call."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not backend and hasattr(tokenizer, "to_str"):
+        backend = tokenizer
+    settings = {}
+    for name in ("padding_side", "truncation_side", "do_lower_case"):
+        settings[name] = getattr(tokenizer, name, None)
     if backend is None:
-        return sides | {"vocabulary": digest_of_vocabulary(tokenizer.get_vocab())}
-    document = json.loads(backend.to_str())
-    return sides | {
-        key: value for key, value in document.items() if key not in ("truncation", "padding")
-    }
+        settings["vocabulary"] = digest_of_vocabulary(tokenizer.get_vocab())
+        return settings
+    for key, value in json.loads(backend.to_str()).items():
+        if key not in ("truncation", "padding"):
+            settings[key] = value
+    return settings
 
 
 class WrappedModule(TorchModule):

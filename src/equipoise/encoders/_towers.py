@@ -30,11 +30,10 @@ VOLATILE = (
 
 
 class TextTower(Protocol):
-    """A text tower in torch that gradients flow through, with room for learned tokens before a
-    text: what ``prompt-array`` trains.
+    """A text tower in torch that gradients flow through, with room for tokens before a text.
 
-    ``encoder.text_tower()`` gives it. Tensors lie on ``device``; parameters are frozen, and nothing
-    here turns gradients off.
+    ``encoder.text_tower()`` returns it, and ``prompt-array`` trains the tokens. Tensors lie on
+    ``device``; parameters are frozen, and nothing here turns gradients off.
     """
 
     device: str
@@ -44,23 +43,21 @@ class TextTower(Protocol):
         ...
 
     def embed(self, ids: Any) -> Any:
-        """Embeddings (..., width) of token ids (...), without positions."""
+        """Return embeddings (..., width) of token ids (...), without positions."""
         ...
 
     def features(self, tokens: dict[str, Any], prefix: Any) -> Any:
-        """Features (n, dim), before normalisation.
+        """Return features (n, dim), before normalisation.
 
         prefix (room, width) stands before each text, without positions; the text keeps its own
-        positions, and is pooled where it would be. With an empty prefix: what the encoder itself
+        positions, and is pooled where it would be. An empty prefix gives what the encoder itself
         computes.
         """
         ...
 
 
 class Towers(ABC):
-    """One model: features of texts and of prepared pictures, (n, dim), of any length and any float
-    dtype.
-    """
+    """One model: features (n, dim) of texts and of prepared images, of any length and dtype."""
 
     id: str
     revision: str = ""
@@ -75,20 +72,21 @@ class Towers(ABC):
 
     @abstractmethod
     def token_counts(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text before any is cut off."""
+        """Return how many tokens each text has before any is cut off."""
 
     @abstractmethod
     def text_features(self, texts: Sequence[str]) -> np.ndarray:
-        """Features of texts, cut to ``max_tokens`` by the model's own tokenizer."""
+        """Return features of texts, cut to ``max_tokens`` by the model's own tokenizer."""
 
     @abstractmethod
     def image_features(self, pixels: np.ndarray | list[np.ndarray]) -> np.ndarray:
-        """Features of prepared pictures: bytes (n, height, width, 3), or a list of arrays where
-        ``preprocess`` is None.
+        """Return features of prepared images: bytes (n, height, width, 3).
+
+        Where ``preprocess`` is None, they are a list of RGB arrays.
         """
 
     def text_tower(self) -> TextTower:
-        """For methods that learn through the text encoder."""
+        """Return the text tower for methods that learn through it."""
         raise InputError(
             f"{self.id} has no text tower that gradients flow through; CLIP models of hf: and mini"
             " have one"
@@ -96,17 +94,18 @@ class Towers(ABC):
 
     @abstractmethod
     def digest(self) -> str:
-        """A hash of all that the embeddings depend on: weights, architecture, tokenizer,
-        preprocessing.
+        """Return a hash of all that embeddings depend on.
+
+        That is: weights, architecture, tokenizer and preprocessing.
         """
 
     def cache_digest(self) -> str:
-        """The same, for what is cached; never taken on trust."""
+        """Return the digest that keys the cache; it is always computed, never read from a file."""
         return self.digest()
 
 
 def digest_of(arrays: Iterable[tuple[str, np.ndarray]], settings: Any) -> str:
-    """Hash of named weights, in whatever order, and of settings that JSON can hold."""
+    """Return a hash of named weights, in whatever order, and of settings that JSON can hold."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor() as threads:  # hashlib lets go of the interpreter
@@ -116,23 +115,23 @@ def digest_of(arrays: Iterable[tuple[str, np.ndarray]], settings: Any) -> str:
 
 
 def plain_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """A configuration without what says who wrote it, where, and in which version or precision."""
-    return {
-        key: plain_settings(value) if isinstance(value, dict) else value
-        for key, value in settings.items()
-        if not str(key).startswith("_") and key not in VOLATILE
-    }
+    """Return a configuration without who wrote it, where, and in which version or precision."""
+    plain = {}
+    for key, value in settings.items():
+        if str(key).startswith("_") or key in VOLATILE:
+            continue
+        plain[key] = plain_settings(value) if isinstance(value, dict) else value
+    return plain
 
 
 def digest_of_vocabulary(vocabulary: dict[str, int]) -> str:
-    """Hash of token -> id, in the order of ids."""
-    return hashlib.sha256(
-        "\n".join(
-            f"{i} {token}" for token, i in sorted(vocabulary.items(), key=lambda kv: kv[1])
-        ).encode()
-    ).hexdigest()
+    """Return a hash of token -> id, in the order of ids."""
+    by_id = sorted(vocabulary.items(), key=lambda item: item[1])
+    lines = [f"{i} {token}" for token, i in by_id]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _digest(named: tuple[str, np.ndarray]) -> str:
     name, array = named
-    return f"{name} {array.shape} {hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()}"
+    checksum = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+    return f"{name} {array.shape} {checksum}"

@@ -1,4 +1,4 @@
-"""``wrap``: an encoder that encodes debiased, so that a team changes one line."""
+"""``wrap``: an encoder that returns debiased rows, so that a team changes one line."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from equipoise.methods._closed_form import ClosedFormOperator
 def wrap(
     encoder: Any, operator: Any, *, gate: bool | Callable[[str], bool] = False
 ) -> WrappedEncoder:
-    """An encoder whose rows are debiased by ``operator``: an attribute space (the closed form), or
-    what fitting a method gave.
+    """Return an encoder whose rows ``operator`` debiases.
 
-    With a ``SpaceSet`` each text is debiased in its own prompt's space, and images, which have no
-    prompt, cannot be. gate keeps texts that name a group ("a female doctor") as they are: True asks
-    ``explicit_groups``, a function decides by itself. A space or an operator that was fitted with
-    another encoder is refused.
+    operator: an attribute space (the closed form), or what fitting a method gave. With a
+    ``SpaceSet`` each text is debiased in the space of its own prompt, and images, which have no
+    prompt, cannot be. gate: keep texts that name a group ("a female doctor") as they are; True asks
+    ``explicit_groups``, and a function decides by itself. A space or an operator that was fitted
+    with another encoder is refused.
     """
     if not hasattr(encoder, "encode_text"):
         raise InputError(
@@ -82,34 +82,37 @@ class WrappedEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Another than the encoder's: debiased and plain rows do not share a space."""
+        """Return a fingerprint unlike the encoder's: debiased and plain rows share no space."""
         operator = getattr(self.operator, "fingerprint", "")
-        return hashlib.sha256(
-            f"{self.encoder.fingerprint} {operator}{' gated' if self.gate else ''}".encode()
-        ).hexdigest()
+        gated = " gated" if self.gate else ""
+        name = f"{self.encoder.fingerprint} {operator}{gated}"
+        return hashlib.sha256(name.encode()).hexdigest()
 
     @property
     def module(self) -> Any:
-        """A torch module with ``encode_image`` and ``encode_text`` that gives debiased rows."""
+        """Return a torch module whose ``encode_image`` and ``encode_text`` give debiased rows."""
         from equipoise.encoders._torch_towers import WrappedModule
 
         return WrappedModule(self.encoder.module, self.operator)
 
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
-        """Debiased unit rows (n, dim), float32, in the order of the texts."""
-        gate = {"gate": self.gate} if self.gate else {}
-        return self.operator.text(self.encoder.encode_text(texts), prompts=texts, **gate)
+        """Return debiased unit rows (n, dim), float32, in the order of the texts."""
+        rows = self.encoder.encode_text(texts)
+        if self.gate:
+            return self.operator.text(rows, prompts=texts, gate=self.gate)
+        return self.operator.text(rows, prompts=texts)
 
     def encode_images(
         self, images: Iterable[Any], *, on_unreadable: OnUnreadable = "nan"
     ) -> np.ndarray:
-        """Debiased unit rows (n, dim), float32, in the order of the images; options as in
-        ``Encoder.encode_images``.
+        """Return debiased unit rows (n, dim), float32, in the order of the images.
+
+        The options are those of ``Encoder.encode_images``.
         """
         return self.operator.image(self.encoder.encode_images(images, on_unreadable=on_unreadable))
 
     def iter_images(self, images: Iterable[Any]) -> Iterator[np.ndarray | Unreadable]:
-        """One debiased row an image, or why there is none."""
+        """Yield one debiased row per image, or why there is none."""
         for row in self.encoder.iter_images(images):
             yield row if isinstance(row, Unreadable) else self.operator.image(row[None])[0]
 
