@@ -3,16 +3,16 @@ what debiasing cost.
 """
 
 from equipoise._audit.documents import Pictures, read, write
-from equipoise._audit.plan import Plan, Settings, make_plan
+from equipoise._audit.plan import AuditPlan, AuditSettings, make_plan
 from equipoise._audit.running import Audit, run
-from equipoise._audit.sources import Source, read_images
+from equipoise._audit.sources import ImageSource, read_images
 
 __all__ = [
     "Audit",
     "Pictures",
-    "Plan",
-    "Settings",
-    "Source",
+    "AuditPlan",
+    "AuditSettings",
+    "ImageSource",
     "make_plan",
     "read",
     "read_images",

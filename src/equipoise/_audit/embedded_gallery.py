@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from equipoise._audit.sources import Source, read_images
+from equipoise._audit.sources import ImageSource, read_images
 from equipoise.errors import ArtefactError, InputError
 from equipoise.prompts._attribute import Attribute
 
@@ -34,7 +34,7 @@ def find_gallery() -> Any:
 
 def read_gallery(
     found: Any, embeddings: Path | None = None, *, group_columns: Sequence[str] = (), **columns: Any
-) -> Source:
+) -> ImageSource:
     """Its pictures, with the groups that its classifier perceives or the columns that are asked
     for.
     """

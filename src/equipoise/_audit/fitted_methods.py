@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from equipoise._audit import association, explicit, skew
-from equipoise._audit.plan import Plan
-from equipoise._audit.sources import Source, rows
+from equipoise._audit.plan import AuditPlan
+from equipoise._audit.sources import ImageSource, rows
 from equipoise._rows import unit
 from equipoise._space import AttributeSpace
 from equipoise._spaceset import SpaceSet
@@ -30,7 +30,7 @@ class Index:
     m: places that skew looks at; places: of "who comes first".
     """
 
-    source: Source
+    source: ImageSource
     rows: np.ndarray
     lines: np.ndarray
     groups: Coded
@@ -54,7 +54,7 @@ class Subject:
     space: that of the book's prompts, the yardstick of leakage for all methods.
     """
 
-    plan: Plan
+    plan: AuditPlan
     space: AttributeSpace
     yardstick: association.Yardstick
     texts: np.ndarray
@@ -90,7 +90,7 @@ class Subject:
         return {label: rank_deep(operator, *given) for label, operator in self.operators.items()}
 
 
-def prepare(plan: Plan) -> Subject:
+def prepare(plan: AuditPlan) -> Subject:
     """Encode and fit."""
     notes: list[str] = []
     _, book_rows = prompt_prototypes(plan.encoder, plan.book, plan.attribute)
@@ -114,7 +114,9 @@ def _encoded(encoder: Any, texts: list[str]) -> np.ndarray:
     return unit(encode(encoder, unique)).astype(np.float32)[[place[text] for text in texts]]
 
 
-def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: list[str]) -> Index:
+def _index(
+    plan: AuditPlan, source: ImageSource, yardstick: association.Yardstick, notes: list[str]
+) -> Index:
     images, there = rows(source, plan.encoder)
     names, dim = plan.attribute.groups, yardstick.prototypes.shape[1]
     if images.shape[1] != dim:
@@ -141,7 +143,7 @@ def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: 
     return Index(source, images, np.flatnonzero(there), groups, m, first if first < known else m)
 
 
-def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Operator]:
+def _fitted(plan: AuditPlan, index: Index | None, notes: list[str]) -> dict[str, Operator]:
     found, images = {}, None if index is None else index.rows
     for spec in plan.all_specs:
         context = FitContext(

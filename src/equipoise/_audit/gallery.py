@@ -11,7 +11,7 @@ import numpy as np
 
 from equipoise._audit.documents import small
 from equipoise._audit.fitted_methods import Index
-from equipoise._audit.plan import Settings
+from equipoise._audit.plan import AuditSettings
 
 
 def gallery(
@@ -19,7 +19,7 @@ def gallery(
     prompts: Sequence[dict[str, Any]],
     lists: dict[str, np.ndarray],
     tops: Sequence[np.ndarray],
-    settings: Settings,
+    settings: AuditSettings,
 ) -> tuple[dict[str, Any] | None, dict[int, bytes]]:
     """The document, and a small JPEG of every image in it; None where the source has no pictures
     that can be read.

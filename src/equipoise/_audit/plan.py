@@ -1,4 +1,4 @@
-"""``Plan``: all that an audit measures with, read and checked before long work."""
+"""``AuditPlan``: all that an audit measures with, read and checked before long work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from equipoise._audit.sources import Source
+from equipoise._audit.sources import ImageSource
 from equipoise.datasets._checks import check_encoder, groups_of
 from equipoise.errors import InputError
 from equipoise.methods import find
@@ -23,7 +23,7 @@ WITH_IMAGES, TEXT_ONLY = ("closed-form", "adapted"), ("closed-form", "orth-proj"
 
 
 @dataclass(frozen=True)
-class Settings:
+class AuditSettings:
     """How to measure.
 
     m: places that skew looks at; None is a tenth of the images, from 20 to 1000. places: of "who
@@ -43,7 +43,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AuditPlan:
     """encoder: anything with ``encode_text``.
 
     prompts: those that name no group; explicit ones go to ``explicit``. groups: of each image, None
@@ -56,9 +56,9 @@ class Plan:
     book: PromptBook
     prompts: tuple[str, ...]
     specs: tuple[MethodSpec, ...]
-    settings: Settings = Settings()
+    settings: AuditSettings = AuditSettings()
     explicit: tuple[str, ...] = ()
-    source: Source | None = None
+    source: ImageSource | None = None
     groups: np.ndarray | None = None
     group_columns: tuple[str, ...] = ()
     labels: np.ndarray | None = None
@@ -100,12 +100,12 @@ def make_plan(
     book: str | PromptBook | None = None,
     specs: Sequence[MethodSpec] | None = None,
     kappa: float | None = None,
-    source: Source | None = None,
+    source: ImageSource | None = None,
     group_columns: Sequence[str] = (),
     label_column: str | None = None,
     caption_column: str | None = None,
-    settings: Settings | None = None,
-) -> Plan:
+    settings: AuditSettings | None = None,
+) -> AuditPlan:
     """Look everything up.
 
     prompts: a list, or the name of a book whose prompts they are; None: the curated ones of the
@@ -151,13 +151,13 @@ def make_plan(
         )
     columns = tuple(group_columns)
     groups = _groups(source, attribute, columns) if source is not None and columns else None
-    return Plan(
+    return AuditPlan(
         encoder,
         attribute,
         fitted,
         tuple(neutral),
         tuple(chosen),
-        settings or Settings(),
+        settings or AuditSettings(),
         explicit=tuple(stated),
         source=source,
         groups=groups,
@@ -194,7 +194,7 @@ def columns_for(attribute: Attribute, columns: Sequence[str]) -> tuple[str, ...]
     return tuple(named) if len(named) == len(attribute.parts) else tuple(columns)
 
 
-def _groups(source: Source, attribute: Attribute, columns: tuple[str, ...]) -> np.ndarray:
+def _groups(source: ImageSource, attribute: Attribute, columns: tuple[str, ...]) -> np.ndarray:
     from equipoise.datasets import Dataset
 
     found = {
@@ -210,7 +210,7 @@ def _groups(source: Source, attribute: Attribute, columns: tuple[str, ...]) -> n
     return groups_of(source.table, Dataset(source.name, source.table, columns), attribute)
 
 
-def _labels(source: Source, column: str) -> np.ndarray:
+def _labels(source: ImageSource, column: str) -> np.ndarray:
     labels = source.table["label"].to_numpy(dtype=object)
     if len(classes := encode(labels, "labels").labels) < 2:
         raise InputError(
@@ -220,7 +220,7 @@ def _labels(source: Source, column: str) -> np.ndarray:
     return labels
 
 
-def _captions(source: Source, column: str) -> np.ndarray:
+def _captions(source: ImageSource, column: str) -> np.ndarray:
     captions = source.table["caption"].to_numpy(dtype=object)
     if not len(written(captions)):
         raise InputError(

@@ -11,7 +11,7 @@ from equipoise._audit import metrics as parts
 from equipoise._audit.documents import FORMAT, KIND, Pictures
 from equipoise._audit.fitted_methods import Subject, prepare
 from equipoise._audit.gallery import gallery
-from equipoise._audit.plan import Plan
+from equipoise._audit.plan import AuditPlan
 from equipoise._audit.verdict import verdict
 from equipoise._space import AttributeSpace, EncoderRef
 from equipoise._stores import Store
@@ -31,7 +31,7 @@ class Audit(NamedTuple):
     space: AttributeSpace
 
 
-def run(plan: Plan, *, pictures: bool = True) -> Audit:
+def run(plan: AuditPlan, *, pictures: bool = True) -> Audit:
     """Measure. pictures: whether the page gets small pictures of what is found."""
     subject = prepare(plan)
     index = subject.index
@@ -145,7 +145,7 @@ def _subject(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _groups_from(plan: Plan) -> str:
+def _groups_from(plan: AuditPlan) -> str:
     if plan.source is None:
         return "text"
     if plan.groups is None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from equipoise import metrics
-from equipoise._audit.plan import Settings
+from equipoise._audit.plan import AuditSettings
 from equipoise._progress import progress
 from equipoise.errors import InputError
 from equipoise.metrics._labels import Coded
@@ -54,7 +54,7 @@ def choose_m(m: int | None, known: int) -> int:
 
 
 def measure(
-    lists: Mapping[str, np.ndarray], groups: Coded, m: int, first: int, settings: Settings
+    lists: Mapping[str, np.ndarray], groups: Coded, m: int, first: int, settings: AuditSettings
 ) -> Skew:
     """lists: name of each method -> (prompts, depth), places of images, best first.
 
@@ -130,7 +130,7 @@ def _chance(groups: Coded, m: int, level: float, seed: int) -> dict[str, Any]:
 
 
 def _shuffled(
-    lists: Mapping[str, np.ndarray], groups: Coded, m: int, settings: Settings
+    lists: Mapping[str, np.ndarray], groups: Coded, m: int, settings: AuditSettings
 ) -> dict[str, float]:
     """The mean over the prompts' own lists, labels shuffled: queries that find the same images go
     astray together.

@@ -23,7 +23,7 @@ NAMES = ("name", "path", "file", "filename", "file_name", "id")
 
 
 @dataclass(frozen=True)
-class Source:
+class ImageSource:
     """table: a line an image, with the columns asked for.
 
     pictures: what opens each, a path or bytes; None where there are only embeddings.
@@ -53,7 +53,7 @@ def read_images(
     label_column: str | None = None,
     group_columns: Sequence[str] = (),
     caption_column: str | None = None,
-) -> Source:
+) -> ImageSource:
     """What ``images`` names, with its columns; ``embeddings``: a store or .npy that holds the rows
     of a table's images.
     """
@@ -92,10 +92,10 @@ def read_images(
             f"there is no {images}; pass a folder of pictures, a .csv or .parquet table, a store's"
             " folder or a .npy file"
         )
-    return Source(found.name, found.table, found.table["path"].tolist(), stored, found.dropped)
+    return ImageSource(found.name, found.table, found.table["path"].tolist(), stored, found.dropped)
 
 
-def rows(source: Source, encoder: Any) -> tuple[np.ndarray, np.ndarray]:
+def rows(source: ImageSource, encoder: Any) -> tuple[np.ndarray, np.ndarray]:
     """Unit rows of the images that have one, and which those are."""
     if source.embeddings is not None:
         found, there = rows_of(source.embeddings, source.names)
@@ -127,7 +127,7 @@ def _require_files(table: Path, paths: list[str]) -> None:
         )
 
 
-def _stored(path: Path, columns: dict[str, Any]) -> Source:
+def _stored(path: Path, columns: dict[str, Any]) -> ImageSource:
     if path.suffix == ".npy":
         import pandas as pd
 
@@ -140,13 +140,13 @@ def _stored(path: Path, columns: dict[str, Any]) -> Source:
             raise InputError(
                 f"{path} has shape {stored.shape}; pass embeddings, a row an image: (n, d)"
             )
-        return Source(
+        return ImageSource(
             path.name, pd.DataFrame({"path": [str(i) for i in range(len(stored))]}), None, stored
         )
     stored = open_embeddings(path)
     found = read_dataset(None, embeddings=path, **columns)
     paths = [_picture(stored, name) for name in found.table["path"]]
-    return Source(
+    return ImageSource(
         found.name,
         found.table,
         paths if all(path is not None for path in paths) else None,
@@ -190,7 +190,7 @@ def _is_struct(kind: Any) -> bool:
     return pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
 
 
-def _inside(path: Path, column: str, columns: dict[str, Any], stored: Any) -> Source:
+def _inside(path: Path, column: str, columns: dict[str, Any], stored: Any) -> ImageSource:
     import pandas as pd
 
     given = pd.read_parquet(path)
@@ -215,4 +215,4 @@ def _inside(path: Path, column: str, columns: dict[str, Any], stored: Any) -> So
     pictures = [value["bytes"] if isinstance(value, dict) else value for value in given[column]]
     if not pictures:
         raise InputError(f"{path} holds no pictures")
-    return Source(path.stem, table, pictures, stored)
+    return ImageSource(path.stem, table, pictures, stored)
