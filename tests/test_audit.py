@@ -22,8 +22,8 @@ from equipoise import _cli as cli
 from equipoise import _embedding as embedding
 from equipoise import metrics
 from equipoise._audit import (
-    Pictures,
     AuditSettings,
+    Pictures,
     association,
     dial,
     intervals,
@@ -692,7 +692,7 @@ def test_it_is_repeatable(encoder):
         (["{}/unreadable"], "can be read"),
         (["{}/gone.csv"], "1 of the 121 images"),
         (["{}/unnamed.csv"], "has no column named path"),
-        (["{}/none.npy"], "a row an image"),
+        (["{}/none.npy"], "one row per image"),
         (["{}/photos", "--label-column", "job"], "has no column job"),
         (["{}/people.csv", "--label-column", "same"], "needs two classes"),
         (["{}/people.csv", "--label-column", "blank"], "no class"),

@@ -1,6 +1,4 @@
-"""The audit: how far a model's prompts and results lean to groups, before and after debiasing, and
-what debiasing cost.
-"""
+"""The audit: how far a model leans to groups, before and after debiasing, and what that cost."""
 
 from equipoise._audit.documents import Pictures, read, write
 from equipoise._audit.plan import AuditPlan, AuditSettings, make_plan
@@ -9,10 +7,10 @@ from equipoise._audit.sources import ImageSource, read_images
 
 __all__ = [
     "Audit",
-    "Pictures",
     "AuditPlan",
     "AuditSettings",
     "ImageSource",
+    "Pictures",
     "make_plan",
     "read",
     "read_images",
