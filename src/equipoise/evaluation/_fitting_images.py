@@ -9,7 +9,7 @@ from typing import Any
 
 from equipoise.datasets import Dataset
 from equipoise.errors import InputError
-from equipoise.evaluation._labelled import Labelled
+from equipoise.evaluation._labelled import LabelledImages
 from equipoise.methods._specs import MethodSpec
 from equipoise.prompts._attribute import Attribute
 
@@ -39,15 +39,15 @@ class FitOn:
             )
 
     def part(
-        self, measured: Labelled, attribute: Attribute, seed: int, once: bool
-    ) -> tuple[Labelled | None, Labelled]:
+        self, measured: LabelledImages, attribute: Attribute, seed: int, once: bool
+    ) -> tuple[LabelledImages | None, LabelledImages]:
         """The images to fit on, if there are any of their own, and those to measure."""
         if self.share is not None:
             return measured.split(self.share, seed, attribute)
         if self.dataset is None:
             return None, measured
         options = {"embeddings": self.embeddings, "on_unreadable": measured.on_unreadable}
-        fitting = Labelled.of(self.dataset, attribute, measured.encoder, once=once, **options)
+        fitting = LabelledImages.of(self.dataset, attribute, measured.encoder, once=once, **options)
         if both := sorted(set(fitting.paths) & set(measured.paths)):
             raise InputError(
                 f"{len(both)} images are to be fitted on and measured, first {both[0]}; leave them"
@@ -56,7 +56,7 @@ class FitOn:
         return fitting, measured
 
 
-def check_fitting(spec: MethodSpec, fitting: Labelled | None) -> None:
+def check_fitting(spec: MethodSpec, fitting: LabelledImages | None) -> None:
     """Raise where a method would learn the labels of the very images that it is measured on."""
     if spec.needs_labels and fitting is None:
         raise InputError(
@@ -65,14 +65,14 @@ def check_fitting(spec: MethodSpec, fitting: Labelled | None) -> None:
         )
 
 
-def takes_images(spec: MethodSpec, fitting: Labelled | None) -> bool:
+def takes_images(spec: MethodSpec, fitting: LabelledImages | None) -> bool:
     """Whether a method is fitted on images here; on captioned ones where it learns from captions,
     and there are some.
     """
     return spec.takes_images(fitting is not None and fitting.column(*CAPTIONS) is not None)
 
 
-def fitting_images(fitting: Labelled | None, measured: Labelled) -> dict[str, Any]:
+def fitting_images(fitting: LabelledImages | None, measured: LabelledImages) -> dict[str, Any]:
     """What a context says of images; without any label where they are those that are measured."""
     if fitting is None:
         return {"images": measured.images[0]}
@@ -85,7 +85,7 @@ def fitting_images(fitting: Labelled | None, measured: Labelled) -> dict[str, An
 
 
 def fitted_on(
-    spec: MethodSpec, fitting: Labelled | None, measured: Labelled
+    spec: MethodSpec, fitting: LabelledImages | None, measured: LabelledImages
 ) -> dict[str, Any] | None:
     """For the file of a run; None for a method that needs no image."""
     if not takes_images(spec, fitting):
