@@ -1,5 +1,6 @@
-"""On which images a method is fitted: a set of its own, or, for methods that look at no label,
-those that are measured.
+"""The images that methods are fitted on: a set of its own, or those that are measured.
+
+Only methods that look at no label are fitted on the images that are measured.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from equipoise.evaluation._labelled import LabelledImages
 from equipoise.methods._specs import MethodSpec
 from equipoise.prompts._attribute import Attribute
 
-CAPTIONS = ("caption", "query")  # the columns that may hold them
+# the columns that may hold captions
+CAPTIONS = ("caption", "query")
 
 
 @dataclass(frozen=True)
 class FitOn:
-    """share: of the images, held out by lot and not measured; or another dataset, with its
-    embeddings where they are stored.
+    """What to fit on: a share of the images, or another dataset.
+
+    share: drawn by lot, and not measured. embeddings: those of the dataset, where they are stored.
     """
 
     share: float | None = None
@@ -41,14 +44,21 @@ class FitOn:
     def part(
         self, measured: LabelledImages, attribute: Attribute, seed: int, once: bool
     ) -> tuple[LabelledImages | None, LabelledImages]:
-        """The images to fit on, if there are any of their own, and those to measure."""
+        """Return the images to fit on, None where there is no such set, and those to measure."""
         if self.share is not None:
             return measured.split(self.share, seed, attribute)
         if self.dataset is None:
             return None, measured
-        options = {"embeddings": self.embeddings, "on_unreadable": measured.on_unreadable}
-        fitting = LabelledImages.of(self.dataset, attribute, measured.encoder, once=once, **options)
-        if both := sorted(set(fitting.paths) & set(measured.paths)):
+        fitting = LabelledImages.of(
+            self.dataset,
+            attribute,
+            measured.encoder,
+            once=once,
+            embeddings=self.embeddings,
+            on_unreadable=measured.on_unreadable,
+        )
+        both = sorted(set(fitting.paths) & set(measured.paths))
+        if both:
             raise InputError(
                 f"{len(both)} images are to be fitted on and measured, first {both[0]}; leave them"
                 " out of one of the two"
@@ -66,28 +76,33 @@ def check_fitting(spec: MethodSpec, fitting: LabelledImages | None) -> None:
 
 
 def takes_images(spec: MethodSpec, fitting: LabelledImages | None) -> bool:
-    """Whether a method is fitted on images here; on captioned ones where it learns from captions,
-    and there are some.
+    """Return whether a method is fitted on images here.
+
+    A method that learns from captions is, where the images to fit on have some.
     """
-    return spec.takes_images(fitting is not None and fitting.column(*CAPTIONS) is not None)
+    captioned = fitting is not None and fitting.column(*CAPTIONS) is not None
+    return spec.takes_images(captioned)
 
 
 def fitting_images(fitting: LabelledImages | None, measured: LabelledImages) -> dict[str, Any]:
-    """What a context says of images; without any label where they are those that are measured."""
+    """Return what a method may know of images: no label where they are those that are measured."""
     if fitting is None:
         return {"images": measured.images[0]}
     rows, there = fitting.images
     known = {"images": rows, "sensitive_features": fitting.groups[there]}
-    for name, columns in (("labels", ("label",)), ("captions", CAPTIONS)):
-        values = fitting.column(*columns)
-        known |= {} if values is None else {name: values[there]}
+    labels = fitting.column("label")
+    if labels is not None:
+        known["labels"] = labels[there]
+    captions = fitting.column(*CAPTIONS)
+    if captions is not None:
+        known["captions"] = captions[there]
     return known
 
 
 def fitted_on(
     spec: MethodSpec, fitting: LabelledImages | None, measured: LabelledImages
 ) -> dict[str, Any] | None:
-    """For the file of a run; None for a method that needs no image."""
+    """Return what a run's file says of these images; None for a method that needs no image."""
     if not takes_images(spec, fitting):
         return None
     chosen = fitting or measured

@@ -107,7 +107,7 @@ class LabelledImages:
     def split(
         self, share: float, seed: int, attribute: Attribute
     ) -> tuple[LabelledImages, LabelledImages]:
-        """So large a share of the images, drawn by lot within each group and class, and the others.
+        """Return a share of the images, drawn by lot within each group and class, and the others.
 
         Rows of one path stay together.
         """
