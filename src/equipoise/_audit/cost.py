@@ -53,7 +53,7 @@ def certificate(
     some = images[places.astype(int)]
     u_some = np.asarray(operator.image(some))
     moved = np.abs(_similarities(u_some, u_texts) - _similarities(some, texts))
-    document["cross"] = {
+    cross = {
         "images": len(some),
         "prompts": len(texts),
         "mean": float(moved.mean()),
@@ -61,8 +61,9 @@ def certificate(
     }
     if bounded is not None and c_text is not None:
         bound = cross_bound(certify(some, bounded, u=u_some), c_text)
-        document["cross"]["bound"] = float(bound.max())
-        document["cross"]["within"] = bool((moved <= bound).all())
+        cross["bound"] = float(bound.max())
+        cross["within"] = bool((moved <= bound).all())
+    document["cross"] = cross
     return document
 
 

@@ -105,17 +105,20 @@ def grid(
         return document, []
     unknown = int((~inputs.groups.known).sum())
     depth = max(inputs.m, shown) + unknown
-    skews, tops = [], []
+    tops = []
     for kappa, one in turned.items():
         if kappa in ranked:
-            top = ranked[kappa]
+            tops.append(ranked[kappa])
         else:
-            top = rank(one, inputs.images, inputs.texts, inputs.prompts, depth)
-        max_skews = Ranking.of(top=top, groups=inputs.groups).max_skew(inputs.m)
-        skews.append(float(max_skews.mean()[0]))
-        tops.append(top[:, :shown])
-    document["max_skew"] = skews
-    return document, tops
+            tops.append(rank(one, inputs.images, inputs.texts, inputs.prompts, depth))
+    document["max_skew"] = [_mean_skew(top, inputs.groups, inputs.m) for top in tops]
+    return document, [top[:, :shown] for top in tops]
+
+
+def _mean_skew(top: np.ndarray, groups: Coded, m: int) -> float:
+    """Return the mean skew of the prompts' lists."""
+    skews = Ranking.of(top=top, groups=groups).max_skew(m)
+    return float(skews.mean()[0])
 
 
 def _mean_lean(operator: SpaceOperator, inputs: Inputs) -> float:

@@ -48,7 +48,7 @@ def one_person_images(
     todo = [Path(path) for path in paths if Path(path).name not in counts]
     if not todo:
         return [name for name in names if counts[name] == 1]
-    count = _counter(detector, threshold, device)
+    count = _Detector(detector, threshold, device).count
     try:
         for done, start in enumerate(range(0, len(todo), batch), 1):
             part = todo[start : start + batch]
@@ -63,49 +63,56 @@ def one_person_images(
     return [name for name in names if counts[name] == 1]
 
 
-def _counter(
-    detector: str, threshold: float, device: str | None
-) -> Callable[[list[Path]], list[int]]:
-    """Return a function that counts the people in each of some pictures."""
-    try:
-        import torch
-        from transformers import AutoImageProcessor, AutoModelForObjectDetection
-    except ImportError:
-        raise MissingExtraError(
-            "finding pictures of one person", "transformers", "transformers"
-        ) from None
-    try:
-        processor: Any = AutoImageProcessor.from_pretrained(detector, trust_remote_code=False)
-        model: Any = AutoModelForObjectDetection.from_pretrained(detector, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"detector {detector!r} cannot be loaded: {error}") from None
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = model.to(device).eval()
-    people = {i for i, name in model.config.id2label.items() if name.lower() == PERSON}
-    if not people:
-        raise InputError(
-            f"detector {detector!r} knows no class {PERSON!r}; pass one trained on COCO"
-        )
+class _Detector:
+    """A detector that counts the people in pictures."""
 
-    def count(paths: list[Path]) -> list[int]:
+    def __init__(self, name: str, threshold: float, device: str | None):
+        try:
+            import torch
+            from transformers import AutoImageProcessor, AutoModelForObjectDetection
+        except ImportError:
+            raise MissingExtraError(
+                "finding pictures of one person", "transformers", "transformers"
+            ) from None
+        try:
+            processor: Any = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
+            model: Any = AutoModelForObjectDetection.from_pretrained(name, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"detector {name!r} cannot be loaded: {error}") from None
+        if not device:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.threshold = threshold
+        self.processor = processor
+        self.model = model.to(device).eval()
+        classes = model.config.id2label.items()
+        self.people = {i for i, label in classes if label.lower() == PERSON}
+        if not self.people:
+            raise InputError(
+                f"detector {name!r} knows no class {PERSON!r}; pass one trained on COCO"
+            )
+
+    def count(self, paths: list[Path]) -> list[int]:
+        """Return the number of people in each picture; 0 where it cannot be read."""
         images = [_open(path) for path in paths]
         readable = [image for image in images if image is not None]
-        found: list[int] = []
-        if readable:
-            inputs = processor(images=readable, return_tensors="pt").to(model.device)
-            with torch.inference_mode():
-                outputs = model(**inputs)
-            sizes = [(image.height, image.width) for image in readable]
-            results = processor.post_process_object_detection(
-                outputs, threshold=threshold, target_sizes=sizes
-            )
-            for result in results:
-                found.append(sum(int(label) in people for label in result["labels"]))
-        each = iter(found)
-        return [0 if image is None else next(each) for image in images]
+        found = iter(self._count(readable) if readable else [])
+        return [0 if image is None else next(found) for image in images]
 
-    return count
+    def _count(self, images: list[Any]) -> list[int]:
+        import torch
+
+        inputs = self.processor(images=images, return_tensors="pt").to(self.model.device)
+        with torch.inference_mode():
+            outputs = self.model(**inputs)
+        results = self.processor.post_process_object_detection(
+            outputs,
+            threshold=self.threshold,
+            target_sizes=[(image.height, image.width) for image in images],
+        )
+        counts = []
+        for result in results:
+            counts.append(sum(int(label) in self.people for label in result["labels"]))
+        return counts
 
 
 def _open(path: Path) -> Any:

@@ -77,15 +77,7 @@ def table(
             f"group_columns={group_columns!r} is a string; pass a list of column names,"
             f" [{group_columns!r}]"
         )
-    if not path_column:
-        path_column = next((name for name in PATH_COLUMNS if name in given.columns), None)
-    if path_column is None:
-        raise InputError(
-            f"{source} has no column named {', '.join(PATH_COLUMNS)}; rename the one that holds"
-            " file names, or name it (path_column=, equipoise evaluate --path-column). It has"
-            f" {list(given.columns)}"
-        )
-    wanted = {"path": path_column}
+    wanted = {"path": path_column or _path_column(given, source)}
     if label_column is not None:
         wanted["label"] = label_column
     if caption_column is not None:
@@ -108,6 +100,18 @@ def table(
     sieve.drop(sieve.table["path"].isna(), "rows without a file name")
     sieve.table = sieve.table.assign(path=[str(base / str(name)) for name in sieve.table["path"]])
     return sieve.without_missing_files(on_missing).result(source.stem, tuple(group_columns))
+
+
+def _path_column(table: Frame, source: Path) -> str:
+    """Return the column that holds file names, found by its own name."""
+    for name in PATH_COLUMNS:
+        if name in table.columns:
+            return name
+    raise InputError(
+        f"{source} has no column named {', '.join(PATH_COLUMNS)}; rename the one that holds"
+        " file names, or name it (path_column=, equipoise evaluate --path-column). It has"
+        f" {list(table.columns)}"
+    )
 
 
 def _read(source: Path, path_column: str | None) -> Frame:
