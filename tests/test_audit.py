@@ -22,8 +22,8 @@ from equipoise import _cli as cli
 from equipoise import _embedding as embedding
 from equipoise import metrics
 from equipoise._audit import (
+    AuditSettings,
     Pictures,
-    Settings,
     association,
     dial,
     intervals,
@@ -35,7 +35,7 @@ from equipoise._audit import (
 from equipoise._audit.fitted_methods import prepare
 from equipoise._audit.plan import columns_for, make_plan
 from equipoise._audit.skew import choose_m
-from equipoise._audit.sources import Source, read_images
+from equipoise._audit.sources import ImageSource, read_images
 from equipoise.errors import EquipoiseError, InputError
 from equipoise.methods._specs import parse
 from equipoise.prompts._vectors import TextVectors
@@ -49,7 +49,7 @@ from tests.helpers.common import component, shared_data, typed
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*texts are longer than the 24 tokens", "ignore:.*could not be read"
 )
-QUICK = Settings(resamples=40, permutations=10)
+QUICK = AuditSettings(resamples=40, permutations=10)
 GROUPS = {"male": ["a man", "a photo of a man"], "female": ["a woman", "a photo of a woman"]}
 
 
@@ -233,7 +233,7 @@ def test_what_chance_gives_has_the_range_that_is_said(folder, encoder):
             make_plan(
                 encoder,
                 eq.Attribute.load("gender"),
-                settings=Settings(resamples=10, level=level),
+                settings=AuditSettings(resamples=10, level=level),
                 **options,
             )
         ).results
@@ -369,7 +369,7 @@ def test_on_real_clip_embeddings_adapted_with_an_infinite_kappa_is_near_chance()
         "prompts": prompts,
         "book": book,
         "group_columns": ["gender"],
-        "source": Source("CelebA", table, None, rows),
+        "source": ImageSource("CelebA", table, None, rows),
     }
     plan = make_plan(
         vectors,
@@ -693,7 +693,7 @@ def test_it_is_repeatable(encoder):
         (["{}/unreadable"], "can be read"),
         (["{}/gone.csv"], "1 of the 121 images"),
         (["{}/unnamed.csv"], "has no column named path"),
-        (["{}/none.npy"], "a row an image"),
+        (["{}/none.npy"], "one row per image"),
         (["{}/photos", "--label-column", "job"], "has no column job"),
         (["{}/people.csv", "--label-column", "same"], "needs two classes"),
         (["{}/people.csv", "--label-column", "blank"], "no class"),
@@ -803,7 +803,7 @@ def test_nothing_is_overwritten_without_force(folder, tmp_path, capsys):
 
 def test_a_method_that_was_not_asked_for_and_cannot_be_fitted_is_a_note(folder, encoder, tmp_path):
     few = read_images(folder / "photos")
-    few = Source("few", few.table[:36], few.pictures[:36])
+    few = ImageSource("few", few.table[:36], few.pictures[:36])
     audit = run(make_plan(encoder, eq.Attribute.load("gender"), source=few, settings=QUICK))
     assert (
         any("adapted was left out" in note for note in audit.results["notes"])
@@ -824,8 +824,8 @@ def test_a_method_that_was_not_asked_for_and_cannot_be_fitted_is_a_note(folder, 
 def test_who_comes_first_is_asked_of_fewer_places_than_there_are_images(folder, encoder):
     """All images in first place would show the collection, and there are not twenty places."""
     few = read_images(folder / "photos")
-    few = Source("few", few.table[:18], few.pictures[:18])
-    settings = Settings(m=5, resamples=10, permutations=5)
+    few = ImageSource("few", few.table[:18], few.pictures[:18])
+    settings = AuditSettings(m=5, resamples=10, permutations=5)
     results = run(
         make_plan(
             encoder,
@@ -846,12 +846,12 @@ def test_images_of_an_unknown_group_take_no_place_behind_explicit_prompts(folder
     """The same numbers as without them."""
     source = read_images(folder / "people.csv", group_columns=["gender"])
     hidden = np.arange(len(source.table)) % 3 > 0
-    some = Source(
+    some = ImageSource(
         "some",
         source.table[~hidden].reset_index(drop=True),
         [p for p, out in zip(source.pictures, hidden, strict=True) if not out],
     )
-    unknown = Source(
+    unknown = ImageSource(
         "unknown",
         source.table.assign(gender=source.table["gender"].mask(hidden, None)),
         source.pictures,
@@ -876,7 +876,10 @@ def test_images_of_an_unknown_group_take_no_place_behind_explicit_prompts(folder
 
 
 def test_a_gallery_is_full_at_every_kappa_however_few_places_skew_looks_at(folder, encoder):
-    source, settings = read_images(folder / "photos"), Settings(m=5, resamples=10, permutations=5)
+    source, settings = (
+        read_images(folder / "photos"),
+        AuditSettings(m=5, resamples=10, permutations=5),
+    )
     subject = prepare(
         make_plan(
             encoder,

@@ -83,9 +83,7 @@ def test_celeba_as_csv_with_images(tmp_path):
         tmp_path / "list_eval_partition.csv", index=False
     )
     first = picture(tmp_path / "img_align_celeba" / "img_align_celeba" / "1.jpg")
-    with pytest.raises(
-        InputError, match=r"1 of 2 images are not there, first .*2\.jpg.*on_missing"
-    ):
+    with pytest.raises(InputError, match=r"1 of 2 images are missing, first .*2\.jpg.*on_missing"):
         eq.datasets.celeba(tmp_path)
     data = eq.datasets.celeba(tmp_path, on_missing="drop")
     assert data.table.to_dict("records") == [
@@ -402,7 +400,7 @@ def test_coco_on_the_real_captions(tmp_path):
     }
     assert Path(data.table["path"].iloc[0]).parent.name == "val2017"
     assert eq.datasets.coco2017(tmp_path, captions_per_image=1, on_missing="keep").kept == 2
-    with pytest.raises(InputError, match="10 of 10 images are not there"):
+    with pytest.raises(InputError, match="10 of 10 images are missing"):
         eq.datasets.coco2017(tmp_path)
     pd.DataFrame(rows[:2] * 2).to_csv(tmp_path / "images_val2014.csv", index=False)
     with pytest.raises(InputError, match=f"2 rows of images that it had before, first {ids[0]}"):

@@ -850,7 +850,7 @@ def test_bad_data_is_an_error_before_images_are_encoded(dataset, encoder):
         of(gender=pd.Series(["Robot", "Female"] * 31)[:61])()
     with pytest.raises(eq.EquipoiseError, match="8 and 16 wide"):
         Evaluation("classification", dataset, encoder, embeddings=np.ones((61, 8)))
-    with pytest.raises(eq.EquipoiseError, match="pass a row for each"):
+    with pytest.raises(eq.EquipoiseError, match="pass one row per image"):
         Evaluation("classification", dataset, encoder, embeddings=np.ones((5, 16)))
 
 

@@ -12,9 +12,9 @@ from PIL import Image
 import equipoise as eq
 from equipoise import evaluation as tasks
 from equipoise import metrics
-from equipoise._audit import Settings, association, documents, run
+from equipoise._audit import AuditSettings, association, documents, run
 from equipoise._audit.plan import make_plan
-from equipoise._audit.sources import Source
+from equipoise._audit.sources import ImageSource
 from equipoise.prompts._vectors import TextVectors
 from equipoise.report import comparison, page, sweep_page
 from tests.helpers.common import ROOT, component, shared_data
@@ -75,8 +75,10 @@ class World:
                 "gender": np.where(self.male, "male", "female"),
             }
         )
-        source = Source("the tests' world", table, self.pictures, self.images.astype(np.float32))
-        settings = Settings(resamples=50, permutations=10)
+        source = ImageSource(
+            "the tests' world", table, self.pictures, self.images.astype(np.float32)
+        )
+        settings = AuditSettings(resamples=50, permutations=10)
         columns = (
             {"group_columns": ["gender"], "source": source}
             if options.pop("with_images", True)
@@ -437,11 +439,15 @@ def test_the_pictures_of_the_docs(browser, tmp_path):
     options = {
         "prompts": [f"a {thing}" for thing in THINGS],
         "book": book,
-        "source": Source("CelebA", table, None, rows),
+        "source": ImageSource("CelebA", table, None, rows),
     }
     audit = run(
         make_plan(
-            vectors, GENDER, group_columns=["gender"], settings=Settings(resamples=200), **options
+            vectors,
+            GENDER,
+            group_columns=["gender"],
+            settings=AuditSettings(resamples=200),
+            **options,
         )
     )
     (tmp_path / "report.html").write_text(page(audit.results, audit.pictures))

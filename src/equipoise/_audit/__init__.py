@@ -1,18 +1,16 @@
-"""The audit: how far a model's prompts and results lean to groups, before and after debiasing, and
-what debiasing cost.
-"""
+"""The audit: how far a model leans to groups, before and after debiasing, and what that cost."""
 
 from equipoise._audit.documents import Pictures, read, write
-from equipoise._audit.plan import Plan, Settings, make_plan
+from equipoise._audit.plan import AuditPlan, AuditSettings, make_plan
 from equipoise._audit.running import Audit, run
-from equipoise._audit.sources import Source, read_images
+from equipoise._audit.sources import ImageSource, read_images
 
 __all__ = [
     "Audit",
+    "AuditPlan",
+    "AuditSettings",
+    "ImageSource",
     "Pictures",
-    "Plan",
-    "Settings",
-    "Source",
     "make_plan",
     "read",
     "read_images",

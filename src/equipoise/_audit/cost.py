@@ -1,6 +1,4 @@
-"""What debiasing cost: leakage that is left, self- and cross-utility on the very numbers produced,
-and their bounds.
-"""
+"""What debiasing cost: the leakage left, self- and cross-utility as measured, and their bounds."""
 
 from __future__ import annotations
 
@@ -16,12 +14,12 @@ PAIRED = 2000  # images whose similarities to every prompt are compared, before 
 
 
 def leakage(rows: np.ndarray, space: AttributeSpace) -> np.ndarray:
-    """(n,): length of the part of each unit row that lies in the space."""
+    """Return the length of the part of each unit row that lies in the space: (n,)."""
     return np.linalg.norm(rows @ space.basis.astype(rows.dtype), axis=1).astype(np.float64)
 
 
 def self_loss(rows: np.ndarray, changed: np.ndarray) -> np.ndarray:
-    """(n,): 1 - <u, e> of unit rows, as |u - e|^2 / 2."""
+    """Return 1 - <u, e> of each pair of unit rows, computed as |u - e|^2 / 2: (n,)."""
     difference = changed - rows
     return np.einsum("ij,ij->i", difference, difference, dtype=np.float64) / 2
 
@@ -29,42 +27,46 @@ def self_loss(rows: np.ndarray, changed: np.ndarray) -> np.ndarray:
 def certificate(
     operator: Any, images: np.ndarray | None, texts: np.ndarray, prompts: list[str]
 ) -> dict[str, Any]:
-    """What is measured and what is guaranteed, where the operator works in one attribute space;
-    null where there is no guarantee.
+    """Return what was measured, and what is guaranteed where the operator works in one space.
+
+    An entry is None where there is no guarantee. "cross" compares similarities before and after.
     """
     space = getattr(operator, "space", None)
-    bounded = isinstance(operator, SpaceOperator) and isinstance(space, AttributeSpace)
+    if not isinstance(space, AttributeSpace):
+        space = None
+    bounded = space if isinstance(operator, SpaceOperator) else None
     u_texts = np.asarray(operator.text(texts, prompts))
-    document: dict[str, Any] = {
-        "space": space.fingerprint if isinstance(space, AttributeSpace) else None,
-        "images": None,
-        "texts": None,
-    }
-    c_text = (
-        certify(texts, space, u=u_texts) if bounded and isinstance(space, AttributeSpace) else None
-    )
+    c_text = None
+    if bounded is not None:
+        c_text = certify(texts, bounded, u=u_texts)
+    document: dict[str, Any] = {"space": None, "images": None, "texts": None, "cross": None}
+    if space is not None:
+        document["space"] = space.fingerprint
     if c_text is not None and "text" in operator.changes:
         document["texts"] = c_text.summary()
-    document["cross"] = None
     if images is None:
         return document
-    some = images[np.linspace(0, len(images) - 1, min(PAIRED, len(images))).astype(int)]
+    if bounded is not None and "image" in operator.changes:
+        u_images = np.asarray(operator.image(images))
+        document["images"] = certify(images, bounded, u=u_images).summary()
+    places = np.linspace(0, len(images) - 1, min(PAIRED, len(images)))
+    some = images[places.astype(int)]
     u_some = np.asarray(operator.image(some))
-    moved = np.abs(
-        u_some.astype(np.float64) @ u_texts.T.astype(np.float64)
-        - some.astype(np.float64) @ texts.T.astype(np.float64)
-    )
-    document["cross"] = {
+    moved = np.abs(_similarities(u_some, u_texts) - _similarities(some, texts))
+    cross = {
         "images": len(some),
         "prompts": len(texts),
         "mean": float(moved.mean()),
         "largest": float(moved.max()),
     }
-    if c_text is not None and isinstance(space, AttributeSpace):
-        if "image" in operator.changes:
-            document["images"] = certify(
-                images, space, u=np.asarray(operator.image(images))
-            ).summary()
-        bound = cross_bound(certify(some, space, u=u_some), c_text)
-        document["cross"] |= {"bound": float(bound.max()), "within": bool((moved <= bound).all())}
+    if bounded is not None and c_text is not None:
+        bound = cross_bound(certify(some, bounded, u=u_some), c_text)
+        cross["bound"] = float(bound.max())
+        cross["within"] = bool((moved <= bound).all())
+    document["cross"] = cross
     return document
+
+
+def _similarities(images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """Return the similarity of each image to each text, in double precision."""
+    return images.astype(np.float64) @ texts.T.astype(np.float64)

@@ -1,6 +1,6 @@
 """The dial: what every kappa would give, for the page.
 
-Exact for small audits, which the page computes itself; a grid for all.
+A small audit's page carries the data and computes any kappa exactly; every page has a grid.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ PAIRS = 200_000
 
 
 class Inputs(NamedTuple):
-    """What all kappas share: unit rows of texts and images (None for text-only), the prototypes,
-    and the images' groups.
+    """What all kappas share.
+
+    texts, images: unit rows; images is None in a text-only audit. groups: of the images.
     """
 
     texts: np.ndarray
@@ -39,16 +40,19 @@ class Inputs(NamedTuple):
 
     @property
     def pairs(self) -> int:
-        return 0 if self.images is None else len(self.images) * len(self.texts)
+        """Return the number of pairs of an image and a prompt."""
+        if self.images is None:
+            return 0
+        return len(self.images) * len(self.texts)
 
     @property
     def exact(self) -> bool:
-        """Whether the page can carry the data itself."""
+        """Return whether the page can carry the data itself."""
         return self.pairs <= PAIRS
 
 
 def turnable(operator: Any) -> TypeGuard[SpaceOperator]:
-    """Whether kappa is this operator's dial."""
+    """Return whether kappa is this operator's dial."""
     return (
         isinstance(operator, SpaceOperator)
         and isinstance(operator.space, AttributeSpace)
@@ -58,17 +62,17 @@ def turnable(operator: Any) -> TypeGuard[SpaceOperator]:
 
 def _space(operator: SpaceOperator) -> AttributeSpace:
     if not isinstance(operator.space, AttributeSpace):
-        raise InputError("an operator with a space a prompt has no dial")
+        raise InputError("an operator with one space per prompt has no dial")
     return operator.space
 
 
 def kappa(operator: SpaceOperator) -> float:
-    """Where the dial stands."""
+    """Return the kappa that an operator was fitted at."""
     return _space(operator).kappa
 
 
 def at(operator: SpaceOperator, kappa: float) -> SpaceOperator:
-    """The same operator at another kappa."""
+    """Return the same operator at another kappa."""
     return type(operator)(
         operator.attribute,
         _space(operator).with_kappa(kappa),
@@ -80,53 +84,64 @@ def at(operator: SpaceOperator, kappa: float) -> SpaceOperator:
 def grid(
     operator: SpaceOperator, inputs: Inputs, shown: int, ranked: Mapping[float, np.ndarray]
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Leakage and self-loss (means, in the operator's own space), mean lean and mean skew at each
-    kappa; and the first lists of each.
+    """Return the dial's document, and the first ``shown`` images of each prompt at each kappa.
 
-    ranked: the lists of kappas that were searched for already.
+    The document holds mean leakage and self-loss in the operator's own space, mean lean and mean
+    skew at each kappa. ranked: the lists that were searched for already, by kappa.
     """
-    kappas, space = FINE if inputs.exact else COARSE, _space(operator)
+    kappas = FINE if inputs.exact else COARSE
     document: dict[str, Any] = {"kappas": list(kappas), "changes": list(operator.changes)}
     for name, rows in (("texts", inputs.texts), ("images", inputs.images)):
-        changed = rows is not None and name[:-1] in operator.changes
-        front = frontier(rows, space, kappas) if rows is not None and changed else None
-        document[f"leakage_{name}"] = None if front is None else front.leakage.tolist()
-        document[f"self_loss_{name}"] = None if front is None else front.self_loss.tolist()
-    document["lean"], skews, tops = [], [], []
-    unknown = 0 if inputs.groups is None else int((~inputs.groups.known).sum())
+        document[f"leakage_{name}"] = None
+        document[f"self_loss_{name}"] = None
+        if rows is not None and name.removesuffix("s") in operator.changes:
+            front = frontier(rows, _space(operator), kappas)
+            document[f"leakage_{name}"] = front.leakage.tolist()
+            document[f"self_loss_{name}"] = front.self_loss.tolist()
+    turned = {kappa: at(operator, kappa) for kappa in kappas}
+    document["lean"] = [_mean_lean(one, inputs) for one in turned.values()]
+    document["max_skew"] = None
+    if inputs.images is None or inputs.groups is None:
+        return document, []
+    unknown = int((~inputs.groups.known).sum())
     depth = max(inputs.m, shown) + unknown
-    for kappa in kappas:
-        turned = at(operator, kappa)
-        document["lean"].append(
-            float(leans(np.asarray(turned.text(inputs.texts)), inputs.prototypes).max(1).mean())
-        )
-        if inputs.images is not None and inputs.groups is not None:
-            top = (
-                ranked[kappa]
-                if kappa in ranked
-                else rank(turned, inputs.images, inputs.texts, inputs.prompts, depth)
-            )
-            skews.append(
-                float(Ranking.of(top=top, groups=inputs.groups).max_skew(inputs.m).mean()[0])
-            )
-            tops.append(top[:, :shown])
-    return document | {"max_skew": skews or None}, tops
+    tops = []
+    for kappa, one in turned.items():
+        if kappa in ranked:
+            tops.append(ranked[kappa])
+        else:
+            tops.append(rank(one, inputs.images, inputs.texts, inputs.prompts, depth))
+    document["max_skew"] = [_mean_skew(top, inputs.groups, inputs.m) for top in tops]
+    return document, [top[:, :shown] for top in tops]
+
+
+def _mean_skew(top: np.ndarray, groups: Coded, m: int) -> float:
+    """Return the mean skew of the prompts' lists."""
+    skews = Ranking.of(top=top, groups=groups).max_skew(m)
+    return float(skews.mean()[0])
+
+
+def _mean_lean(operator: SpaceOperator, inputs: Inputs) -> float:
+    """Return how far the prompts lean to the nearest group, on average."""
+    texts = np.asarray(operator.text(inputs.texts))
+    return float(leans(texts, inputs.prototypes).max(1).mean())
 
 
 def arrays(operators: dict[int, SpaceOperator], inputs: Inputs) -> dict[str, np.ndarray]:
-    """What the page needs to compute any kappa: similarities, and coordinates in each operator's
-    space (by its place among methods).
+    """Return what the page needs to compute any kappa.
+
+    That is similarities, and coordinates in each operator's space. operators: by their place among
+    the methods.
     """
     texts, prototypes = inputs.texts.astype(np.float64), inputs.prototypes
     found = {"text_group": texts @ prototypes.T}
     if inputs.images is not None and inputs.groups is not None and inputs.exact:
-        found |= {
-            "scores": inputs.images.astype(np.float64) @ texts.T,
-            "codes": inputs.groups.codes,
-        }
+        found["scores"] = inputs.images.astype(np.float64) @ texts.T
+        found["codes"] = inputs.groups.codes
     for place, operator in operators.items():
         basis = _space(operator).basis
-        found |= {f"{place}.texts": texts @ basis, f"{place}.prototypes": prototypes @ basis}
+        found[f"{place}.texts"] = texts @ basis
+        found[f"{place}.prototypes"] = prototypes @ basis
         if inputs.images is not None and inputs.exact:
             found[f"{place}.images"] = inputs.images.astype(np.float64) @ basis
     return {name: array.astype(np.float32) for name, array in found.items()}

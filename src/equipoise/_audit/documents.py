@@ -1,5 +1,7 @@
-"""The files of an audit: results.json holds every number; data.safetensors what the page computes
-with, and small pictures.
+"""The files of an audit.
+
+results.json holds every number. data.safetensors holds what the page computes with, and small
+pictures.
 """
 
 from __future__ import annotations
@@ -17,33 +19,37 @@ from equipoise.errors import ArtefactError
 
 KIND, FORMAT, DATA_KIND = "equipoise audit", 1, "audit data"
 RESULTS, DATA = "results.json", "data.safetensors"
-SIDE, QUALITY = 96, 80  # of small pictures
+# of small pictures: the longest side in pixels, and the quality of the JPEG
+SIDE, QUALITY = 96, 80
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """arrays: what the page computes with. small: image -> JPEG."""
+    """What the page needs beside the results.
+
+    arrays: what it computes with. small: image -> JPEG.
+    """
 
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     small: dict[int, bytes] = field(default_factory=dict)
 
 
 def write(folder: Path, results: dict[str, Any], pictures: Pictures) -> None:
-    """Both files, each whole or not at all; those of another audit never lie beside these results,
-    whenever this is killed.
+    """Write both files, each whole or not at all.
+
+    Old data is removed first, so that a kill never leaves it beside these results.
     """
     (folder / DATA).unlink(missing_ok=True)
-    artefact.write_atomically(
-        folder / RESULTS,
-        (json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode(),
-    )
+    text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
+    artefact.write_atomically(folder / RESULTS, f"{text}\n".encode())
     if pictures.arrays or pictures.small:
         artefact.save(folder / DATA, DATA_KIND, pictures.arrays | _packed(pictures.small), {})
 
 
 def read(path: Path) -> tuple[dict[str, Any], Pictures]:
-    """An audit's folder or its results.json, and what lies beside it."""
-    path = path / RESULTS if path.is_dir() else path
+    """Return an audit's results and pictures. path: its folder or its results.json."""
+    if path.is_dir():
+        path = path / RESULTS
     try:
         results = artefact.parse_json(path.read_text(encoding="utf-8"))
         if results["kind"] != KIND:
@@ -66,7 +72,7 @@ def read(path: Path) -> tuple[dict[str, Any], Pictures]:
 
 
 def small(source: Any) -> bytes | None:
-    """A picture as a small JPEG; None where it cannot be read any more."""
+    """Return a picture as a small JPEG; None where it can no longer be read."""
     from equipoise.encoders._images import UnreadableImageError, open_image
 
     try:
@@ -91,10 +97,11 @@ def _packed(files: dict[int, bytes]) -> dict[str, np.ndarray]:
 
 
 def _unpacked(arrays: dict[str, np.ndarray]) -> dict[int, bytes]:
-    """Taken out of the arrays."""
+    """Return the small pictures, and take them out of the arrays."""
     if "small.images" not in arrays:
         return {}
-    images, ends, joined = (arrays.pop(f"small.{name}") for name in ("images", "ends", "bytes"))
+    images, ends = arrays.pop("small.images"), arrays.pop("small.ends")
+    joined = arrays.pop("small.bytes")
     starts = [0, *ends[:-1].tolist()]
     return {
         int(i): joined[start:end].tobytes()

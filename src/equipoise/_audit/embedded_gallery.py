@@ -10,22 +10,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from equipoise._audit.sources import Source, read_images
+from equipoise._audit.sources import ImageSource, read_images
 from equipoise.errors import ArtefactError, InputError
 from equipoise.prompts._attribute import Attribute
 
 NAME = "the gallery of equipoise-mini"
-JUDGED = ("gender", "race")  # its columns that are named after attributes
+# the gallery's columns that are named after attributes
+JUDGED = ("gender", "race")
 
 
 def find_gallery() -> Any:
-    """Its table and figures; None where the installed equipoise-mini has none."""
+    """Return the gallery's table and figures; None where equipoise-mini has no gallery."""
     try:
         import equipoise_mini
     except ImportError:
         return None
+    if not hasattr(equipoise_mini, "gallery"):
+        return None
     try:
-        return equipoise_mini.gallery() if hasattr(equipoise_mini, "gallery") else None
+        return equipoise_mini.gallery()
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -34,9 +37,10 @@ def find_gallery() -> Any:
 
 def read_gallery(
     found: Any, embeddings: Path | None = None, *, group_columns: Sequence[str] = (), **columns: Any
-) -> Source:
-    """Its pictures, with the groups that its classifier perceives or the columns that are asked
-    for.
+) -> ImageSource:
+    """Return the gallery's pictures, with the columns asked for.
+
+    Without group columns, the groups are those that the gallery's classifier perceives.
     """
     if found is None:
         raise InputError(
@@ -48,8 +52,11 @@ def read_gallery(
 
 
 def judged(attribute: Attribute) -> tuple[str, ...]:
-    """The columns of an attribute's groups; none where its classifier was not asked for one of
-    them, which leaves them to zero-shot.
+    """Return the gallery's columns for an attribute; none where it lacks one of them.
+
+    Without columns, the audit perceives the groups by zero-shot.
     """
     parts = tuple(part.name for part in attribute.parts)
-    return parts if set(parts) <= set(JUDGED) else ()
+    if set(parts) <= set(JUDGED):
+        return parts
+    return ()

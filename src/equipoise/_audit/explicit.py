@@ -9,7 +9,8 @@ from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._book import PromptBook
 from equipoise.prompts._marks import explicit_groups
 
-MOST = 200  # texts
+# explicit texts that an audit measures at most
+MOST = 200
 
 
 class Explicit(NamedTuple):
@@ -22,19 +23,20 @@ class Explicit(NamedTuple):
 def explicit_texts(
     prompts: Sequence[str], given: Sequence[str], book: PromptBook, attribute: Attribute
 ) -> list[Explicit]:
-    """Those that were given, and the anchors of the prompts (of the whole book, where it holds none
-    of them) for every group.
+    """Return the explicit prompts that were given, and the anchors of the prompts for every group.
+
+    Where the book holds none of the prompts, the anchors are those of the whole book. A given
+    prompt that names two groups is left out.
     """
     places = {group: i for i, group in enumerate(attribute.groups)}
-    found = [
-        Explicit(text, places[named[0]])
-        for text in given
-        if len(named := explicit_groups(text, attribute)) == 1
-    ]
+    found = []
+    for text in given:
+        named = explicit_groups(text, attribute)
+        if len(named) == 1:
+            found.append(Explicit(text, places[named[0]]))
     inside = [prompt for prompt in prompts if prompt in book] or list(book.prompts)
-    anchors = [
-        Explicit(book[prompt][group].anchor, places[group])
-        for prompt in inside
-        for group in attribute.groups
-    ]
-    return list(dict.fromkeys(found + anchors))[:MOST]
+    for prompt in inside:
+        for group in attribute.groups:
+            found.append(Explicit(book[prompt][group].anchor, places[group]))
+    unique = list(dict.fromkeys(found))
+    return unique[:MOST]

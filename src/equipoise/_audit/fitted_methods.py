@@ -1,6 +1,4 @@
-"""``Subject``: what an audit measures, encoded once: texts, images with their groups, and every
-method fitted.
-"""
+"""``Subject``: what an audit measures, encoded and fitted once."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from equipoise._audit import association, explicit, skew
-from equipoise._audit.plan import Plan
-from equipoise._audit.sources import Source, rows
+from equipoise._audit.plan import AuditPlan
+from equipoise._audit.sources import ImageSource, rows
 from equipoise._rows import unit
 from equipoise._space import AttributeSpace
 from equipoise._spaceset import SpaceSet
@@ -19,18 +17,20 @@ from equipoise.datasets._checks import check_members
 from equipoise.errors import InputError
 from equipoise.evaluation._retrieval import rank_deep
 from equipoise.methods import FitContext, Operator
+from equipoise.methods._specs import MethodSpec
 from equipoise.metrics._labels import Coded
 from equipoise.prompts._prototypes import encode, prompt_prototypes
 
 
 @dataclass(frozen=True)
 class Index:
-    """The images: unit rows (n, d), which lines of the source they are, and the group of each.
+    """The images that can be read.
 
-    m: places that skew looks at; places: of "who comes first".
+    rows (n, d): unit rows. lines: the row of the source's table that each image has. m: the places
+    that skew looks at. places: the places of "who comes first".
     """
 
-    source: Source
+    source: ImageSource
     rows: np.ndarray
     lines: np.ndarray
     groups: Coded
@@ -39,22 +39,24 @@ class Index:
 
     @property
     def names(self) -> np.ndarray:
-        """The group of each image by name; None where unknown."""
+        """Return the name of each image's group; None where it is unknown."""
         return np.array([*self.groups.labels, None], dtype=object)[self.groups.codes]
 
     @property
     def known(self) -> int:
+        """Return the number of images of a known group."""
         return int(self.groups.known.sum())
 
 
 @dataclass(frozen=True)
 class Subject:
-    """operators: label -> operator, ``none`` first.
+    """What an audit measures.
 
-    space: that of the book's prompts, the yardstick of leakage for all methods.
+    operators: label -> operator, ``none`` first. space: that of the book's prompts, in which the
+    leakage of every method is measured.
     """
 
-    plan: Plan
+    plan: AuditPlan
     space: AttributeSpace
     yardstick: association.Yardstick
     texts: np.ndarray
@@ -75,98 +77,135 @@ class Subject:
     def text(
         self, label: str, given: np.ndarray, prompts: list[str], gate: Any = None
     ) -> np.ndarray:
-        """What a method makes of texts."""
-        return np.asarray(
-            self.operators[label].text(given, prompts, **({} if gate is None else {"gate": gate}))
-        )
+        """Return what a method makes of texts."""
+        operator = self.operators[label]
+        if gate is None:
+            return np.asarray(operator.text(given, prompts))
+        return np.asarray(operator.text(given, prompts, gate=gate))
 
     def image(self, label: str, given: np.ndarray) -> np.ndarray:
-        """What a method makes of images."""
+        """Return what a method makes of images."""
         return np.asarray(self.operators[label].image(given))
 
     def ranked(self, index: Index) -> dict[str, np.ndarray]:
-        """The best images of each prompt by each method, deep enough for resamples."""
-        given = index.rows, self.texts, self.prompts, index.groups.known, max(index.m, index.places)
-        return {label: rank_deep(operator, *given) for label, operator in self.operators.items()}
+        """Return the best images of each prompt by each method, deep enough for resamples."""
+        known, depth = index.groups.known, max(index.m, index.places)
+        return {
+            label: rank_deep(operator, index.rows, self.texts, self.prompts, known, depth)
+            for label, operator in self.operators.items()
+        }
 
 
-def prepare(plan: Plan) -> Subject:
-    """Encode and fit."""
+def prepare(plan: AuditPlan) -> Subject:
+    """Return what a plan measures: encode the texts and images, and fit the methods."""
     notes: list[str] = []
     _, book_rows = prompt_prototypes(plan.encoder, plan.book, plan.attribute)
-    given = {group: book_rows[:, i] for i, group in enumerate(plan.attribute.groups)}
-    about = {"attribute": plan.attribute.name, "encoder": plan.encoder, "book_hash": plan.book.hash}
-    space = AttributeSpace.from_prototypes(given, **about)
+    space = AttributeSpace.from_prototypes(
+        {group: book_rows[:, i] for i, group in enumerate(plan.attribute.groups)},
+        attribute=plan.attribute.name,
+        encoder=plan.encoder,
+        book_hash=plan.book.hash,
+    )
     yardstick = association.yardstick(book_rows, plan.settings.resamples, plan.settings.seed)
     named = explicit.explicit_texts(plan.prompts, plan.explicit, plan.book, plan.attribute)
     texts = _encoded(plan.encoder, [*plan.prompts, *(text for text, _ in named)])
-    index = None if plan.source is None else _index(plan, plan.source, yardstick, notes)
-    operators = _fitted(plan, index, notes)
-    split = len(plan.prompts)
+    index = None
+    if plan.source is not None:
+        index = _index(plan, plan.source, yardstick, notes)
     return Subject(
-        plan, space, yardstick, texts[:split], named, texts[split:], index, operators, notes
+        plan=plan,
+        space=space,
+        yardstick=yardstick,
+        texts=texts[: len(plan.prompts)],
+        explicit=named,
+        explicit_texts=texts[len(plan.prompts) :],
+        index=index,
+        operators=_fitted(plan, index, notes),
+        notes=notes,
     )
 
 
 def _encoded(encoder: Any, texts: list[str]) -> np.ndarray:
+    """Return the unit row of each text; a text that occurs twice is encoded once."""
     unique = list(dict.fromkeys(texts))
     place = {text: i for i, text in enumerate(unique)}
-    return unit(encode(encoder, unique)).astype(np.float32)[[place[text] for text in texts]]
+    encoded = unit(encode(encoder, unique)).astype(np.float32)
+    return encoded[[place[text] for text in texts]]
 
 
-def _index(plan: Plan, source: Source, yardstick: association.Yardstick, notes: list[str]) -> Index:
+def _index(
+    plan: AuditPlan, source: ImageSource, yardstick: association.Yardstick, notes: list[str]
+) -> Index:
+    """Return the images that can be read, with the group of each."""
     images, there = rows(source, plan.encoder)
-    names, dim = plan.attribute.groups, yardstick.prototypes.shape[1]
+    dim = yardstick.prototypes.shape[1]
     if images.shape[1] != dim:
         raise InputError(
             f"images are {images.shape[1]} wide and texts {dim}; embed both with one encoder"
         )
     if plan.groups is None:
-        codes = (images @ yardstick.prototypes.T.astype(images.dtype)).argmax(1)
-        check_members(
-            np.array(names, dtype=object)[codes],
-            plan.attribute,
-            f"as {source.name} is perceived by zero-shot",
-        )
+        codes = _perceived(plan, source, images, yardstick)
     else:
-        found = plan.groups[there]
-        check_members(found, plan.attribute, "whose pictures can be read")
-        place = {name: i for i, name in enumerate(names)}
-        codes = np.array([place.get(group, -1) for group in found])
-    if lost := int((~there).sum()):
+        codes = _recorded(plan, plan.groups[there])
+    lost = int((~there).sum())
+    if lost:
         notes.append(f"{lost} of {len(there)} images could not be read, and are left out.")
-    groups = Coded(codes, names)
+    groups = Coded(codes, plan.attribute.groups)
     known = int(groups.known.sum())
-    m, first = skew.choose_m(plan.settings.m, known), plan.settings.places
-    return Index(source, images, np.flatnonzero(there), groups, m, first if first < known else m)
+    m = skew.choose_m(plan.settings.m, known)
+    places = plan.settings.places if plan.settings.places < known else m
+    return Index(source, images, np.flatnonzero(there), groups, m, places)
 
 
-def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Operator]:
-    found, images = {}, None if index is None else index.rows
+def _perceived(
+    plan: AuditPlan, source: ImageSource, images: np.ndarray, yardstick: association.Yardstick
+) -> np.ndarray:
+    """Return the group whose prototype is nearest to each image."""
+    codes = (images @ yardstick.prototypes.T.astype(images.dtype)).argmax(1)
+    found = np.array(plan.attribute.groups, dtype=object)[codes]
+    check_members(found, plan.attribute, f"as {source.name} is perceived by zero-shot")
+    return codes
+
+
+def _recorded(plan: AuditPlan, groups: np.ndarray) -> np.ndarray:
+    """Return the place of each image's group among the attribute's groups; -1 where unknown."""
+    check_members(groups, plan.attribute, "whose pictures can be read")
+    place = {name: i for i, name in enumerate(plan.attribute.groups)}
+    return np.array([place.get(group, -1) for group in groups])
+
+
+def _fitted(plan: AuditPlan, index: Index | None, notes: list[str]) -> dict[str, Operator]:
+    """Return the fitted methods by their labels; note those that are left out."""
+    context = FitContext(
+        plan.attribute,
+        encoder=plan.encoder,
+        book=plan.book,
+        images=None if index is None else index.rows,
+        seed=plan.settings.seed,
+    )
+    found = {}
     for spec in plan.all_specs:
-        context = FitContext(
-            plan.attribute,
-            encoder=plan.encoder,
-            book=plan.book,
-            images=images,
-            seed=plan.settings.seed,
-        )
         try:
-            operator = spec.fit(context, "shared")
-            operator.require_encoder(plan.encoder)
-            if isinstance(getattr(operator, "space", None), SpaceSet):
-                raise InputError(
-                    f"{spec.label} has a space a prompt, and an audit compares texts in one space;"
-                    " pass scope=shared"
-                )
-            if operator.out_dim != operator.in_dim:
-                raise InputError(
-                    f"{spec.label} gives rows {operator.out_dim} wide, not to be compared with the"
-                    f" model's {operator.in_dim}; measure it with equipoise evaluate"
-                )
-            found[spec.label] = operator
+            found[spec.label] = _fit(spec, context)
         except InputError as error:
             if plan.asked:
                 raise
             notes.append(f"{spec.label} was left out: {error}")
     return found
+
+
+def _fit(spec: MethodSpec, context: FitContext) -> Operator:
+    """Return the fitted method; raise where an audit cannot measure it."""
+    operator = spec.fit(context, "shared")
+    operator.require_encoder(context.encoder)
+    if isinstance(getattr(operator, "space", None), SpaceSet):
+        raise InputError(
+            f"{spec.label} has one space per prompt, and an audit compares texts in one space;"
+            " pass scope=shared"
+        )
+    if operator.out_dim != operator.in_dim:
+        raise InputError(
+            f"{spec.label} gives rows {operator.out_dim} wide, not to be compared with the"
+            f" model's {operator.in_dim}; measure it with equipoise evaluate"
+        )
+    return operator

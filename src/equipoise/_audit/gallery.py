@@ -1,6 +1,4 @@
-"""The galleries of the page: what the prompts of largest skew find, by every method and at every
-kappa of the dials.
-"""
+"""The galleries of the page: what the prompts of largest skew find, by every method and kappa."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import numpy as np
 
 from equipoise._audit.documents import small
 from equipoise._audit.fitted_methods import Index
-from equipoise._audit.plan import Settings
+from equipoise._audit.plan import AuditSettings
 
 
 def gallery(
@@ -19,26 +17,50 @@ def gallery(
     prompts: Sequence[dict[str, Any]],
     lists: dict[str, np.ndarray],
     tops: Sequence[np.ndarray],
-    settings: Settings,
+    settings: AuditSettings,
 ) -> tuple[dict[str, Any] | None, dict[int, bytes]]:
-    """The document, and a small JPEG of every image in it; None where the source has no pictures
-    that can be read.
+    """Return the gallery's document, and a small JPEG of every image in it.
+
+    The document is None where the source has no pictures that can be read. lists: what each method
+    finds. tops: what the dials find.
     """
     if index.source.pictures is None:
         return None, {}
-    shown = settings.gallery
-    worst = sorted(range(len(prompts)), key=lambda i: -prompts[i]["max_skew"][0]["value"])[
-        : settings.gallery_prompts
-    ]
-    firsts = [top[:, :shown] for top in lists.values()]
-    needed = sorted({int(i) for q in worst for top in (*firsts, *tops) for i in top[q]})
-    pictures = {i: small(index.source.pictures[index.lines[i]]) for i in needed}
-    kept = {i: data for i, data in pictures.items() if data is not None}
-    if not kept:
+    worst = _worst_prompts(prompts, settings.gallery_prompts)
+    firsts = [top[:, : settings.gallery] for top in lists.values()]
+    needed = _images_of(worst, [*firsts, *tops])
+    pictures = {}
+    for image in needed:
+        picture = small(index.source.pictures[index.lines[image]])
+        if picture is not None:
+            pictures[image] = picture
+    if not pictures:
         return None, {}
     names = index.source.names
     images = {
-        i: {"name": names[index.lines[i]], "group": int(index.groups.codes[i])} for i in needed
+        image: {"name": names[index.lines[image]], "group": int(index.groups.codes[image])}
+        for image in needed
     }
-    entries = [{"prompt": q, "found": [first[q].tolist() for first in firsts]} for q in worst]
-    return {"shown": shown, "prompts": entries, "images": images}, kept
+    entries = []
+    for prompt in worst:
+        found = [first[prompt].tolist() for first in firsts]
+        entries.append({"prompt": prompt, "found": found})
+    return {"shown": settings.gallery, "prompts": entries, "images": images}, pictures
+
+
+def _worst_prompts(prompts: Sequence[dict[str, Any]], most: int) -> list[int]:
+    """Return the places of the prompts of largest skew before debiasing."""
+
+    def skew(place: int) -> float:
+        return prompts[place]["max_skew"][0]["value"]
+
+    return sorted(range(len(prompts)), key=skew, reverse=True)[:most]
+
+
+def _images_of(prompts: Sequence[int], tops: Sequence[np.ndarray]) -> list[int]:
+    """Return the images that these lists hold for these prompts, each once."""
+    found: set[int] = set()
+    for top in tops:
+        for prompt in prompts:
+            found.update(top[prompt].tolist())
+    return sorted(found)

@@ -1,5 +1,4 @@
-"""Values with their intervals and paired changes, one for each method, as the results file has
-them.
+"""Values with intervals and paired changes, one per method, as the results file holds them.
 
 Replicates are centred on the value first: a resample of images repeats some and lacks others, which
 alone raises skews, and would move the interval off the value it is for.
@@ -20,10 +19,9 @@ ANY, SHARE, POSITIVE = (-np.inf, np.inf), (0.0, 1.0), (0.0, np.inf)
 def values(
     points: np.ndarray, replicates: np.ndarray, level: float, limits: tuple[float, float] = ANY
 ) -> list[dict[str, Any]]:
-    """points (methods,), replicates (methods, resamples): value, low and high of each, and the
-    change from the first method.
+    """Return the value, low and high of each method, and its change from the first method.
 
-    limits: what the quantity cannot go beyond.
+    points: (methods,). replicates: (methods, resamples). limits: the range of the quantity.
     """
     found = []
     for method, (point, drawn) in enumerate(zip(points, replicates, strict=True)):
@@ -37,22 +35,29 @@ def values(
 def of_means(
     rows: np.ndarray, resamples: int, level: float, seed: int, limits: tuple[float, float] = ANY
 ) -> list[dict[str, Any]]:
-    """rows (methods, n): the mean of each method, resampled over the n, which are the same for
-    all.
+    """Return the mean of each method, resampled over the n. rows: (methods, n).
+
+    Every resample draws the same places for all methods.
     """
     rows = np.asarray(rows, float)
     n = rows.shape[1]
     rng = np.random.default_rng(seed)
-    drawn = np.stack(
-        [rows @ np.bincount(rng.integers(0, n, n), minlength=n) / n for _ in range(resamples)],
-        axis=1,
-    )
-    return values(rows.mean(1), drawn if n > 1 else np.full_like(drawn, np.nan), level, limits)
+    if n > 1:
+        means = []
+        for _ in range(resamples):
+            times = np.bincount(rng.integers(0, n, n), minlength=n)
+            means.append(rows @ times / n)
+        drawn = np.stack(means, axis=1)
+    else:
+        # one value alone has no interval
+        drawn = np.full((len(rows), resamples), np.nan)
+    return values(rows.mean(1), drawn, level, limits)
 
 
 def of_estimates(estimates: list[Any], changes: list[Any]) -> list[dict[str, Any]]:
-    """From ``metrics.Estimate``, of shares: one a method, and the paired changes of all but the
-    first.
+    """Return what ``values`` returns, from estimates of shares, one per method.
+
+    changes: the paired changes of all methods but the first.
     """
     found = [_centred(estimate, SHARE) for estimate in estimates]
     for entry, change in zip(found[1:], changes, strict=True):
@@ -63,18 +68,22 @@ def of_estimates(estimates: list[Any], changes: list[Any]) -> list[dict[str, Any
 def _centred(estimate: Any, limits: tuple[float, float]) -> dict[str, Any]:
     if estimate.resamples - estimate.undefined < 2:
         return {"value": estimate.value, "low": None, "high": None}
-    low, high = (
-        min(max(end + estimate.value - estimate.mean, limits[0]), limits[1])
-        for end in (estimate.low, estimate.high)
-    )
+    low = _within(limits, estimate.low + estimate.value - estimate.mean)
+    high = _within(limits, estimate.high + estimate.value - estimate.mean)
     return {"value": estimate.value, "low": low, "high": high}
+
+
+def _within(limits: tuple[float, float], end: float) -> float:
+    lowest, highest = limits
+    return min(max(end, lowest), highest)
 
 
 def _interval(
     point: Any, drawn: np.ndarray, level: float, limits: tuple[float, float]
 ) -> dict[str, Any]:
     drawn = drawn[~np.isnan(drawn)]
-    if drawn.size < 2:  # one replicate, centred, is the value, and no interval
+    if drawn.size < 2:
+        # one replicate, centred, is the value itself
         return {"value": float(point), "low": None, "high": None}
     low, high = interval(float(point), drawn + (point - drawn.mean()), level)
     return {"value": float(point), "low": max(low, limits[0]), "high": min(high, limits[1])}

@@ -1,5 +1,6 @@
-"""The parts of an audit: each takes the subject, and gives rows of the summary: a metric, its n,
-and a value for every method.
+"""The parts of an audit: each measures the subject and gives rows of the summary.
+
+A row of the summary is a metric, its n, and a value per method.
 """
 
 from __future__ import annotations
@@ -23,30 +24,25 @@ from equipoise.metrics._probe import METRIC
 
 FOLDS = 5
 
-Row = dict[str, Any]
+SummaryRow = dict[str, Any]
 
 
-def text_association(subject: Subject, prompts: list[Row]) -> list[Row]:
-    """How far each prompt leans; the entries of the prompts get theirs."""
-    level, points, drawn = subject.plan.settings.level, [], []
+def text_association(subject: Subject, prompts: list[SummaryRow]) -> list[SummaryRow]:
+    """Return the mean lean of the prompts, and add each prompt's own lean to its entry."""
+    level = subject.plan.settings.level
+    points, drawn = [], []
     for label in subject.labels:
         changed = subject.text(label, subject.texts, subject.prompts)
         points.append(association.leans(changed, subject.yardstick.prototypes))
         drawn.append(association.leans(changed, subject.yardstick.resampled))
     towards = points[0].argmax(1)
     for i, (entry, group) in enumerate(zip(prompts, towards, strict=True)):
-        own = (
-            np.array([point[i, group] for point in points]),
-            np.array([d[:, i, group] for d in drawn]),
-        )
-        entry |= {
-            "towards": subject.plan.attribute.groups[group],
-            "lean": intervals.values(*own, level),
-        }
-    means = (
-        np.array([point.max(1).mean() for point in points]),
-        np.array([d.max(2).mean(1) for d in drawn]),
-    )
+        own = np.array([point[i, group] for point in points])
+        own_drawn = np.array([resamples[:, i, group] for resamples in drawn])
+        entry["towards"] = subject.plan.attribute.groups[group]
+        entry["lean"] = intervals.values(own, own_drawn, level)
+    means = np.array([point.max(1).mean() for point in points])
+    means_drawn = np.array([resamples.max(2).mean(1) for resamples in drawn])
     about = _about(
         "lean",
         "lean of a prompt, mean over prompts",
@@ -55,15 +51,15 @@ def text_association(subject: Subject, prompts: list[Row]) -> list[Row]:
         subject.yardstick.n,
         "the book's prompts",
     )
-    return [about | {"values": intervals.values(*means, level, POSITIVE)}]
+    return [about | {"values": intervals.values(means, means_drawn, level, POSITIVE)}]
 
 
 def retrieval_skew(
-    subject: Subject, index: Index, lists: dict[str, np.ndarray], prompts: list[Row]
-) -> tuple[list[Row], Row]:
-    """How the groups share the best places of each prompt; the entries of the prompts get theirs.
+    subject: Subject, index: Index, lists: dict[str, np.ndarray], prompts: list[SummaryRow]
+) -> tuple[list[SummaryRow], SummaryRow]:
+    """Return the mean skews of the prompts, and what chance would give.
 
-    And what chance would give.
+    Add to each prompt's entry its own skews, and how the groups share its first places.
     """
     s = subject.plan.settings
     found = skew.measure(lists, index.groups, index.m, index.places, s)
@@ -73,12 +69,10 @@ def retrieval_skew(
             found.max_skew[:, i], found.max_skews[:, :, i], s.level, POSITIVE
         )
         entry["ndkl"] = intervals.values(found.ndkl[:, i], found.ndkls[:, :, i], s.level, POSITIVE)
-        shares = [
-            intervals.values(
-                found.top[:, i, g], found.tops[:, :, i, g].astype(np.float64), s.level, SHARE
-            )
-            for g in range(len(fair))
-        ]
+        shares = []
+        for group in range(len(fair)):
+            drawn = found.tops[:, :, i, group].astype(np.float64)
+            shares.append(intervals.values(found.top[:, i, group], drawn, s.level, SHARE))
         entry["top"] = [list(by_group) for by_group in zip(*shares, strict=True)]
         entry["most"] = int((found.top[0, i] / fair).argmax())
     rows = []
@@ -89,37 +83,33 @@ def retrieval_skew(
         about = _about(
             key, f"{name}, mean over prompts", "retrieval", "lower", index.known, "images"
         )
-        rows.append(
-            about | {"values": intervals.values(points.mean(1), drawn.mean(2), s.level, POSITIVE)}
-        )
+        values = intervals.values(points.mean(1), drawn.mean(2), s.level, POSITIVE)
+        rows.append(about | {"values": values})
     return rows, found.chance
 
 
-def classification(subject: Subject, index: Index) -> list[Row]:
-    """Zero-shot classification, where the source has labels."""
+def classification(subject: Subject, index: Index) -> list[SummaryRow]:
+    """Return the metrics of zero-shot classification, where the source has labels."""
     plan = subject.plan
     if plan.labels is None:
         return []
     labels = plan.labels[index.lines]
     classes = tasks.class_prompts(encode(labels, "labels").labels)
-    options = {
-        "encoder": plan.encoder,
-        "resamples": plan.settings.resamples,
-        "seed": plan.settings.seed,
-    }
     found = tasks.classify(
         subject.operators,
         index.rows,
         classes,
         labels=labels,
         sensitive_features=index.names,
-        **options,
+        encoder=plan.encoder,
+        resamples=plan.settings.resamples,
+        seed=plan.settings.seed,
     )
     return _measured(subject, found, "classification", found.bootstrap.metrics)
 
 
-def recall(subject: Subject, index: Index) -> list[Row]:
-    """Whether captions still find their image, where the source has captions."""
+def recall(subject: Subject, index: Index) -> list[SummaryRow]:
+    """Return how often captions still find their image, where the source has captions."""
     plan, s = subject.plan, subject.plan.settings
     if plan.captions is None:
         return []
@@ -128,51 +118,44 @@ def recall(subject: Subject, index: Index) -> list[Row]:
     if not places.size:
         raise InputError("no image that has a caption can be read; leave `caption_column` out")
     chosen = _some(places, s.captions, s.seed)
-    options = {
-        "m": index.m,
-        "resamples": s.resamples,
-        "permutations": 1,
-        "seed": s.seed,
-        "encoder": plan.encoder,
-        "targets": chosen,
-    }
     found = tasks.retrieve(
         subject.operators,
         index.rows,
         [str(captions[i]) for i in chosen],
         sensitive_features=index.names,
-        **options,
+        targets=chosen,
+        encoder=plan.encoder,
+        m=index.m,
+        resamples=s.resamples,
+        permutations=1,
+        seed=s.seed,
     )
-    rows = _measured(
-        subject, found, "cost", [name for name in found.bootstrap.metrics if name.startswith("R@")]
-    )
-    return [
-        row | {"n": len(chosen), "over": "captions"} for row in rows
-    ]  # each drawn with its image, whatever that one's group
+    recalls = [name for name in found.bootstrap.metrics if name.startswith("R@")]
+    rows = _measured(subject, found, "cost", recalls)
+    # a caption is drawn with its image, whatever the image's group
+    return [row | {"n": len(chosen), "over": "captions"} for row in rows]
 
 
-def utility(subject: Subject) -> list[Row]:
-    """Leakage that is left in the space of the prompts, and self-utility loss, of texts and of
-    images.
-    """
-    found = _utility(subject, "texts", subject.texts)
-    return found + (
-        _utility(subject, "images", subject.index.rows) if subject.index is not None else []
-    )
+def utility(subject: Subject) -> list[SummaryRow]:
+    """Return the leakage left in the prompts' space, and the self-utility loss, of all rows."""
+    texts = [subject.text(label, subject.texts, subject.prompts) for label in subject.labels]
+    found = _utility(subject, "texts", subject.texts, texts, over="prompts")
+    if subject.index is not None:
+        rows = subject.index.rows
+        images = [subject.image(label, rows) for label in subject.labels]
+        found += _utility(subject, "images", rows, images, over="images")
+    return found
 
 
-def _utility(subject: Subject, what: str, given: np.ndarray) -> list[Row]:
+def _utility(
+    subject: Subject, what: str, given: np.ndarray, changed: list[np.ndarray], over: str
+) -> list[SummaryRow]:
+    """Return the leakage and the self-utility loss of what each method made of the given rows."""
     lost, left = [], []
-    for label in subject.labels:
-        changed = (
-            subject.text(label, given, subject.prompts)
-            if what == "texts"
-            else subject.image(label, given)
-        )
-        changed = changed if subject.operators[label].unit else unit(changed)
-        lost.append(cost.self_loss(given, changed))
-        left.append(cost.leakage(changed, subject.space))
-    over = "prompts" if what == "texts" else "images"
+    for operator, rows in zip(subject.operators.values(), changed, strict=True):
+        units = rows if operator.unit else unit(rows)
+        lost.append(cost.self_loss(given, units))
+        left.append(cost.leakage(units, subject.space))
     return [
         _mean(
             subject,
@@ -197,12 +180,13 @@ def _utility(subject: Subject, what: str, given: np.ndarray) -> list[Row]:
     ]
 
 
-def probe(subject: Subject, index: Index) -> list[Row]:
-    """What a classifier trained on labels still reads from the images."""
+def probe(subject: Subject, index: Index) -> list[SummaryRow]:
+    """Return how well a classifier trained on labels still tells the groups of the images apart."""
     s = subject.plan.settings
     chosen = _some(np.flatnonzero(index.groups.known), s.probe_rows, s.seed)
     codes = index.groups.codes[chosen]
-    if (fewest := int(np.bincount(codes, minlength=len(index.groups.labels)).min())) < FOLDS:
+    fewest = int(np.bincount(codes, minlength=len(index.groups.labels)).min())
+    if fewest < FOLDS:
         subject.notes.append(
             f"No probe was trained: a group has {fewest} images, and {FOLDS} are needed."
         )
@@ -213,73 +197,62 @@ def probe(subject: Subject, index: Index) -> list[Row]:
     found = metrics.leakage_probe(
         probed, sensitive_features=codes, folds=FOLDS, resamples=s.resamples, seed=s.seed
     )
-    same = {
-        label: label if label in probed else first for label in subject.labels
-    }  # images as they were: the same probe
-    estimates = [found.estimate(same[label], METRIC, level=s.level) for label in subject.labels]
-    changes = [found.difference(same[label], first, METRIC, level=s.level) for label in others]
+    # a method that leaves images as they were has the probe of the first
+    of = dict.fromkeys(subject.labels, first) | {label: label for label in probed}
+    estimates = [found.estimate(of[label], METRIC, level=s.level) for label in subject.labels]
+    changes = [found.difference(of[label], first, METRIC, level=s.level) for label in others]
     about = _about("probe", "AUC of a probe trained on images", "probe", "lower", found.n, "images")
     return [about | {"values": intervals.of_estimates(estimates, changes)}]
 
 
-def explicit_prompts(subject: Subject) -> list[Row]:
-    """Whether prompts that name a group are still nearest to it and still find it, without and with
-    the gate.
-    """
-    own, texts = (
-        np.array([group for _, group in subject.explicit]),
-        [text for text, _ in subject.explicit],
-    )
-    index, found = subject.index, []
-    for gate, suffix, section in ((None, "", "explicit"), (True, "_gated", "explicit, gated")):
-        changed = [
-            subject.text(label, subject.explicit_texts, texts, gate) for label in subject.labels
-        ]
-        leans = [association.leans(rows, subject.yardstick.prototypes) for rows in changed]
-        nearest, stated = (
-            [lean.argmax(1) == own for lean in leans],
-            [lean[np.arange(len(own)), own] for lean in leans],
-        )
-        rows = [
-            ("explicit_nearest", "explicit prompts nearest to the group they name", nearest, SHARE)
-        ]
-        rows += [("explicit_lean", "lean of explicit prompts to the group they name", stated, ANY)]
-        if index is not None:
-            held = [_held(subject, index, label, own, texts, gate) for label in subject.labels]
-            rows += [
-                (
-                    "explicit_top",
-                    f"share of the first {index.places} results that are of the group named",
-                    held,
-                    SHARE,
-                )
-            ]
-        found += [
-            _mean(subject, key + suffix, name, section, "higher", v, "explicit prompts", limits)
-            for key, name, v, limits in rows
-        ]
-    return found
+def explicit_prompts(subject: Subject) -> list[SummaryRow]:
+    """Return how far prompts that name a group still mean it, without and with the gate."""
+    found = _explicit(subject, None, "", "explicit")
+    return found + _explicit(subject, True, "_gated", "explicit, gated")
+
+
+def _explicit(subject: Subject, gate: Any, suffix: str, section: str) -> list[SummaryRow]:
+    """Return whether prompts are nearest to the group they name, lean to it and find it."""
+    texts = [text for text, _ in subject.explicit]
+    own = np.array([group for _, group in subject.explicit])
+    nearest, stated = [], []
+    for label in subject.labels:
+        changed = subject.text(label, subject.explicit_texts, texts, gate)
+        leans = association.leans(changed, subject.yardstick.prototypes)
+        nearest.append(leans.argmax(1) == own)
+        stated.append(leans[np.arange(len(own)), own])
+    rows = [
+        ("explicit_nearest", "explicit prompts nearest to the group they name", nearest, SHARE),
+        ("explicit_lean", "lean of explicit prompts to the group they name", stated, ANY),
+    ]
+    index = subject.index
+    if index is not None:
+        name = f"share of the first {index.places} results that are of the group named"
+        held = [_held(subject, index, label, own, texts, gate) for label in subject.labels]
+        rows.append(("explicit_top", name, held, SHARE))
+    return [
+        _mean(subject, key + suffix, name, section, "higher", values, "explicit prompts", limits)
+        for key, name, values, limits in rows
+    ]
 
 
 def _held(
     subject: Subject, index: Index, label: str, own: np.ndarray, texts: list[str], gate: Any
 ) -> np.ndarray:
-    """Of each explicit prompt's first results, the share that is of its own group; images of an
-    unknown group take no place.
+    """Return the share of each explicit prompt's first results that is of the group it names.
+
+    Images of an unknown group take no place.
     """
-    known = index.groups.known
-    images, codes = (
-        (index.rows, index.groups.codes)
-        if known.all()
-        else (index.rows[known], index.groups.codes[known])
-    )
+    images, codes, known = index.rows, index.groups.codes, index.groups.known
+    if not known.all():
+        images, codes = images[known], codes[known]
     top = rank(
         subject.operators[label], images, subject.explicit_texts, texts, index.places, gate=gate
     )
     return (codes[top] == own[:, None]).mean(1)
 
 
-def _about(key: str, name: str, section: str, better: str, n: int, over: str) -> Row:
+def _about(key: str, name: str, section: str, better: str, n: int, over: str) -> SummaryRow:
     return {"key": key, "name": name, "section": section, "better": better, "n": n, "over": over}
 
 
@@ -292,33 +265,31 @@ def _mean(
     values: Sequence[Any],
     over: str,
     limits: Any,
-) -> Row:
-    s, rows = subject.plan.settings, np.array(values, float)
+) -> SummaryRow:
+    """Return a row of means. values: (methods, n)."""
+    s = subject.plan.settings
+    rows = np.array(values, float)
     means = intervals.of_means(rows, s.resamples, s.level, s.seed, limits)
     return _about(key, name, section, better, rows.shape[1], over) | {"values": means}
 
 
 def _measured(
     subject: Subject, found: tasks.Measured, section: str, wanted: Sequence[str]
-) -> list[Row]:
-    rows, level, first = [], subject.plan.settings.level, subject.labels[0]
+) -> list[SummaryRow]:
+    """Return a row for each wanted metric of a task."""
+    bootstrap, level = found.bootstrap, subject.plan.settings.level
+    first, *others = subject.labels
+    rows = []
     for metric in wanted:
-        estimates = [
-            found.bootstrap.estimate(label, metric, level=level) for label in subject.labels
-        ]
-        changes = [
-            found.bootstrap.difference(label, first, metric, level=level)
-            for label in subject.labels[1:]
-        ]
-        about = _about(
-            metric, metric, section, found.better[metric], found.bootstrap.n, found.bootstrap.over
-        )
+        estimates = [bootstrap.estimate(label, metric, level=level) for label in subject.labels]
+        changes = [bootstrap.difference(label, first, metric, level=level) for label in others]
+        better = found.better[metric]
+        about = _about(metric, metric, section, better, bootstrap.n, bootstrap.over)
         rows.append(about | {"values": intervals.of_estimates(estimates, changes)})
     return rows
 
 
 def _some(places: np.ndarray, most: int, seed: int) -> np.ndarray:
-    """At most ``most`` of the places, drawn at random, in order."""
-    return np.sort(
-        np.random.default_rng(seed).choice(places, min(most, len(places)), replace=False)
-    )
+    """Return at most ``most`` of the places, drawn at random, in order."""
+    rng = np.random.default_rng(seed)
+    return np.sort(rng.choice(places, min(most, len(places)), replace=False))

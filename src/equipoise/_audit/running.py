@@ -1,4 +1,4 @@
-"""Running an audit: every part measured, one document of plain numbers."""
+"""The run of an audit: it measures every part and gives one document of plain numbers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from equipoise._audit import cost, dial, intervals
 from equipoise._audit import metrics as parts
 from equipoise._audit.documents import FORMAT, KIND, Pictures
-from equipoise._audit.fitted_methods import Subject, prepare
+from equipoise._audit.fitted_methods import Index, Subject, prepare
 from equipoise._audit.gallery import gallery
-from equipoise._audit.plan import Plan
+from equipoise._audit.plan import AuditPlan
 from equipoise._audit.verdict import verdict
 from equipoise._space import AttributeSpace, EncoderRef
 from equipoise._stores import Store
@@ -21,9 +21,10 @@ from equipoise.prompts._writing import today
 
 
 class Audit(NamedTuple):
-    """results: the document, in JSON's own types.
+    """What an audit gives.
 
-    pictures: what the page needs beside it. space: the fitted attribute space.
+    results: the document, in JSON's own types. pictures: what the page needs beside it. space: the
+    fitted attribute space.
     """
 
     results: dict[str, Any]
@@ -31,25 +32,16 @@ class Audit(NamedTuple):
     space: AttributeSpace
 
 
-def run(plan: Plan, *, pictures: bool = True) -> Audit:
-    """Measure. pictures: whether the page gets small pictures of what is found."""
+def run(plan: AuditPlan, *, pictures: bool = True) -> Audit:
+    """Return what a plan measures. pictures: whether the page shows the images that are found."""
     subject = prepare(plan)
     index = subject.index
     prompts: list[dict[str, Any]] = [{"prompt": prompt} for prompt in plan.prompts]
-    summary, chance, lists = parts.text_association(subject, prompts), None, {}
+    lists = {}
     if index is not None:
         lists = subject.ranked(index)
-        rows, chance = parts.retrieval_skew(subject, index, lists, prompts)
-        summary += (
-            rows
-            + parts.classification(subject, index)
-            + parts.recall(subject, index)
-            + parts.probe(subject, index)
-        )
-    summary += parts.utility(subject) + parts.explicit_prompts(subject)
-    inputs = dial.Inputs(subject.texts, subject.prompts, subject.yardstick.prototypes)
-    if index is not None:
-        inputs = inputs._replace(images=index.rows, groups=index.groups, m=index.m)
+    summary, chance = _summary(subject, prompts, lists)
+    inputs = _dial_inputs(subject)
     turning = {i: op for i, op in enumerate(subject.operators.values()) if dial.turnable(op)}
     dials, tops = _dials(subject, turning, inputs, lists)
     shown, small = None, {}
@@ -68,10 +60,8 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
         "chance": chance,
         "prompts": prompts,
         "certificates": [
-            cost.certificate(
-                op, None if index is None else index.rows, subject.texts, subject.prompts
-            )
-            for op in subject.operators.values()
+            cost.certificate(operator, inputs.images, subject.texts, subject.prompts)
+            for operator in subject.operators.values()
         ],
         "dials": dials,
         "gallery": shown,
@@ -82,54 +72,64 @@ def run(plan: Plan, *, pictures: bool = True) -> Audit:
     return Audit(results, Pictures(dial.arrays(turning, inputs), small), subject.space)
 
 
+def _summary(
+    subject: Subject, prompts: list[dict[str, Any]], lists: dict[str, np.ndarray]
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return the rows of the summary, and what chance gives; add to the entries of the prompts."""
+    index = subject.index
+    summary = parts.text_association(subject, prompts)
+    chance = None
+    if index is not None:
+        skews, chance = parts.retrieval_skew(subject, index, lists, prompts)
+        summary += skews
+        summary += parts.classification(subject, index)
+        summary += parts.recall(subject, index)
+        summary += parts.probe(subject, index)
+    summary += parts.utility(subject)
+    summary += parts.explicit_prompts(subject)
+    return summary, chance
+
+
+def _dial_inputs(subject: Subject) -> dial.Inputs:
+    inputs = dial.Inputs(subject.texts, subject.prompts, subject.yardstick.prototypes)
+    index = subject.index
+    if index is None:
+        return inputs
+    return inputs._replace(images=index.rows, groups=index.groups, m=index.m)
+
+
 def _dials(
     subject: Subject,
     turning: dict[int, SpaceOperator],
     inputs: dial.Inputs,
     lists: dict[str, np.ndarray],
 ) -> tuple[list[Any], list[np.ndarray]]:
-    found: list[Any] = [None] * len(subject.labels)
+    """Return the dial of each method, None where it has none, and the first images they find.
+
+    turning: the operators that have a dial, by their place among the methods.
+    """
+    labels, shown = subject.labels, subject.plan.settings.gallery
+    found: list[Any] = [None] * len(labels)
     tops: list[np.ndarray] = []
     for place, operator in turning.items():
-        searched = (
-            {0.0: lists[subject.labels[0]], dial.kappa(operator): lists[subject.labels[place]]}
-            if lists
-            else {}
-        )
-        found[place], first = dial.grid(operator, inputs, subject.plan.settings.gallery, searched)
+        searched = {}
+        if lists:
+            searched[0.0] = lists[labels[0]]
+            searched[dial.kappa(operator)] = lists[labels[place]]
+        found[place], first = dial.grid(operator, inputs, shown, searched)
         tops += first
     return found, tops
 
 
 def _subject(subject: Subject) -> dict[str, Any]:
-    plan, index = subject.plan, subject.index
-    stored = None if plan.source is None else plan.source.embeddings
-    named = EncoderRef.of(plan.encoder)
-    encoder = EncoderRef.of(stored) if isinstance(stored, Store) and not any(named) else named
-    images = None
-    if index is not None:
-        sizes = [
-            {"group": group, "n": int(n)}
-            for group, n in zip(index.groups.labels, index.groups.sizes, strict=True)
-        ]
-        images = {
-            "name": index.source.name,
-            "given": len(index.source.table),
-            "n": len(index.rows),
-            "known": index.known,
-            "groups": sizes,
-        }
-        images |= {
-            "unknown": len(index.rows) - index.known,
-            "dropped": index.source.dropped,
-            "generated": index.source.generated,
-        }
+    """Return what was measured: the model, the attribute, the images, the prompts, the space."""
+    plan, space = subject.plan, subject.space
     return {
-        "model": encoder._asdict() | {"dim": subject.space.dim},
+        "model": {**_encoder(plan)._asdict(), "dim": space.dim},
         "attribute": {"name": plan.attribute.name, "groups": list(plan.attribute.groups)},
         "groups_from": _groups_from(plan),
         "group_columns": list(plan.group_columns),
-        "images": images,
+        "images": None if subject.index is None else _images(subject.index),
         "prompts": len(plan.prompts),
         "explicit": len(subject.explicit),
         "book": {
@@ -137,45 +137,77 @@ def _subject(subject: Subject) -> dict[str, Any]:
             "prompts": len(plan.book),
             "writers": sorted({source.writer for source in plan.book.sources}),
         },
-        "space": {
-            "rank": subject.space.rank,
-            "dim": subject.space.dim,
-            "fingerprint": subject.space.fingerprint,
-        },
+        "space": {"rank": space.rank, "dim": space.dim, "fingerprint": space.fingerprint},
     }
 
 
-def _groups_from(plan: Plan) -> str:
+def _encoder(plan: AuditPlan) -> EncoderRef:
+    """Return the encoder of the texts, or that of the stored images where it has no name."""
+    named = EncoderRef.of(plan.encoder)
+    stored = None if plan.source is None else plan.source.embeddings
+    if isinstance(stored, Store) and not any(named):
+        return EncoderRef.of(stored)
+    return named
+
+
+def _images(index: Index) -> dict[str, Any]:
+    """Return where the images come from, and how many there are of each group."""
+    groups = index.groups
+    sizes = [
+        {"group": group, "n": int(n)} for group, n in zip(groups.labels, groups.sizes, strict=True)
+    ]
+    return {
+        "name": index.source.name,
+        "given": len(index.source.table),
+        "n": len(index.rows),
+        "known": index.known,
+        "groups": sizes,
+        "unknown": len(index.rows) - index.known,
+        "dropped": index.source.dropped,
+        "generated": index.source.generated,
+    }
+
+
+def _groups_from(plan: AuditPlan) -> str:
+    """Return who named the groups of the images."""
     if plan.source is None:
         return "text"
     if plan.groups is None:
         return "zero-shot"
-    return "classifier" if set(plan.group_columns) <= set(plan.source.generated or ()) else "labels"
+    if set(plan.group_columns) <= set(plan.source.generated or ()):
+        return "classifier"
+    return "labels"
 
 
 def _settings(subject: Subject, inputs: dial.Inputs) -> dict[str, Any]:
-    s = subject.plan.settings
-    places = s.places if subject.index is None else subject.index.places
-    measured = {
+    """Return the settings as they were used."""
+    settings = subject.plan.settings
+    places = settings.places if subject.index is None else subject.index.places
+    return {
         "m": inputs.m or None,
         "places": places,
-        "resamples": s.resamples,
-        "permutations": s.permutations,
-        "level": s.level,
+        "resamples": settings.resamples,
+        "permutations": settings.permutations,
+        "level": settings.level,
+        "interval": intervals.KIND,
+        "seed": settings.seed,
+        "pairs": inputs.pairs,
+        "most_pairs": dial.PAIRS,
+        "exact_dial": inputs.exact,
     }
-    measured |= {"interval": intervals.KIND, "seed": s.seed}
-    return measured | {"pairs": inputs.pairs, "most_pairs": dial.PAIRS, "exact_dial": inputs.exact}
 
 
 def _method(subject: Subject, label: str) -> dict[str, Any]:
+    """Return what there is to know of a fitted method."""
     operator = subject.operators[label]
     spec = next(spec for spec in subject.plan.all_specs if spec.label == label)
     kappa = dial.kappa(operator) if dial.turnable(operator) else None
-    about = {
+    return {
         "label": label,
         "method": operator.name,
         "params": operator.params,
         "changes": list(operator.changes),
         "kappa": kappa,
+        "fingerprint": operator.fingerprint,
+        "fitted_on_images": spec.takes_images(),
     }
-    return about | {"fingerprint": operator.fingerprint, "fitted_on_images": spec.takes_images()}

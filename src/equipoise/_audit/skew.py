@@ -1,6 +1,4 @@
-"""Retrieval skew of each prompt: how the groups share its best places, with intervals, beside what
-random labels would give.
-"""
+"""Retrieval skew: how the groups share each prompt's best places, and what chance would give."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from equipoise import metrics
-from equipoise._audit.plan import Settings
+from equipoise._audit.plan import AuditSettings
 from equipoise._progress import progress
 from equipoise.errors import InputError
 from equipoise.metrics._labels import Coded
@@ -19,13 +17,17 @@ from equipoise.metrics._resample_lists import BLOCK, multiplicities
 from equipoise.metrics._retrieval import Ranking
 from equipoise.metrics._walk import count_top
 
+# the fewest and the most places that skew looks at, and the number of random lists
 LEAST, MOST, RANDOM = 20, 1000, 1000
 
 
 @dataclass(frozen=True)
 class Skew:
-    """Point values and replicates: max_skew, ndkl (methods, prompts) and (methods, resamples,
-    prompts); top (methods, prompts, groups).
+    """Values and their replicates.
+
+    max_skew, ndkl: (methods, prompts). top: (methods, prompts, groups), the share of each group in
+    the first places. The plural of each holds its replicates, with resamples as the second axis.
+    chance: what random labels would give.
     """
 
     max_skew: np.ndarray
@@ -38,7 +40,7 @@ class Skew:
 
 
 def choose_m(m: int | None, known: int) -> int:
-    """How many places skew looks at."""
+    """Return how many places skew looks at."""
     if m is None and known <= LEAST:
         raise InputError(
             f"there are {known} images of a known group, and skew needs more than {LEAST}; pass"
@@ -54,36 +56,38 @@ def choose_m(m: int | None, known: int) -> int:
 
 
 def measure(
-    lists: Mapping[str, np.ndarray], groups: Coded, m: int, first: int, settings: Settings
+    lists: Mapping[str, np.ndarray], groups: Coded, m: int, first: int, settings: AuditSettings
 ) -> Skew:
-    """lists: name of each method -> (prompts, depth), places of images, best first.
+    """Return the skew of each prompt by each method.
 
-    m, first: places of skew, and of "who comes first".
+    lists: method -> (prompts, depth), images, best first. m: the places of skew. first: the places
+    of "who comes first".
     """
-    resamples, seed, level = settings.resamples, settings.seed, settings.level
+    resamples, seed = settings.resamples, settings.seed
     rankings = [Ranking.of(top=top, groups=groups) for top in lists.values()]
     whole = np.ones((1, len(groups.codes)), np.uint16)
     point = _stack([_all(rankings, whole, m, first)])
-    rng, parts = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    parts = []
     step = max(1, BLOCK // len(groups.codes))
     with progress("resamples", resamples) as advance:
         for start in range(0, resamples, step):
             count = min(step, resamples - start)
-            parts.append(_all(rankings, multiplicities(rng, len(groups.codes), count), m, first))
+            times = multiplicities(rng, len(groups.codes), count)
+            parts.append(_all(rankings, times, m, first))
             advance(count)
     drawn = _stack(parts)
-    chance = _chance(groups, m, level, seed) | {
-        "mean_max_skew": _shuffled(lists, groups, m, settings)
-    }
-    return Skew(
-        point[0][:, 0], drawn[0], point[1][:, 0], drawn[1], point[2][:, 0], drawn[2], chance
-    )
+    chance = _chance(groups, m, settings.level, seed)
+    chance["mean_max_skew"] = _shuffled(lists, groups, m, settings)
+    max_skew, ndkl, top = (values[:, 0] for values in point)
+    max_skews, ndkls, tops = drawn
+    return Skew(max_skew, max_skews, ndkl, ndkls, top, tops, chance)
 
 
 def _all(
     rankings: Sequence[Ranking], times: np.ndarray, m: int, first: int
 ) -> tuple[np.ndarray, ...]:
-    """Each (methods, resamples, prompts[, groups])."""
+    """Return max skew, NDKL and shares, each (methods, resamples, prompts[, groups])."""
     drawn = [ranking.resampled(times) for ranking in rankings]
     shares = [_shares(ranking, first) for ranking in drawn]
     return (
@@ -109,8 +113,9 @@ def _stack(parts: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
 
 
 def _chance(groups: Coded, m: int, level: float, seed: int) -> dict[str, Any]:
-    """What one list has when labels have nothing to do with it: expectation, and the range that
-    holds ``level`` of such lists.
+    """Return what one list has when labels have nothing to do with it.
+
+    That is the expectation, and the range that holds a ``level`` share of such lists.
     """
     rng = np.random.default_rng(seed)
     known = np.flatnonzero(groups.known)
@@ -130,18 +135,21 @@ def _chance(groups: Coded, m: int, level: float, seed: int) -> dict[str, Any]:
 
 
 def _shuffled(
-    lists: Mapping[str, np.ndarray], groups: Coded, m: int, settings: Settings
+    lists: Mapping[str, np.ndarray], groups: Coded, m: int, settings: AuditSettings
 ) -> dict[str, float]:
-    """The mean over the prompts' own lists, labels shuffled: queries that find the same images go
-    astray together.
+    """Return the mean skew of the prompts' own lists with shuffled labels.
+
+    Prompts that find the same images stray together, which lists drawn at random would miss.
     """
     top = next(iter(lists.values()))
-    options = {
-        "permutations": settings.permutations,
-        "level": settings.level,
-        "seed": settings.seed,
-    }
-    found = metrics.permuted_max_skew(top, sensitive_features=_names(groups), m=m, **options)
+    found = metrics.permuted_max_skew(
+        top,
+        sensitive_features=_names(groups),
+        m=m,
+        permutations=settings.permutations,
+        level=settings.level,
+        seed=settings.seed,
+    )
     return {"value": found.value, "low": found.low, "high": found.high}
 
 

@@ -1,5 +1,6 @@
-"""The photographs of an audit: a folder, a table of paths, a parquet that holds the pictures, a
-store, or an array of embeddings.
+"""The photographs of an audit: a folder, a table, a store or an array of embeddings.
+
+A table holds the paths of the pictures; a parquet table may hold the pictures themselves.
 """
 
 from __future__ import annotations
@@ -23,14 +24,13 @@ NAMES = ("name", "path", "file", "filename", "file_name", "id")
 
 
 @dataclass(frozen=True)
-class Source:
-    """table: a line an image, with the columns asked for.
+class ImageSource:
+    """Images, with what is known of each.
 
-    pictures: what opens each, a path or bytes; None where there are only embeddings.
-
-    embeddings: a store or an array, in the order of the table; None where the pictures must be
-    encoded. generated: for pictures of nobody, how often the classifier that named their groups is
-    right on photographs, by column.
+    table: a row per image, with the columns asked for. pictures: a path or bytes per image; None
+    where there are only embeddings. embeddings: a store or an array, in the order of the table;
+    None where the pictures must be encoded. generated: for pictures of people who do not exist, how
+    often the classifier that named their groups is right on photographs, by column.
     """
 
     name: str
@@ -42,7 +42,30 @@ class Source:
 
     @property
     def names(self) -> list[str]:
+        """Return the path of each image."""
         return [str(path) for path in self.table["path"]]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns that the user asked for."""
+
+    label_column: str | None
+    group_columns: Sequence[str]
+    caption_column: str | None
+
+    def given(self) -> list[str]:
+        """Return the names that are given."""
+        names = [*self.group_columns, self.label_column, self.caption_column]
+        return [name for name in names if name is not None]
+
+    def options(self) -> dict[str, Any]:
+        """Return the columns as the readers of datasets take them."""
+        return {
+            "label_column": self.label_column,
+            "group_columns": self.group_columns,
+            "caption_column": self.caption_column,
+        }
 
 
 def read_images(
@@ -53,59 +76,53 @@ def read_images(
     label_column: str | None = None,
     group_columns: Sequence[str] = (),
     caption_column: str | None = None,
-) -> Source:
-    """What ``images`` names, with its columns; ``embeddings``: a store or .npy that holds the rows
-    of a table's images.
+) -> ImageSource:
+    """Return the images that a path names, with the columns asked for.
+
+    embeddings: a store or a .npy file that holds the rows of the images.
     """
     stored = None if embeddings is None else open_embeddings(embeddings)
-    columns = {
-        "label_column": label_column,
-        "group_columns": group_columns,
-        "caption_column": caption_column,
-    }
-    if (images.is_dir() and (images / MANIFEST).is_file()) or images.suffix == ".npy":
+    columns = _Columns(label_column, group_columns, caption_column)
+    if _holds_embeddings(images):
         if stored is not None:
             raise InputError(
                 f"{images} holds embeddings already; pass a table or a folder of pictures with"
                 " `embeddings`"
             )
-        return _stored(images, columns)
-    if images.is_dir():
-        found = datasets.folder(images)
-        if asked := [
-            name
-            for name in (*group_columns, label_column, caption_column)
-            if name not in (None, "label")
-        ]:
-            raise InputError(
-                f"{images} is a folder, which has no column {', '.join(map(str, asked))}, only"
-                " label, the subfolder's name; write a csv with a row an image, and pass that"
-            )
-    elif images.suffix == ".parquet" and (column := _picture_column(images)):
-        return _inside(images, column, columns, stored)
-    elif images.exists():
-        found = datasets.table(images, images=root, on_missing="keep", **columns)
-        if stored is None:
-            _require_files(images, found.table["path"].tolist())
-    else:
+        if images.suffix == ".npy":
+            return _read_array(images, columns)
+        return _read_store(images, columns)
+    if not images.exists():
         raise InputError(
             f"there is no {images}; pass a folder of pictures, a .csv or .parquet table, a store's"
             " folder or a .npy file"
         )
-    return Source(found.name, found.table, found.table["path"].tolist(), stored, found.dropped)
+    if images.is_dir():
+        found = _read_folder(images, columns)
+    else:
+        picture_column = _picture_column(images) if images.suffix == ".parquet" else None
+        if picture_column is not None:
+            return _read_pictures(images, picture_column, columns, stored)
+        found = datasets.table(images, images=root, on_missing="keep", **columns.options())
+        if stored is None:
+            _require_files(images, found.table["path"].tolist())
+    return ImageSource(found.name, found.table, found.table["path"].tolist(), stored, found.dropped)
 
 
-def rows(source: Source, encoder: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Unit rows of the images that have one, and which those are."""
+def _holds_embeddings(path: Path) -> bool:
+    return path.suffix == ".npy" or (path / MANIFEST).is_file()
+
+
+def rows(source: ImageSource, encoder: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the unit rows of the images that have one, and which images those are."""
     if source.embeddings is not None:
         found, there = rows_of(source.embeddings, source.names)
         found = found.load() if isinstance(found, Store) else np.asarray(found)
     else:
-        found, there = (
-            np.asarray(encoder.encode_images(source.pictures)),
-            np.ones(len(source.table), bool),
-        )
-    found = found.astype(np.float32) if found.dtype == np.float16 else found
+        found = np.asarray(encoder.encode_images(source.pictures))
+        there = np.ones(len(source.table), bool)
+    if found.dtype == np.float16:
+        found = found.astype(np.float32)
     with np.errstate(invalid="ignore", divide="ignore"):
         norms = np.sqrt(np.einsum("ij,ij->i", found, found, dtype=np.float64))
     good = np.isfinite(norms) & (norms > 0)
@@ -118,55 +135,66 @@ def rows(source: Source, encoder: Any) -> tuple[np.ndarray, np.ndarray]:
     return (found[good] / norms[good, None]).astype(found.dtype), there
 
 
+def _read_folder(path: Path, columns: _Columns) -> datasets.Dataset:
+    found = datasets.folder(path)
+    missing = [name for name in columns.given() if name != "label"]
+    if missing:
+        raise InputError(
+            f"{path} is a folder, which has no column {', '.join(missing)}, only label, the"
+            " subfolder's name; write a csv with one row per image, and pass that"
+        )
+    return found
+
+
 def _require_files(table: Path, paths: list[str]) -> None:
     there = existing(paths)
-    if gone := [path for path in paths if path not in there]:
+    gone = [path for path in paths if path not in there]
+    if gone:
         raise InputError(
-            f"{len(gone):,} of the {len(paths):,} images of {table} are not there, first {gone[0]};"
+            f"{len(gone):,} of the {len(paths):,} images of {table} are missing, first {gone[0]};"
             " take out their rows, or name the folder that file names are relative to with `root`"
         )
 
 
-def _stored(path: Path, columns: dict[str, Any]) -> Source:
-    if path.suffix == ".npy":
-        import pandas as pd
+def _read_array(path: Path, columns: _Columns) -> ImageSource:
+    import pandas as pd
 
-        if any(columns.values()):
-            raise InputError(
-                f"{path} has no columns; pass the table as `images`, and {path} as `embeddings`"
-            )
-        stored = open_embeddings(path)
-        if stored.ndim != 2 or not stored.size:
-            raise InputError(
-                f"{path} has shape {stored.shape}; pass embeddings, a row an image: (n, d)"
-            )
-        return Source(
-            path.name, pd.DataFrame({"path": [str(i) for i in range(len(stored))]}), None, stored
+    if columns.given():
+        raise InputError(
+            f"{path} has no columns; pass the table as `images`, and {path} as `embeddings`"
         )
     stored = open_embeddings(path)
-    found = read_dataset(None, embeddings=path, **columns)
-    paths = [_picture(stored, name) for name in found.table["path"]]
-    return Source(
-        found.name,
-        found.table,
-        paths if all(path is not None for path in paths) else None,
-        stored,
-        found.dropped,
-    )
+    if stored.ndim != 2 or not stored.size:
+        raise InputError(
+            f"{path} has shape {stored.shape}; pass embeddings with one row per image: (n, d)"
+        )
+    table = pd.DataFrame({"path": [str(i) for i in range(len(stored))]})
+    return ImageSource(path.name, table, None, stored)
+
+
+def _read_store(path: Path, columns: _Columns) -> ImageSource:
+    stored = open_embeddings(path)
+    found = read_dataset(None, embeddings=path, **columns.options())
+    pictures = [_picture(stored, name) for name in found.table["path"]]
+    if None in pictures:
+        pictures = None
+    return ImageSource(found.name, found.table, pictures, stored, found.dropped)
 
 
 def _picture(store: Store, name: str) -> str | None:
-    """Where the picture of a store's line lies, if it is still there: names are relative to what
-    was embedded, and to nothing else.
+    """Return the path of a picture that a store names; None where the file is gone.
+
+    Names are relative to what was embedded, and to nothing else.
     """
     if Path(store.manifest.source).is_dir() and not is_below(name):
-        return None  # only a table names pictures elsewhere
+        # only a table may name pictures elsewhere
+        return None
     path = made_of(store) / name
     return str(path) if path.is_file() else None
 
 
 def _picture_column(path: Path) -> str | None:
-    """The column of a parquet file that holds the bytes of pictures."""
+    """Return the column of a parquet file that holds the bytes of pictures."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -175,44 +203,48 @@ def _picture_column(path: Path) -> str | None:
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{path} cannot be read as parquet: {error}") from None
     for column in schema:
-        kind = column.type
-        if column.name in datasets.PATH_COLUMNS and (
-            pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _is_struct(kind)
-        ):
+        if column.name in datasets.PATH_COLUMNS and _holds_bytes(column.type):
             return column.name
     return None
 
 
-def _is_struct(kind: Any) -> bool:
-    """As the Hugging Face library writes images: bytes and a path."""
+def _holds_bytes(kind: Any) -> bool:
+    """Return whether a column's type is bytes, or the Hugging Face library's bytes and path."""
     import pyarrow as pa
 
-    return pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0
+    if pa.types.is_struct(kind):
+        return kind.get_field_index("bytes") >= 0
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
 
-def _inside(path: Path, column: str, columns: dict[str, Any], stored: Any) -> Source:
+def _read_pictures(path: Path, column: str, columns: _Columns, stored: Any) -> ImageSource:
+    """Return the images of a parquet file that holds the pictures themselves."""
     import pandas as pd
 
     given = pd.read_parquet(path)
-    wanted = {"label": columns["label_column"], "caption": columns["caption_column"]} | {
-        name: name for name in columns["group_columns"]
-    }
-    if missing := [
-        name for name in wanted.values() if name is not None and name not in given.columns
-    ]:
+    missing = [name for name in columns.given() if name not in given.columns]
+    if missing:
         raise InputError(
             f"{path} has no column {', '.join(missing)}; it has"
             f" {', '.join(map(str, given.columns))}"
         )
-    require_apart(
-        columns["group_columns"], columns["label_column"], columns["caption_column"], path
-    )
-    name = next((name for name in NAMES if name in given.columns and name != column), None)
-    names = given[name].astype(str) if name else [str(i) for i in range(len(given))]
-    table = pd.DataFrame(
-        {"path": names} | {key: given[value] for key, value in wanted.items() if value is not None}
-    )
-    pictures = [value["bytes"] if isinstance(value, dict) else value for value in given[column]]
-    if not pictures:
+    require_apart(columns.group_columns, columns.label_column, columns.caption_column, path)
+    if given.empty:
         raise InputError(f"{path} holds no pictures")
-    return Source(path.stem, table, pictures, stored)
+    found: dict[str, Any] = {"path": _names(given, column)}
+    if columns.label_column is not None:
+        found["label"] = given[columns.label_column]
+    if columns.caption_column is not None:
+        found["caption"] = given[columns.caption_column]
+    for group_column in columns.group_columns:
+        found[group_column] = given[group_column]
+    pictures = [value["bytes"] if isinstance(value, dict) else value for value in given[column]]
+    return ImageSource(path.stem, pd.DataFrame(found), pictures, stored)
+
+
+def _names(table: Any, picture_column: str) -> Any:
+    """Return the name of each row's picture, or its number where no column holds names."""
+    for name in NAMES:
+        if name in table.columns and name != picture_column:
+            return table[name].astype(str)
+    return [str(i) for i in range(len(table))]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equipoise._audit import Settings, run
-from equipoise._audit.plan import Plan, make_plan
-from equipoise._audit.sources import Source
+from equipoise._audit import AuditSettings, run
+from equipoise._audit.plan import AuditPlan, make_plan
+from equipoise._audit.sources import ImageSource
 from equipoise.errors import InputError
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._book import PromptBook
@@ -39,7 +39,7 @@ def measure(images: int, prompts: int, dim: int, resamples: int, seed: int = 0) 
             f"{images} images, {prompts} prompts, width {dim} are not legal; pass 200 images or"
             " more, and 2 or more of the others"
         )
-    plan = made(images, prompts, dim, Settings(resamples=resamples, seed=seed))
+    plan = made(images, prompts, dim, AuditSettings(resamples=resamples, seed=seed))
     wall, processor = time.perf_counter(), time.process_time()
     audit = run(plan)
     made_page = page(audit.results, audit.pictures)
@@ -49,7 +49,7 @@ def measure(images: int, prompts: int, dim: int, resamples: int, seed: int = 0) 
     )
 
 
-def made(images: int, prompts: int, dim: int, settings: Settings) -> Plan:
+def made(images: int, prompts: int, dim: int, settings: AuditSettings) -> AuditPlan:
     """The plan of an audit of made vectors."""
     import pandas as pd
 
@@ -78,7 +78,7 @@ def made(images: int, prompts: int, dim: int, settings: Settings) -> Plan:
     table = pd.DataFrame(
         {"path": [str(i) for i in range(images)], "gender": np.where(male, "male", "female")}
     )
-    source = Source("made vectors", table, None, rows)
+    source = ImageSource("made vectors", table, None, rows)
     options = {
         "prompts": names,
         "book": book,

@@ -87,7 +87,7 @@ def audit(
 
     Without arguments: a demonstration, the embedded model on pictures of people who do not exist.
     """
-    from equipoise._audit import Settings
+    from equipoise._audit import AuditSettings
     from equipoise._audit.documents import RESULTS
     from equipoise._verbs.audit import AuditRequest, run_plans
     from equipoise._verbs.destinations import require_free_folder
@@ -108,7 +108,7 @@ def audit(
         methods=method or (),
         kappa=kappa,
     )
-    settings = Settings(
+    settings = AuditSettings(
         m=skew_at,
         places=first,
         gallery=gallery,

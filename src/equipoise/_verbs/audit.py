@@ -12,8 +12,8 @@ from equipoise import _artefact as artefact
 from equipoise import _audit
 from equipoise._audit.documents import RESULTS, Pictures
 from equipoise._audit.embedded_gallery import find_gallery, judged, read_gallery
-from equipoise._audit.plan import Plan, Settings, columns_for, make_plan
-from equipoise._audit.sources import Source, read_images
+from equipoise._audit.plan import AuditPlan, AuditSettings, columns_for, make_plan
+from equipoise._audit.sources import ImageSource, read_images
 from equipoise._space import AttributeSpace, check_options
 from equipoise._verbs.destinations import require_free_folder
 from equipoise._verbs.models import MINI, open_encoder
@@ -100,7 +100,7 @@ class AuditRequest:
     methods: Sequence[str] = ()
     kappa: float | None = None
 
-    def plans(self, settings: Settings, **encoder_options: Any) -> list[Plan]:
+    def plans(self, settings: AuditSettings, **encoder_options: Any) -> list[AuditPlan]:
         """Return a plan per attribute. The model is loaded last, because it takes longest."""
         if self.kappa is not None:
             check_options(kappa=self.kappa)
@@ -142,7 +142,7 @@ class AuditRequest:
             raise InputError(f"an attribute was named twice: {names}; name each once")
         return attributes
 
-    def _source(self) -> Source | None:
+    def _source(self) -> ImageSource | None:
         """Return the photographs that are named; for mini alone, the gallery that comes with it."""
         columns: dict[str, Any] = {
             "label_column": self.label_column,
@@ -159,7 +159,7 @@ class AuditRequest:
             return read_gallery(find_gallery(), self.embeddings, **columns)
         return read_images(self.images, self.embeddings, root=self.root, **columns)
 
-    def _columns(self, attribute: Attribute, source: Source | None) -> tuple[str, ...]:
+    def _columns(self, attribute: Attribute, source: ImageSource | None) -> tuple[str, ...]:
         drawn = source is not None and source.generated is not None
         if drawn and not self.group_columns:
             return judged(attribute)
@@ -191,7 +191,7 @@ def audit(
     label_column: str | None = None,
     caption_column: str | None = None,
     pictures: bool = True,
-    settings: Settings | None = None,
+    settings: AuditSettings | None = None,
     **encoder_options: Any,
 ) -> AuditResults:
     """Measure how far a model leans to groups, before and after debiasing.
@@ -221,20 +221,22 @@ def audit(
         methods=tuple(methods),
         kappa=kappa,
     )
-    [plan] = request.plans(settings or Settings(), **encoder_options)
+    [plan] = request.plans(settings or AuditSettings(), **encoder_options)
     found = run_plan(plan, pictures)
     if out is not None:
         found.save(out)
     return found
 
 
-def run_plan(plan: Plan, pictures: bool = True) -> AuditResults:
+def run_plan(plan: AuditPlan, pictures: bool = True) -> AuditResults:
     """Measure one plan."""
     found = _audit.run(plan, pictures=pictures)
     return AuditResults(found.results, found.pictures, found.space)
 
 
-def run_plans(plans: Sequence[Plan], out: Path, pictures: bool) -> list[tuple[Path, AuditResults]]:
+def run_plans(
+    plans: Sequence[AuditPlan], out: Path, pictures: bool
+) -> list[tuple[Path, AuditResults]]:
     """Run each plan and write its files; several get a folder each and a comparison page."""
     from equipoise.report import comparison
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise import _space as space
-from equipoise._audit.sources import Source, read_images
+from equipoise._audit.sources import ImageSource, read_images
 from equipoise._audit.sources import rows as image_rows
 from equipoise._space import AttributeSpace
 from equipoise._spaceset import SpaceSet
@@ -80,7 +80,7 @@ class FittingImages:
     label_column: str | None = None
     caption_column: str | None = None
 
-    def read(self) -> Source:
+    def read(self) -> ImageSource:
         """Read the table; pictures are encoded later."""
         return read_images(
             self.images,
@@ -91,7 +91,7 @@ class FittingImages:
             caption_column=self.caption_column,
         )
 
-    def context(self, source: Source, attribute: Attribute, encoder: Any) -> dict[str, Any]:
+    def context(self, source: ImageSource, attribute: Attribute, encoder: Any) -> dict[str, Any]:
         """Return what a ``FitContext`` says of these images."""
         check_encoder(encoder, source.embeddings)
         rows, there = image_rows(source, encoder)

@@ -1,6 +1,4 @@
-"""Datasets: readers that give paths, labels, sensitive features and captions as plain columns, and
-count what they dropped and why.
-"""
+"""Datasets: readers that give plain columns, and count what they dropped and why."""
 
 from equipoise.datasets._celeba import celeba
 from equipoise.datasets._coco import coco2017

@@ -1,6 +1,4 @@
-"""CelebA: faces with 40 attributes; the paper's task is blond hair on validation and test, by
-gender and age.
-"""
+"""CelebA: faces with 40 attributes; the paper's task is blond hair, by gender and age."""
 
 from __future__ import annotations
 
@@ -25,58 +23,51 @@ def celeba(
     splits: tuple[str, ...] = ("val", "test"),
     on_missing: str = "raise",
 ) -> Dataset:
-    """Columns path, label, gender (male, female), age (young, old), split.
+    """Return columns path, label, gender (male, female), age (young, old), split.
 
     label: any of the 40 attributes; Blond_Hair gives "blond" and "non-blond", others their name and
     "not ..." before it.
     """
     folder = files.root_of(root, "CelebA", DOWNLOAD)
     files.chosen(splits, SPLITS, "splits")
-    places = ("", "Anno/", "Eval/")
-    attributes = _attributes(
-        files.find(
-            folder,
-            [f"{p}list_attr_celeba.{kind}" for p in places for kind in ("txt", "csv")],
-            "CelebA",
-            DOWNLOAD,
-        )
-    )
-    partition = _partition(
-        files.find(
-            folder,
-            [f"{p}list_eval_partition.{kind}" for p in places for kind in ("txt", "csv")],
-            "CelebA",
-            DOWNLOAD,
-        )
-    )
+    attributes = _attributes(_find(folder, "list_attr_celeba"))
+    partition = _partition(_find(folder, "list_eval_partition"))
     if label not in attributes.columns:
         raise InputError(
             f"label={label!r} is not an attribute of CelebA; legal are"
             f" {', '.join(attributes.columns)}"
         )
     images = files.folder_of(folder, ("img_align_celeba", "Img/img_align_celeba"))
-    # Kaggle's archive holds it twice
-    images = images / "img_align_celeba" if (images / "img_align_celeba").is_dir() else images
+    # Kaggle's archive has the folder inside a folder of the same name
+    if (images / "img_align_celeba").is_dir():
+        images = images / "img_align_celeba"
     sieve = Sieve(_table(attributes, partition, label, images))
     sieve.drop(sieve.table["split"].isna(), "in no split")
     sieve.drop(~sieve.table["split"].isin(splits), "in another split")
     return sieve.without_missing_files(on_missing).result("CelebA", ("gender", "age"))
 
 
+def _find(folder: Path, name: str) -> Path:
+    """Return an annotation file, of whichever layout and kind was downloaded."""
+    names = []
+    for place in ("", "Anno/", "Eval/"):
+        names += [f"{place}{name}.txt", f"{place}{name}.csv"]
+    return files.find(folder, names, "CelebA", DOWNLOAD)
+
+
 def _table(attributes: Frame, partition: Frame, label: str, images: Path) -> Frame:
     import pandas as pd
 
     def words(column: str, yes: str, no: str) -> Frame:
-        return files.mapped(
-            attributes[column], {1: yes, -1: no, 0: no}, f"CelebA's {column}"
-        ).to_numpy()
+        codes = {1: yes, -1: no, 0: no}
+        return files.mapped(attributes[column], codes, f"CelebA's {column}").to_numpy()
 
-    named = files.mapped(
-        partition, {code: name for name, code in SPLITS.items()}, "CelebA's list_eval_partition"
-    )
+    splits = {code: name for name, code in SPLITS.items()}
+    named = files.mapped(partition, splits, "CelebA's list_eval_partition")
+    yes, no = _LABELS.get(label, (label, f"not {label}"))
     columns = {
         "path": [str(images / name) for name in attributes.index],
-        "label": words(label, *_LABELS.get(label, (label, f"not {label}"))),
+        "label": words(label, yes, no),
         "gender": words("Male", "male", "female"),
         "age": words("Young", "young", "old"),
         "split": named.reindex(attributes.index).to_numpy(),
@@ -85,12 +76,11 @@ def _table(attributes: Frame, partition: Frame, label: str, images: Path) -> Fra
 
 
 def _attributes(path: Path) -> Frame:
-    """Images x attributes, 1 and -1."""
+    """Return a table of images x attributes, 1 and -1."""
     if ".csv" in path.suffixes:
         return files.csv(path, ["image_id", "Male", "Young"]).set_index("image_id")
-    table = files.csv(
-        path, ["Male", "Young"], sep=r"\s+", skiprows=1
-    )  # names of 40 columns above 41: the first is the index
+    # the header names 40 of the 41 columns, so that pandas takes the first for the index
+    table = files.csv(path, ["Male", "Young"], sep=r"\s+", skiprows=1)
     with files.opened(path) as file:
         count = file.readline().strip()
     if count != str(len(table)):

@@ -1,6 +1,4 @@
-"""What is wrong with a dataset, an encoder or stored embeddings, found before long work; and the
-group of each image.
-"""
+"""Checks of datasets, encoders and embeddings before long work; and the group of each image."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ from equipoise.prompts._attribute import Attribute
 
 
 def check_encoder(encoder: Any, embeddings: Any) -> None:
-    """Raise unless texts, and images where none are stored, can be encoded, by the encoder of what
-    is stored.
+    """Raise unless the encoder encodes texts, and the images are stored or it encodes them too.
+
+    Stored images must be of the same encoder.
     """
     if not callable(getattr(encoder, "encode_text", None)):
         raise InputError(
@@ -31,37 +30,46 @@ def check_encoder(encoder: Any, embeddings: Any) -> None:
             "text vectors cannot encode images; pass stored embeddings of the images, or an encoder"
         )
     if isinstance(embeddings, Store):
-        given = EncoderRef.of(encoder)
-        if embeddings.encoder.differs_from(given):
-            raise EncoderMismatchError(
-                f"{embeddings.folder} holds embeddings of {embeddings.encoder}, and {given} encodes"
-                " the texts; use one for both"
-            )
-        if not len(embeddings) or not embeddings.manifest.done:
-            raise InputError(
-                f"{embeddings.folder} is not a finished store; go on with equipoise embed --resume"
-            )
-    widths = [
-        getattr(encoder, "dim", None),
-        getattr(embeddings, "dim", None),
-        (getattr(embeddings, "shape", None) or [None])[-1],
-    ]
-    dims = {int(width) for width in widths if width}
+        _check_store(encoder, embeddings)
+    _check_widths(encoder, embeddings)
+
+
+def _check_store(encoder: Any, store: Store) -> None:
+    """Raise unless a store is finished and of this encoder."""
+    given = EncoderRef.of(encoder)
+    if store.encoder.differs_from(given):
+        raise EncoderMismatchError(
+            f"{store.folder} holds embeddings of {store.encoder}, and {given} encodes"
+            " the texts; use one for both"
+        )
+    if not len(store) or not store.manifest.done:
+        raise InputError(
+            f"{store.folder} is not a finished store; go on with equipoise embed --resume"
+        )
+
+
+def _check_widths(encoder: Any, embeddings: Any) -> None:
+    """Raise where texts and images are known to be of different widths."""
+    widths = {getattr(encoder, "dim", None), getattr(embeddings, "dim", None)}
+    shape = getattr(embeddings, "shape", None)
+    if shape:
+        widths.add(shape[-1])
+    dims = sorted({int(width) for width in widths if width})
     if len(dims) > 1:
         raise EncoderMismatchError(
-            f"images and texts are {' and '.join(map(str, sorted(dims)))} wide; they must be of one"
-            " encoder"
+            f"images and texts are {' and '.join(map(str, dims))} wide; they must be of one encoder"
         )
 
 
 def attribute_of(columns: Sequence[str]) -> Attribute:
-    """The ready-made attribute that group columns are named after."""
+    """Return the ready-made attribute that group columns are named after."""
     if not columns:
         raise InputError(
             "no group column was given; name those that hold the groups, such as gender"
         )
     try:
-        return Attribute.load(" & ".join(column.replace("_", " ") for column in columns))
+        names = [column.replace("_", " ") for column in columns]
+        return Attribute.load(" & ".join(names))
     except InputError as error:
         raise InputError(
             f"{error}; `attribute` says what group columns of another name hold"
@@ -69,7 +77,7 @@ def attribute_of(columns: Sequence[str]) -> Attribute:
 
 
 def groups_of(table: Any, dataset: Dataset, attribute: Attribute) -> np.ndarray:
-    """The attribute's group of each image; None where one of its labels is unknown."""
+    """Return the attribute's group of each image; None where one of its labels is unknown."""
     if len(dataset.groups) not in (1, len(attribute.parts)):
         raise InputError(
             f"{attribute.name} has {len(attribute.parts)} parts and there are {len(dataset.groups)}"
@@ -83,7 +91,8 @@ def groups_of(table: Any, dataset: Dataset, attribute: Attribute) -> np.ndarray:
             continue
         if codes not in named:
             labels = [column.labels[code] for column, code in zip(coded, codes, strict=True)]
-            named[codes] = attribute.group(tuple(labels) if len(labels) > 1 else labels[0])
+            label = labels[0] if len(labels) == 1 else tuple(labels)
+            named[codes] = attribute.group(label)
         out[i] = named[codes]
     check_members(out, attribute, f"in {', '.join(dataset.groups)} of {dataset.name}")
     return out
@@ -91,18 +100,19 @@ def groups_of(table: Any, dataset: Dataset, attribute: Attribute) -> np.ndarray:
 
 def check_members(groups: np.ndarray, attribute: Attribute, where: str) -> None:
     """Raise where a group has no image."""
-    if empty := [group for group in attribute.groups if not (groups == group).any()]:
-        raise InputError(
-            f"there is no image of the group {empty[0]!r} {where}; add some, or pass an attribute"
-            " without it (there are"
-            f" {', '.join(sorted({group for group in groups if group is not None})) or 'none'})"
-        )
+    found = set(groups.tolist()) - {None}
+    for group in attribute.groups:
+        if group not in found:
+            raise InputError(
+                f"there is no image of the group {group!r} {where}; add some, or pass an"
+                f" attribute without it (there are {', '.join(sorted(found)) or 'none'})"
+            )
 
 
 def one_group(paths: Any, groups: np.ndarray) -> np.ndarray:
-    """The group of each row's image, which any of the image's rows may tell.
+    """Return the group of each row's image, which any of the image's rows may tell.
 
-    Raise where two of them tell different ones.
+    Raise where two of them tell different groups.
     """
     found: dict[Any, str] = {}
     for path, group in zip(paths, groups, strict=True):

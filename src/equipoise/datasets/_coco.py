@@ -23,11 +23,11 @@ _REST = ("Both", "Unsure", "")
 def coco2017(
     root: files.Where, *, captions_per_image: int | None = None, on_missing: str = "raise"
 ) -> Dataset:
-    """One row for each caption: path, caption, query (its gender words made "person"), gender
-    (male, female), skin_tone (light, dark).
+    """Return one row per caption: path, caption, query, gender and skin_tone.
 
-    Images marked unsure, or showing people of both kinds, are dropped. captions_per_image: at most
-    so many of each, the first ones.
+    query: the caption with its gender words made "person". gender: male, female. skin_tone: light,
+    dark. Images marked unsure, or showing people of both kinds, are dropped. captions_per_image:
+    the first so many captions of each image.
     """
     folder = files.root_of(root, "COCO2017", DOWNLOAD)
     labels = files.find(
@@ -37,9 +37,8 @@ def coco2017(
     files.require_once(people["id"], labels)
     sieve = Sieve(people.rename(columns={"id": "image"})[["image", "bb_gender", "bb_skin"]])
     for column, legal, what in (("bb_gender", GENDERS, "gender"), ("bb_skin", TONES, "skin tone")):
-        files.mapped(
-            sieve.table[column], legal | dict.fromkeys(_REST, ""), f"{labels.name}'s {column}"
-        )
+        names = legal | dict.fromkeys(_REST, "")
+        files.mapped(sieve.table[column], names, f"{labels.name}'s {column}")
         sieve.drop(sieve.table[column].isin(["Unsure", ""]), f"images of unsure {what}")
         sieve.drop(sieve.table[column] == "Both", f"images of more than one {what}")
     captions = _captions(folder)
@@ -56,7 +55,7 @@ def coco2017(
 
 
 def _captions(folder: Path) -> Frame:
-    """Columns image, path and caption, of whichever of the two files are there."""
+    """Return columns image, path and caption, from whichever of the two files exist."""
     import pandas as pd
 
     parts = []

@@ -12,17 +12,18 @@ from equipoise.errors import InputError
 if TYPE_CHECKING:
     import pandas as pd
 
-Frame = Any  # a pandas table or column, whose types a checker cannot follow through indexing
+# a pandas table or column, whose types a checker cannot follow through indexing
+Frame = Any
 ON_MISSING = ("raise", "drop", "keep")
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """``table``: one row for each image, crop or (image, caption) pair; ``path`` and whatever else
-    is known of it, a column each.
+    """Images, with what is known of each.
 
-    groups: the columns that are sensitive features. dropped: reason -> rows, in the order in which
-    they went.
+    table: one row per image, crop or pair of an image and a caption, with the column ``path`` and a
+    column for whatever else is known. groups: the columns that are sensitive features. dropped:
+    reason -> rows, in the order in which they went.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Dataset:
 
     @property
     def kept(self) -> int:
+        """Return the number of rows."""
         return len(self.table)
 
     def __str__(self) -> str:
@@ -47,15 +49,13 @@ class Sieve:
         self.dropped: dict[str, int] = {}
 
     def drop(self, rows: Frame, reason: str) -> Sieve:
-        """Drop where ``rows`` is True."""
+        """Drop the rows where ``rows`` is True, and count them."""
         self.dropped[reason] = self.dropped.get(reason, 0) + int(rows.sum())
         self.table = self.table[~rows]
         return self
 
     def without_missing_files(self, on_missing: str) -> Sieve:
-        """Rows whose ``path`` is no file: an error before long work starts, dropped and counted, or
-        kept.
-        """
+        """Raise for rows whose ``path`` is no file, drop and count them, or keep them."""
         if on_missing not in ON_MISSING:
             raise InputError(
                 f"on_missing={on_missing!r} is not legal; pass one of {', '.join(ON_MISSING)}"
@@ -66,13 +66,14 @@ class Sieve:
         if on_missing == "raise" and missing.any():
             first = self.table.loc[missing, "path"].iloc[0]
             raise InputError(
-                f"{int(missing.sum()):,} of {len(missing):,} images are not there, first {first}."
+                f"{int(missing.sum()):,} of {len(missing):,} images are missing, first {first}."
                 ' Check the folder, or pass on_missing="drop" (`on_missing` drop) to leave them'
                 ' out and count them, "keep" if only the annotations are needed'
             )
         return self.drop(missing, "image file missing")
 
     def result(self, name: str, groups: tuple[str, ...]) -> Dataset:
+        """Return the rows that are left; raise where none is."""
         if self.table.empty:
             gone = ", ".join(f"{count:,} {reason}" for reason, count in self.dropped.items())
             raise InputError(f"{name}: no row is left; dropped: {gone}")
@@ -80,15 +81,16 @@ class Sieve:
 
 
 def existing(paths: Frame) -> set[str]:
-    """All files of the folders that the paths lie in; listing a folder once beats asking for each
-    of its files.
+    """Return all files of the folders that the paths lie in.
+
+    Listing a folder once is faster than asking for each of its files.
     """
     found: set[str] = set()
     for folder in {os.path.dirname(path) for path in paths}:
-        if os.path.isdir(folder or "."):
-            found.update(
-                str(Path(folder) / entry.name)
-                for entry in os.scandir(folder or ".")
-                if entry.is_file()
-            )
+        listed = folder or "."
+        if not os.path.isdir(listed):
+            continue
+        for entry in os.scandir(listed):
+            if entry.is_file():
+                found.add(str(Path(folder) / entry.name))
     return found

@@ -1,5 +1,6 @@
-"""FACET: people cropped from photographs, by occupation; the paper keeps male and female, then
-classes of 1,000 crops or more.
+"""FACET: people cropped from photographs, by occupation.
+
+The paper keeps male and female, then classes of 1,000 crops or more.
 """
 
 from __future__ import annotations
@@ -26,12 +27,11 @@ _OTHER = ("non_binary", "na")
 def facet(
     root: files.Where, *, smallest_class: int = SMALLEST_CLASS, on_missing: str = "raise"
 ) -> Dataset:
-    """Columns path (of the photograph), person, box (x, y, width, height), label (occupation),
-    gender (male, female).
+    """Return one row per person: path, person, box, label (occupation), gender (male, female).
 
-    One row a person. Non-binary and unsure presentations are dropped first, people marked both male
-    and female with them, and then the classes with fewer than ``smallest_class`` people left.
-    ``write_crops`` turns the boxes into files.
+    path: of the photograph. box: x, y, width, height. Non-binary and unsure presentations are
+    dropped first, people marked both male and female with them, and then the classes with fewer
+    than ``smallest_class`` people left. ``write_crops`` turns the boxes into files.
     """
     folder = files.root_of(root, "FACET", DOWNLOAD)
     marks = [f"gender_presentation_{name}" for name in (*_GENDER, *_OTHER)]
@@ -56,10 +56,9 @@ def facet(
 
 
 def write_crops(dataset: Dataset, folder: files.Where) -> Dataset:
-    """The people of ``dataset`` as one jpeg each, ``person``.jpg; those that are there already are
-    not made again.
+    """Write each person of ``dataset`` as ``person``.jpg, and return the dataset of the crops.
 
-    Returns the dataset with the crops as paths. A photograph that cannot be read is dropped and
+    Crops that exist already are not made again. A photograph that cannot be read is dropped and
     counted.
     """
     from PIL import Image
@@ -68,19 +67,21 @@ def write_crops(dataset: Dataset, folder: files.Where) -> Dataset:
     sieve = Sieve(dataset.table)
     sieve.dropped = dict(dataset.dropped)
     names = [f"{person}.jpg" for person in dataset.table["person"]]
-    if outside := [name for name in names if not is_below(name)]:
-        raise InputError(f"{outside[0]!r} is no name of a file in {target}; mend person_id")
+    for name in names:
+        if not is_below(name):
+            raise InputError(f"{name!r} is no name of a file in {target}; mend person_id")
     crops = [target / name for name in names]
+    photographs, boxes = dataset.table["path"], dataset.table["box"]
     unreadable = []
-    for photograph, box, crop in zip(
-        dataset.table["path"], dataset.table["box"], crops, strict=True
-    ):
-        if not crop.is_file():
-            try:
-                with Image.open(photograph) as image:
-                    write_atomically(crop, _jpeg(image.convert("RGB"), box))
-            except (OSError, SyntaxError):  # what Pillow raises for a file that is no image
-                unreadable.append(str(crop))
+    for photograph, box, crop in zip(photographs, boxes, crops, strict=True):
+        if crop.is_file():
+            continue
+        try:
+            with Image.open(photograph) as image:
+                write_atomically(crop, _jpeg(image.convert("RGB"), box))
+        except (OSError, SyntaxError):
+            # what Pillow raises for a file that is no image
+            unreadable.append(str(crop))
     sieve.table = dataset.table.assign(path=[str(crop) for crop in crops]).drop(columns="box")
     sieve.drop(sieve.table["path"].isin(unreadable), "photograph unreadable")
     return sieve.result(dataset.name, dataset.groups)
@@ -109,11 +110,10 @@ def _box(text: str, path: Path) -> tuple[float, float, float, float]:
 
 
 def _photographs(folder: Path, names: Frame) -> list[str]:
-    """Where each photograph lies: in one folder, or spread over the three archives."""
-    parts = [
-        folder / part
-        for part in ("images", "imgs_1", "imgs_2", "imgs_3")
-        if (folder / part).is_dir()
-    ]
-    where = {path.name: path for part in parts for path in part.iterdir()}
-    return [str(where.get(name, (parts or [folder / "images"])[0] / name)) for name in names]
+    """Return the path of each photograph, in one folder or spread over the three archives."""
+    parts = [folder / part for part in ("images", "imgs_1", "imgs_2", "imgs_3")]
+    found = [part for part in parts if part.is_dir()]
+    where = {path.name: path for part in found for path in part.iterdir()}
+    # a photograph that is missing is named in the first folder
+    first = found[0] if found else parts[0]
+    return [str(where.get(name, first / name)) for name in names]

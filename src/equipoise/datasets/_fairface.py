@@ -15,15 +15,14 @@ SPLITS = {"train": "fairface_label_train.csv", "val": "fairface_label_val.csv"}
 def fairface(
     root: files.Where, *, splits: tuple[str, ...] = ("val",), on_missing: str = "raise"
 ) -> Dataset:
-    """Columns path, gender (male, female), age, race, split."""
+    """Return columns path, gender (male, female), age, race, split."""
     import pandas as pd
 
     folder = files.root_of(root, "FairFace", DOWNLOAD)
     parts = []
     for split, name in zip(splits, files.chosen(splits, SPLITS, "splits"), strict=True):
-        part = files.csv(
-            files.find(folder, [name], "FairFace", DOWNLOAD), ["file", "age", "gender", "race"]
-        )
+        path = files.find(folder, [name], "FairFace", DOWNLOAD)
+        part = files.csv(path, ["file", "age", "gender", "race"])
         parts.append(part.assign(split=split))
     table = pd.concat(parts, ignore_index=True)
     gender = files.mapped(
@@ -37,8 +36,5 @@ def fairface(
         "race": table["race"],
         "split": table["split"],
     }
-    return (
-        Sieve(pd.DataFrame(columns))
-        .without_missing_files(on_missing)
-        .result("FairFace", ("gender", "age", "race"))
-    )
+    sieve = Sieve(pd.DataFrame(columns)).without_missing_files(on_missing)
+    return sieve.result("FairFace", ("gender", "age", "race"))

@@ -15,7 +15,7 @@ Where = str | os.PathLike
 
 
 def root_of(root: Where, name: str, download: str) -> Path:
-    """The folder, once it is one."""
+    """Return the folder; raise unless it is one."""
     folder = Path(root)
     if not folder.is_dir():
         raise InputError(f"{name}: {folder} is not a folder. {download}")
@@ -23,7 +23,7 @@ def root_of(root: Where, name: str, download: str) -> Path:
 
 
 def find(root: Path, names: Sequence[str], name: str, download: str) -> Path:
-    """The first of ``names`` that is under ``root``, or its gzipped form."""
+    """Return the first of ``names`` that is under ``root``, plain or gzipped."""
     for candidate in names:
         for path in (root / candidate, root / f"{candidate}.gz"):
             if path.exists():
@@ -32,14 +32,18 @@ def find(root: Path, names: Sequence[str], name: str, download: str) -> Path:
 
 
 def folder_of(root: Path, names: Sequence[str]) -> Path:
-    """The first of ``names`` that is a folder under ``root``, or the first name where none is: the
-    images may not be needed.
+    """Return the first of ``names`` that is a folder under ``root``.
+
+    Where none is, return the first name, because the images may not be needed.
     """
-    return next((root / name for name in names if (root / name).is_dir()), root / names[0])
+    for name in names:
+        if (root / name).is_dir():
+            return root / name
+    return root / names[0]
 
 
 def text(path: Path) -> str:
-    """A text file, gzipped or not."""
+    """Return the text of a file, gzipped or not."""
     try:
         with opened(path) as file:
             return file.read()
@@ -50,16 +54,14 @@ def text(path: Path) -> str:
 
 
 def opened(path: Path) -> Any:
-    """A text file to read, gzipped or not; a byte-order mark is no part of the text."""
-    return (
-        gzip.open(path, "rt", encoding="utf-8-sig")
-        if path.suffix == ".gz"
-        else open(path, encoding="utf-8-sig")
-    )
+    """Return a text file opened to read, gzipped or not, without its byte-order mark."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig")
+    return open(path, encoding="utf-8-sig")
 
 
 def csv(path: Path, columns: Sequence[str | int], **options: Any) -> Frame:
-    """A csv file that has these columns."""
+    """Return the table of a csv file; raise unless it has these columns."""
     import pandas as pd
 
     try:
@@ -68,7 +70,8 @@ def csv(path: Path, columns: Sequence[str | int], **options: Any) -> Frame:
         raise InputError(f"{path} cannot be read as csv: {error}; save it as UTF-8") from None
     except (OSError, EOFError, ValueError) as error:
         raise InputError(f"{path} cannot be read as csv: {error}") from None
-    if missing := [column for column in columns if column not in table.columns]:
+    missing = [column for column in columns if column not in table.columns]
+    if missing:
         raise InputError(
             f"{path} has no column {', '.join(map(str, missing))}; it has"
             f" {', '.join(map(str, table.columns[:20]))}"
@@ -77,8 +80,9 @@ def csv(path: Path, columns: Sequence[str | int], **options: Any) -> Frame:
 
 
 def mapped(column: Frame, names: dict[Any, str], what: str) -> Frame:
-    """Codes as words; a code that is not among them is an error, not a group."""
-    if strange := sorted(set(column.dropna()) - set(names), key=str):
+    """Return codes as words; raise for a code that has no word."""
+    strange = sorted(set(column.dropna()) - set(names), key=str)
+    if strange:
         raise InputError(f"{what} holds {strange[:5]}; legal are {list(names)}")
     return column.map(names)
 
@@ -89,12 +93,12 @@ def require_once(names: Frame, path: Path) -> None:
     if twice:
         raise InputError(
             f"{path} has {len(twice)} rows of images that it had before, first {twice[0]}; leave"
-            " one row for each"
+            " one row per image"
         )
 
 
 def chosen(wanted: Sequence[str], legal: dict[str, Any], what: str) -> list[Any]:
-    """The values of the wanted names."""
+    """Return the values of the wanted names."""
     if isinstance(wanted, str) or not wanted or any(name not in legal for name in wanted):
         raise InputError(
             f"{what}={wanted!r} is not legal; pass one or more of {', '.join(legal)} in a tuple"

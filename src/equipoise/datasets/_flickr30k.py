@@ -1,5 +1,6 @@
-"""Flickr30K: photographs with five captions; the paper keeps pictures of one person and captions
-with one gender's words.
+"""Flickr30K: photographs with five captions each.
+
+The paper keeps pictures of one person, and captions with one gender's words.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ CAPTIONS = (
 def flickr30k(
     root: files.Where, *, one_person: Iterable[str] | files.Where | None, on_missing: str = "raise"
 ) -> Dataset:
-    """One row for each caption kept: path, caption, query (the caption with its gender words made
-    "person"), gender (male, female).
+    """Return one row per caption: path, caption, query, gender (male, female).
 
-    one_person: names of the images that show one person, a text file with one a line
-    (``datasets.one_person_images`` makes one), or None for all images. A caption without gender
+    query: the caption with its gender words made "person". one_person: the names of the images that
+    show one person, a text file with one name per line (``datasets.one_person_images`` finds them),
+    or None for all images. A caption without gender
     words, or with words of both, is dropped; so is an image whose captions disagree.
     """
     folder = files.root_of(root, "Flickr30K", DOWNLOAD)
@@ -55,30 +56,38 @@ def flickr30k(
 
 
 def captions(path: Path) -> Frame:
-    """Columns image and caption, from a token file or Karpathy's JSON."""
+    """Return columns image and caption, from a token file or Karpathy's JSON."""
     import pandas as pd
 
-    if ".json" in path.suffixes:
-        try:
-            entries = json.loads(files.text(path))["images"]
-            pairs = [
-                (entry["filename"], sentence["raw"].strip())
-                for entry in entries
-                for sentence in entry["sentences"]
-            ]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(
-                f"{path} is not Karpathy's JSON: images, each with a filename and sentences"
-                " with raw"
-            ) from None
-    else:
-        lines = [line.split("\t", 1) for line in files.text(path).split("\n") if line.strip()]
-        if any(len(line) != 2 or "#" not in line[0] for line in lines):
+    pairs = _from_json(path) if ".json" in path.suffixes else _from_tokens(path)
+    return pd.DataFrame(pairs, columns=["image", "caption"])
+
+
+def _from_json(path: Path) -> list[tuple[str, str]]:
+    pairs = []
+    try:
+        for image in json.loads(files.text(path))["images"]:
+            for sentence in image["sentences"]:
+                pairs.append((image["filename"], sentence["raw"].strip()))
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{path} is not Karpathy's JSON: images, each with a filename and sentences with raw"
+        ) from None
+    return pairs
+
+
+def _from_tokens(path: Path) -> list[tuple[str, str]]:
+    pairs = []
+    for line in files.text(path).split("\n"):
+        if not line.strip():
+            continue
+        name, tab, caption = line.partition("\t")
+        if not tab or "#" not in name:
             raise InputError(
                 f"{path} is not a token file: image.jpg#number, a tab and the caption in each line"
             )
-        pairs = [(name.rsplit("#", 1)[0], caption.strip()) for name, caption in lines]
-    return pd.DataFrame(pairs, columns=["image", "caption"])
+        pairs.append((name.rsplit("#", 1)[0], caption.strip()))
+    return pairs
 
 
 def _names(one_person: Iterable[str] | files.Where) -> set[str]:

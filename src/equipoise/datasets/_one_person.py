@@ -1,5 +1,6 @@
-"""Which pictures show one person, by a detector of transformers (RT-DETR, D-FINE, YOLOS:
-Apache-licensed).
+"""Which pictures show one person, by a detector of transformers.
+
+RT-DETR, D-FINE and YOLOS have the Apache licence.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from equipoise.errors import InputError, MissingExtraError
 
 DETECTOR = "PekingU/rtdetr_r50vd"
 PERSON = "person"
-SAVE_EVERY = 50  # batches: all that a kill can lose
+# batches between two saves, which is what a kill can lose
+SAVE_EVERY = 50
 
 
 def one_person_images(
@@ -28,75 +30,89 @@ def one_person_images(
     cache: files.Where | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> list[str]:
-    """The names of the images in which exactly one person is found with at least ``threshold``
-    confidence.
+    """Return the names of the images that show exactly one person.
 
-    detector: a model of the hub or a folder. cache: a JSON file of the counts so far, from which a
-    run that was stopped goes on; it belongs to one detector and threshold. An image that cannot be
-    read counts as showing nobody. The paper used YOLOv8, whose licence is AGPL, so counts differ
-    somewhat from its own.
+    threshold: the least confidence of a person that counts. detector: a model of the hub or a
+    folder. cache: a JSON file of the counts so far, from which a run that was stopped goes on; it
+    belongs to one detector and threshold. An image that cannot be read counts as showing nobody.
+    The paper used YOLOv8, whose licence is AGPL, so counts differ somewhat from its own.
     """
-    if len({Path(path).name for path in paths}) < len({Path(path) for path in paths}):
+    different = {Path(path) for path in paths}
+    if len({path.name for path in different}) < len(different):
         raise InputError(
             "two images in different folders have the same name, and a name is all that is kept;"
             " ask for one folder at a time"
         )
     counts = _load(cache, detector, threshold)
+    names = [Path(path).name for path in paths]
     todo = [Path(path) for path in paths if Path(path).name not in counts]
-    if todo:
-        count = _counter(detector, threshold, device)
+    if not todo:
+        return [name for name in names if counts[name] == 1]
+    count = _Detector(detector, threshold, device).count
+    try:
+        for done, start in enumerate(range(0, len(todo), batch), 1):
+            part = todo[start : start + batch]
+            for path, people in zip(part, count(part), strict=True):
+                counts[path.name] = people
+            if done % SAVE_EVERY == 0:
+                _save(cache, detector, threshold, counts)
+            if progress is not None:
+                progress(min(start + batch, len(todo)), len(todo))
+    finally:
+        _save(cache, detector, threshold, counts)
+    return [name for name in names if counts[name] == 1]
+
+
+class _Detector:
+    """A detector that counts the people in pictures."""
+
+    def __init__(self, name: str, threshold: float, device: str | None):
         try:
-            for start in range(0, len(todo), batch):
-                part = todo[start : start + batch]
-                counts.update(zip([path.name for path in part], count(part), strict=True))
-                if start // batch % SAVE_EVERY == SAVE_EVERY - 1:
-                    _save(cache, detector, threshold, counts)
-                if progress is not None:
-                    progress(min(start + batch, len(todo)), len(todo))
-        finally:
-            _save(cache, detector, threshold, counts)
-    return [Path(path).name for path in paths if counts[Path(path).name] == 1]
+            import torch
+            from transformers import AutoImageProcessor, AutoModelForObjectDetection
+        except ImportError:
+            raise MissingExtraError(
+                "finding pictures of one person", "transformers", "transformers"
+            ) from None
+        try:
+            processor: Any = AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
+            model: Any = AutoModelForObjectDetection.from_pretrained(name, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise InputError(f"detector {name!r} cannot be loaded: {error}") from None
+        if not device:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.threshold = threshold
+        self.processor = processor
+        self.model = model.to(device).eval()
+        classes = model.config.id2label.items()
+        self.people = {i for i, label in classes if label.lower() == PERSON}
+        if not self.people:
+            raise InputError(
+                f"detector {name!r} knows no class {PERSON!r}; pass one trained on COCO"
+            )
 
-
-def _counter(
-    detector: str, threshold: float, device: str | None
-) -> Callable[[list[Path]], list[int]]:
-    try:
-        import torch
-        from transformers import AutoImageProcessor, AutoModelForObjectDetection
-    except ImportError:
-        raise MissingExtraError(
-            "finding pictures of one person", "transformers", "transformers"
-        ) from None
-    try:
-        processor: Any = AutoImageProcessor.from_pretrained(detector, trust_remote_code=False)
-        model: Any = AutoModelForObjectDetection.from_pretrained(detector, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"detector {detector!r} cannot be loaded: {error}") from None
-    model = model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
-    people = {i for i, name in model.config.id2label.items() if name.lower() == PERSON}
-    if not people:
-        raise InputError(
-            f"detector {detector!r} knows no class {PERSON!r}; pass one trained on COCO"
-        )
-
-    def count(paths: list[Path]) -> list[int]:
+    def count(self, paths: list[Path]) -> list[int]:
+        """Return the number of people in each picture; 0 where it cannot be read."""
         images = [_open(path) for path in paths]
         readable = [image for image in images if image is not None]
-        found: list[int] = []
-        if readable:
-            inputs = processor(images=readable, return_tensors="pt").to(model.device)
-            with torch.inference_mode():
-                outputs = model(**inputs)
-            sizes = [(image.height, image.width) for image in readable]
-            for result in processor.post_process_object_detection(
-                outputs, threshold=threshold, target_sizes=sizes
-            ):
-                found.append(sum(int(label) in people for label in result["labels"]))
-        each = iter(found)
-        return [0 if image is None else next(each) for image in images]
+        found = iter(self._count(readable) if readable else [])
+        return [0 if image is None else next(found) for image in images]
 
-    return count
+    def _count(self, images: list[Any]) -> list[int]:
+        import torch
+
+        inputs = self.processor(images=images, return_tensors="pt").to(self.model.device)
+        with torch.inference_mode():
+            outputs = self.model(**inputs)
+        results = self.processor.post_process_object_detection(
+            outputs,
+            threshold=self.threshold,
+            target_sizes=[(image.height, image.width) for image in images],
+        )
+        counts = []
+        for result in results:
+            counts.append(sum(int(label) in self.people for label in result["labels"]))
+        return counts
 
 
 def _open(path: Path) -> Any:
@@ -105,7 +121,8 @@ def _open(path: Path) -> Any:
     try:
         with Image.open(path) as image:
             return image.convert("RGB")
-    except (OSError, SyntaxError):  # what Pillow raises for a file that is no image
+    except (OSError, SyntaxError):
+        # what Pillow raises for a file that is no image
         return None
 
 

@@ -18,7 +18,7 @@ _NAME = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+\.jpg(\.chip\.jpg)?$")
 
 
 def utkface(root: files.Where, *, on_missing: str = "raise") -> Dataset:
-    """Columns path, years, gender (male, female), race.
+    """Return columns path, years, gender (male, female), race.
 
     The files themselves say everything, so none can be missing: on_missing is here because every
     reader takes it. A few names of the distribution lack a part; those are dropped and counted.

@@ -1,6 +1,4 @@
-"""Tasks: zero-shot classification and text-to-image retrieval with any operator, measured with
-intervals; runs, grids and their tables.
-"""
+"""Evaluation: zero-shot classification and text-to-image retrieval, measured with intervals."""
 
 from equipoise.evaluation._classification import classify, predict
 from equipoise.evaluation._comparison import compare, grid, presets

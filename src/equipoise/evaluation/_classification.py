@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from equipoise.metrics import Cells
 def predict(
     operator: Any, images: Any, texts: np.ndarray, prompts: Sequence[str], *, gate: Any = None
 ) -> np.ndarray:
-    """(n,): the place of the prompt that scores highest for each image, block by block.
+    """Return the place of the prompt that scores highest for each image: (n,).
 
-    texts (classes, d): the prompts' rows.
+    Images are read block by block. texts (classes, d): the prompts' rows.
     """
     best = [
         operator.scores(rows, texts, prompts, **gated(gate)).argmax(1)
@@ -46,29 +47,30 @@ def classify(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Measured:
-    """F1, equal opportunity, accuracies of every operator (name -> operator), on the same resamples
-    of the images.
+    """Return F1, equal opportunity and accuracies of every operator, on the same resamples.
 
-    images: (n, d), a store or an iterable of arrays that can be read again. class_prompts: label ->
-    prompt; their rows are ``texts``, or encoded by ``encoder``. protocol: which form of equal
-    opportunity, "paper" or "released". positive: one class of interest, for a binary F1 and equal
-    opportunity of that class alone, as on CelebA.
+    operators: name -> operator. images: (n, d), a store or an iterable of arrays that can be read
+    again. class_prompts: label -> prompt; their rows are ``texts``, or encoded by ``encoder``.
+    protocol: which form of equal opportunity, "paper" or "released". positive: one class of
+    interest, for a binary F1 and equal opportunity of that class alone, as on CelebA.
     """
     check_operators(operators)
     check_classes(labels, class_prompts, positive)
     prompts = list(class_prompts.values())
     rows = encoded_texts(prompts, encoder, texts)
-    options = {
-        "labels": labels,
-        "sensitive_features": sensitive_features,
-        "protocol": protocol,
-        "positive": positive,
-    }
     predictions = {
         name: predict_labels(operator, images, rows, class_prompts, gate=gate)
         for name, operator in operators.items()
     }
-    return measure_predictions(predictions, **options, resamples=resamples, seed=seed)
+    return measure_predictions(
+        predictions,
+        labels=labels,
+        sensitive_features=sensitive_features,
+        protocol=protocol,
+        positive=positive,
+        resamples=resamples,
+        seed=seed,
+    )
 
 
 def predict_labels(
@@ -79,7 +81,7 @@ def predict_labels(
     *,
     gate: Any = None,
 ) -> np.ndarray:
-    """(n,): the class of each image."""
+    """Return the predicted class of each image: (n,)."""
     names = np.empty(len(class_prompts), dtype=object)
     names[:] = list(class_prompts)
     return names[predict(operator, images, texts, list(class_prompts.values()), gate=gate)]
@@ -95,7 +97,7 @@ def measure_predictions(
     resamples: int = 1000,
     seed: int = 0,
 ) -> Measured:
-    """What ``classify`` measures, of predictions (method -> (n,)) that are there already."""
+    """Return what ``classify`` measures, from predictions: method -> (n,)."""
     functions, better = _metrics(Protocol.named(protocol).equal_opportunity, positive)
     bootstrap = metrics.bootstrap_classification(
         labels,
@@ -109,8 +111,9 @@ def measure_predictions(
 
 
 def check_classes(labels: Any, class_prompts: Any, positive: Hashable | None) -> None:
-    """Every known label has a prompt, there are two classes or more, and the positive one is among
-    them.
+    """Raise unless there are two classes or more, each with a prompt of its own.
+
+    positive: must be one of the classes, or None.
     """
     from equipoise.metrics._labels import encode
 
@@ -124,7 +127,8 @@ def check_classes(labels: Any, class_prompts: Any, positive: Hashable | None) ->
             "two classes have the same prompt, so nothing tells them apart; give each its own"
         )
     found = encode(labels, "labels").labels
-    if unknown := [label for label in found if label not in class_prompts]:
+    unknown = [label for label in found if label not in class_prompts]
+    if unknown:
         raise InputError(
             f"labels hold {unknown[:5]}, which have no prompt; class_prompts has"
             f" {list(class_prompts)[:10]}"
@@ -140,16 +144,22 @@ def check_classes(labels: Any, class_prompts: Any, positive: Hashable | None) ->
 
 
 def _metrics(form: str, positive: Hashable | None) -> tuple[dict[str, Any], dict[str, str]]:
-    forms = metrics.EQUAL_OPPORTUNITY[form]
-    chosen = None if positive is None else [positive]
-    functions: dict[str, Any] = (
-        {"macro F1": Cells.macro_f1}
-        if positive is None
-        else {"F1": lambda cells: cells.binary_f1(positive)}
-    )
-    functions |= {
-        f"EO_{name}": lambda cells, form=form: cells.equal_opportunity(**form, classes=chosen)
-        for name, form in forms.items()
-    }
-    functions |= {"accuracy": Cells.accuracy, "worst-group accuracy": Cells.worst_group_accuracy}
-    return functions, {name: "lower" if name.startswith("EO") else "higher" for name in functions}
+    """Return the metrics by name, and whether "higher" or "lower" is better."""
+    functions: dict[str, Any] = {}
+    better: dict[str, str] = {}
+
+    def add(name: str, function: Any, which: str) -> None:
+        functions[name] = function
+        better[name] = which
+
+    if positive is None:
+        classes = None
+        add("macro F1", Cells.macro_f1, "higher")
+    else:
+        classes = [positive]
+        add("F1", lambda cells: cells.binary_f1(positive), "higher")
+    for name, options in metrics.EQUAL_OPPORTUNITY[form].items():
+        add(f"EO_{name}", partial(Cells.equal_opportunity, **options, classes=classes), "lower")
+    add("accuracy", Cells.accuracy, "higher")
+    add("worst-group accuracy", Cells.worst_group_accuracy, "higher")
+    return functions, better

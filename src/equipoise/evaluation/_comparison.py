@@ -1,4 +1,4 @@
-"""``compare``: a grid of methods, a file a cell; what is finished is not computed again."""
+"""``compare``: a grid of methods, one file per cell; what is finished is not computed again."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class Preset(NamedTuple):
 
 
 def presets() -> dict[str, Preset]:
-    """table2 and table3: every method of theirs that is fitted without labels.
+    """Return the tables of the paper that can be made.
 
-    table5: prototype x modality x scope (x book).
+    table2 and table3: every method of theirs that is in the registry. table5: prototype x modality
+    x scope (x book).
     """
     grid = (
         "closed-form:prototype=both|anchor|variants,modality=both|image|text,scope=shared|per"
@@ -48,33 +49,35 @@ def grid(
     task: str,
     labelled: bool = False,
 ) -> list[MethodSpec]:
-    """The methods of a preset and those that were typed, ``none`` first.
+    """Return the methods of a preset and those that were typed, ``none`` first.
 
-    labelled: a preset's methods that learn from labels too.
+    labelled: whether a preset's methods that learn from labels are wanted too.
     """
     typed = list(given)
     if preset is not None:
-        if preset not in presets():
-            raise InputError(f"there is no preset {preset!r}; there are {', '.join(presets())}")
-        if task not in presets()[preset].task:
-            raise InputError(
-                f"{preset} is a table of {presets()[preset].task}, and the task is {task}; pass"
-                " `task`, or another preset"
-            )
-        typed = [
-            *(
-                name
-                for name in presets()[preset].methods
-                if labelled or not parse([name])[0].needs_labels
-            ),
-            *typed,
-        ]
+        typed = [*_methods_of(preset, task, labelled), *typed]
     if not typed:
         raise InputError(
             f"no method was given; pass `method`, or `preset` with one of {', '.join(presets())}"
         )
     specs = parse(typed, books)
     return [MethodSpec(BASELINE), *(spec for spec in specs if spec.name != BASELINE)]
+
+
+def _methods_of(preset: str, task: str, labelled: bool) -> list[str]:
+    """Return the methods of a preset as they are typed."""
+    known = presets()
+    if preset not in known:
+        raise InputError(f"there is no preset {preset!r}; there are {', '.join(known)}")
+    if task not in known[preset].task:
+        raise InputError(
+            f"{preset} is a table of {known[preset].task}, and the task is {task}; pass"
+            " `task`, or another preset"
+        )
+    names = known[preset].methods
+    if labelled:
+        return list(names)
+    return [name for name in names if not parse([name])[0].needs_labels]
 
 
 def compare(
@@ -84,10 +87,9 @@ def compare(
     *,
     progress: Progress | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """The run of each method beside ``none``, in a file of its own in ``folder``; and how many of
-    them were there already.
+    """Return the run of each method beside ``none``, and how many of them existed already.
 
-    progress(done, all, label) is told of each.
+    Each run has a file of its own in ``folder``. progress(done, all, label) is told of each.
     """
     require_writable(folder / "run.json")
     evaluation.check(specs)
@@ -99,10 +101,9 @@ def compare(
         if run.get("key") == key:
             found += 1
         else:
-            run = evaluation.run([spec]) | {
-                "key": key,
-                "fit_seconds": round(evaluation.fit_seconds[spec.label], 4),
-            }
+            run = evaluation.run([spec])
+            run["key"] = key
+            run["fit_seconds"] = round(evaluation.fit_seconds[spec.label], 4)
             write(path, run)
         runs.append(run)
         if progress is not None:
@@ -111,10 +112,10 @@ def compare(
 
 
 def _published(table: int) -> tuple[str, ...]:
+    """Return the methods of a table of the paper that are in the registry."""
     here = methods.names()
-    return tuple(
-        name for name in dict.fromkeys(published.lookup(table=table)["method"]) if name in here
-    )
+    names = dict.fromkeys(published.lookup(table=table)["method"])
+    return tuple(name for name in names if name in here)
 
 
 def _slug(label: str) -> str:

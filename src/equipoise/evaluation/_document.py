@@ -29,19 +29,18 @@ _PACKAGES = (
 
 
 def document(facts: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Facts of a run and its results, with versions, in JSON's own types."""
+    """Return a run's facts and results, with versions, in JSON's own types."""
     return plain({"kind": KIND, "format": FORMAT, "versions": versions(), **facts, "rows": rows})
 
 
 def write(path: Path, run: dict[str, Any]) -> None:
-    """Atomically."""
-    write_atomically(
-        path, (json.dumps(run, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
-    )
+    """Write a run's file, whole or not at all."""
+    text = json.dumps(run, indent=1, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, f"{text}\n".encode())
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A run's file, checked."""
+    """Return the run that a file holds, checked."""
     try:
         run = parse_json(path.read_text(encoding="utf-8"))
         kind, form = run["kind"], int(run["format"])
@@ -60,13 +59,14 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def digest(facts: Any) -> str:
-    """Tells one set of facts from another."""
+    """Return a digest that tells one set of facts from another."""
     return hashlib.sha256(json.dumps(plain(facts), sort_keys=True).encode()).hexdigest()
 
 
 def plain(value: Any) -> Any:
-    """Numbers, strings, lists and mappings, as JSON has them; a number that is none becomes null,
-    infinity a word.
+    """Return a value in JSON's own types.
+
+    NaN becomes null, infinity a word, and an object that JSON does not know its string.
     """
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
@@ -74,13 +74,17 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if hasattr(value, "item"):
         value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
 
 
 def versions() -> dict[str, str]:
-    """Python, equipoise and what it computed with."""
+    """Return the versions of Python, equipoise and the packages it computes with."""
     found = {"equipoise": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         try:

@@ -1,6 +1,4 @@
-"""``Measured``: what a task gives: metrics of every method on the same resamples, and the floors
-beside those that have one.
-"""
+"""``Measured``: what a task gives, the metrics of every method on the same resamples."""
 
 from __future__ import annotations
 
@@ -11,14 +9,16 @@ from typing import Any
 from equipoise.errors import InputError
 from equipoise.metrics import Bootstrap, Shuffled
 
-Key = tuple[str, str]  # method, metric
+# method, metric
+Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """bootstrap: values and resamples.
+    """Metrics of every method, with the floors of those that have some.
 
-    better: metric -> "higher" or "lower". floors, shuffled: of skews, exact and by permuted labels.
+    bootstrap: values and resamples. better: metric -> "higher" or "lower". floors, shuffled: the
+    floors of skews, exact and by permuted labels.
     """
 
     bootstrap: Bootstrap
@@ -29,8 +29,9 @@ class Measured:
     def rows(
         self, baseline: str | None = None, level: float = 0.95, kind: str = "percentile"
     ) -> list[dict[str, Any]]:
-        """One record for each method and metric, as JSON has it; ``difference`` is paired, from the
-        baseline.
+        """Return one record per method and metric, in JSON's own types.
+
+        ``difference`` is paired, from the baseline.
         """
         rows = []
         for method, metric in self.bootstrap.values:
@@ -53,25 +54,22 @@ class Measured:
 
 
 def check_operators(operators: Any) -> Mapping[str, Any]:
-    """A mapping of name -> operator, once it is one."""
+    """Return the operators; raise unless they are a mapping of name -> operator."""
     if not isinstance(operators, Mapping) or not operators:
         raise InputError(
             f"operators are {type(operators).__name__}; pass a mapping from the name of each method"
             " to its operator"
         )
     for name, operator in operators.items():
-        if lacking := [
-            method
-            for method in ("image", "text", "scores")
-            if not callable(getattr(operator, method, None))
-        ]:
-            raise InputError(
-                f"{name!r} is no operator ({type(operator).__name__} has no {lacking[0]}); pass"
-                " what fitting a method gave"
-            )
+        for method in ("image", "text", "scores"):
+            if not callable(getattr(operator, method, None)):
+                raise InputError(
+                    f"{name!r} is no operator ({type(operator).__name__} has no {method}); pass"
+                    " what fitting a method gave"
+                )
     return operators
 
 
 def gated(gate: Any) -> dict[str, Any]:
-    """The gate as an argument, left out where there is none, so that operators without one work."""
+    """Return the gate as an argument, and none without a gate, which some operators do not know."""
     return {} if gate is None else {"gate": gate}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +32,7 @@ from equipoise.evaluation._fitting_images import (
     fitting_images,
     takes_images,
 )
-from equipoise.evaluation._labelled import Labelled
+from equipoise.evaluation._labelled import LabelledImages
 from equipoise.evaluation._leakage import Probe
 from equipoise.evaluation._protocol import Protocol
 from equipoise.evaluation._retrieval import check_groups, measure_lists, rank_deep
@@ -78,17 +78,16 @@ class Evaluation:
     ):
         if task not in TASKS:
             raise InputError(f"task={task!r} is not legal; pass one of {', '.join(TASKS)}")
-        self.task, self.dataset, self.encoder, self.settings = (
-            task,
-            dataset,
-            encoder,
-            settings or Settings(),
-        )
-        self.given_book, self.workdir = book, workdir
+        self.task = task
+        self.dataset = dataset
+        self.encoder = encoder
+        self.settings = settings or Settings()
+        self.given_book = book
+        self.workdir = workdir
         self.protocol = Protocol.named(self.settings.protocol)
         self.attribute = attribute or attribute_of(dataset.groups)
         once = task == "retrieval"
-        images = Labelled.of(
+        images = LabelledImages.of(
             dataset,
             self.attribute,
             encoder,
@@ -112,33 +111,34 @@ class Evaluation:
             self.asked = asked.queries(dataset, self.measured.paths, prompts)
         # How long the last fit of each method took; no part of a run, which is the same each time.
         self.fit_seconds: dict[str, float] = {}
-        self._plain: Any = None  # what ``none`` predicts or ranks, once for all cells of a grid
+        # What ``none`` predicts or ranks, computed once for all cells of a grid.
+        self._plain: Any = None
 
     @cached_property
     def book(self) -> PromptBook:
+        """Return the book that methods are fitted with."""
         if isinstance(self.given_book, PromptBook):
             return books.whole(self.given_book, self.attribute)
         return books.book_for(self.asked.prompts, self.attribute, self.given_book)
 
     def _book_of(self, spec: MethodSpec) -> PromptBook | None:
-        """None for what needs no book."""
+        """Return the book that a method is fitted with; None for a method that needs none."""
         if spec.is_file or spec.name == BASELINE:
             return None
-        return (
-            books.book_for(self.asked.prompts, self.attribute, spec.book)
-            if spec.book
-            else self.book
-        )
+        if spec.book:
+            return books.book_for(self.asked.prompts, self.attribute, spec.book)
+        return self.book
 
     @cached_property
     def texts(self) -> np.ndarray:
-        """Rows of the class prompts or queries."""
+        """Return the rows of the class prompts or queries."""
         unique = list(dict.fromkeys(self.asked.prompts))
         rows = dict(zip(unique, np.asarray(self.encoder.encode_text(unique)), strict=True))
         return np.stack([rows[prompt] for prompt in self.asked.prompts])
 
     @cached_property
     def probe(self) -> Probe:
+        """Return the leakage probe on the measured images."""
         rows, there = self.measured.images
         settings = self.settings
         return Probe(
@@ -150,11 +150,10 @@ class Evaluation:
         )
 
     def check(self, specs: Sequence[MethodSpec]) -> None:
-        """Every error that can be found before images are encoded."""
-        if len({spec.label for spec in specs}) < len(specs) or not specs:
-            raise InputError(
-                f"the methods are {[spec.label for spec in specs]}; pass one or more, each once"
-            )
+        """Raise for every error that can be found before images are encoded."""
+        labels = [spec.label for spec in specs]
+        if not labels or len(set(labels)) < len(labels):
+            raise InputError(f"the methods are {labels}; pass one or more, each once")
         for spec in specs:
             spec.check(self.protocol.scope, self.task)
             check_fitting(spec, self.fitting)
@@ -163,61 +162,63 @@ class Evaluation:
                 books.require(book, self.asked.prompts, self.attribute, spec.label)
 
     def run(self, specs: Sequence[MethodSpec], baseline: str = BASELINE) -> dict[str, Any]:
-        """The document of a run: ``none`` and these methods; baseline: the label of the one that
-        paired differences are from.
+        """Return the document of a run of ``none`` and these methods.
+
+        baseline: the label of the method that paired differences are from.
         """
         specs = [MethodSpec(BASELINE), *(spec for spec in specs if spec.name != BASELINE)]
         self.check(specs)
-        if baseline not in (labels := [spec.label for spec in specs]):
+        by_label = {spec.label: spec for spec in specs}
+        labels = list(by_label)
+        if baseline not in labels:
             raise InputError(f"baseline={baseline!r} is not among the methods {labels}")
         operators = self._fit(specs)
         measured, counts = self._measure(operators)
         settings = self.settings
         rows = measured.rows(baseline, settings.level, settings.interval)
-        rows += (
-            self.probe.measure(operators, baseline, settings.level, settings.interval)
-            if settings.probe
-            else []
-        )
-        described = {spec.label: self._described(spec, operators[spec.label]) for spec in specs}
-        facts = self.facts() | {"counts": counts, "methods": described}
-        names = {spec.label: spec for spec in specs}
+        if settings.probe:
+            rows += self.probe.measure(operators, baseline, settings.level, settings.interval)
+        facts = self.facts()
+        facts["counts"] = counts
+        facts["methods"] = {
+            label: self._described(spec, operators[label]) for label, spec in by_label.items()
+        }
         for row in rows:
-            names_of_cell = (
+            published = paper.cell(
+                facts["model"],
                 self.task,
                 self.dataset.name,
                 self.attribute.name,
-                names[row["method"]],
+                by_label[row["method"]],
                 row["metric"],
             )
-            if found := paper.cell(facts["model"], *names_of_cell):
-                row["published"] = found
+            if published is not None:
+                row["published"] = published
         return document(facts, rows)
 
     def key(self, spec: MethodSpec) -> str:
-        """Tells this cell of a grid from every other."""
-        method = {
-            "name": spec.name,
-            "params": {} if spec.is_file else spec.resolved(self.protocol.scope),
-        }
+        """Return a digest of all that the result of this method depends on."""
+        method: dict[str, Any] = {"name": spec.name}
         if spec.is_file:
-            with open(spec.name, "rb") as file:
-                method["file"] = hashlib.sha256(file.read()).hexdigest()
+            method["params"] = {}
+            method["file"] = hashlib.sha256(Path(spec.name).read_bytes()).hexdigest()
+        else:
+            method["params"] = spec.resolved(self.protocol.scope)
         book = self._book_of(spec)
+        book_hash = "" if book is None else book.hash
         words = str(self.attribute.wordings) if self.settings.gate else ""
-        return digest([__version__, self.facts(), words, method, "" if book is None else book.hash])
+        return digest([__version__, self.facts(), words, method, book_hash])
 
     def facts(self) -> dict[str, Any]:
-        """What was evaluated and how, without results."""
+        """Return what is evaluated and how, without results."""
         made_by = EncoderRef.of(self._made_by)
-        about = self.measured.facts() | {
-            "rows": self.dataset.kept,
-            "dropped": self.dataset.dropped,
-            "prompts": len(self.asked.prompts),
-        }
+        about = self.measured.facts()
+        about["rows"] = self.dataset.kept
+        about["dropped"] = self.dataset.dropped
+        about["prompts"] = len(self.asked.prompts)
         settings = {
             **vars(self.settings),
-            "m": self._places,
+            "m": self._places if self.task == "retrieval" else None,
             "positive": getattr(self.asked, "positive", None),
         }
         return {
@@ -234,16 +235,22 @@ class Evaluation:
 
     @property
     def _made_by(self) -> Any:
+        """Return what tells which encoder made the embeddings of the images."""
         stored = self.measured.embeddings
         return stored if isinstance(stored, Store) else self.encoder
 
     @property
-    def _places(self) -> int | None:
+    def _places(self) -> int:
+        """Return how many places skew looks at in retrieval."""
         known = int(encode_groups(self.measured.groups).known.sum())
-        return self.settings.places(known) if self.task == "retrieval" else None
+        return self.settings.places(known)
 
     def _fit(self, specs: Sequence[MethodSpec]) -> dict[str, Operator]:
-        """Those that need no image first: their mistakes show before images are encoded."""
+        """Return the fitted methods by their labels.
+
+        Methods that need no image are fitted first, so that their mistakes show before images are
+        encoded.
+        """
         in_turn = sorted(specs, key=lambda spec: takes_images(spec, self.fitting))
         operators = {spec.label: self._fit_one(spec) for spec in in_turn}
         for operator in operators.values():
@@ -252,6 +259,9 @@ class Evaluation:
 
     def _fit_one(self, spec: MethodSpec) -> Operator:
         device = getattr(self.encoder, "device", None)
+        images = {}
+        if takes_images(spec, self.fitting):
+            images = fitting_images(self.fitting, self.measured)
         context = FitContext(
             self.attribute,
             encoder=self.encoder,
@@ -260,11 +270,7 @@ class Evaluation:
             seed=self.settings.seed,
             device=None if device is None else str(device),
             workdir=self.workdir,
-            **(
-                fitting_images(self.fitting, self.measured)
-                if takes_images(spec, self.fitting)
-                else {}
-            ),
+            **images,
         )
         start = time.perf_counter()
         operator = spec.fit(context, self.protocol.scope)
@@ -272,76 +278,109 @@ class Evaluation:
         return operator
 
     def _measure(self, operators: Mapping[str, Operator]) -> tuple[Measured, dict[str, Any]]:
-        rows, there = self.measured.images
-        groups, settings = self.measured.groups[there], self.settings
+        """Return what the task measures of each method, and how many images it measures."""
+        _, there = self.measured.images
+        groups = self.measured.groups[there]
         check_members(groups, self.attribute, "whose pictures have embeddings")
         sizes = encode_groups(groups)
+        paths = self.measured.paths
         counts: dict[str, Any] = {
             "images": int(there.sum()),
             "without_embedding": int((~there).sum()),
+            "groups": dict(zip(sizes.labels, sizes.sizes.tolist(), strict=True)),
+            "repeated": len(paths) - len(set(paths)),
+            "first_without": [paths[i] for i in np.flatnonzero(~there)[:5]],
         }
-        counts["groups"] = dict(zip(sizes.labels, sizes.sizes.tolist(), strict=True))
-        counts["repeated"] = len(self.measured.paths) - len(set(self.measured.paths))
-        counts["first_without"] = [self.measured.paths[i] for i in np.flatnonzero(~there)[:5]]
-        gate, common = (
-            settings.gate or None,
-            {"sensitive_features": groups, "resamples": settings.resamples, "seed": settings.seed},
-        )
         if isinstance(self.asked, asked.Classes):
-            classes, labels = self.asked.by_label, self.measured.column("label")
-            found = self._outputs(
-                operators,
-                lambda operator: predict_labels(operator, rows, self.texts, classes, gate=gate),
-            )
-            options: dict[str, Any] = {
-                "labels": np.asarray(labels)[there],
-                "protocol": settings.protocol,
-                "positive": self.asked.positive,
-            }
-            return measure_predictions(found, **options, **common), counts
+            return self._measure_classes(operators, self.asked), counts
         kept, targets = self.asked.answerable(there)
-        counts |= {"queries": len(kept), "blank_captions": self.asked.blank}
-        prompts, texts = [self.asked.prompts[i] for i in kept], self.texts[kept]
-        depths: dict[str, Any] = {"m": self._places, "ks": [] if targets is None else settings.ks}
-        known, places = check_groups(groups).known, max([depths["m"], *depths["ks"]])
-        found = self._outputs(
-            operators,
-            lambda operator: rank_deep(operator, rows, texts, prompts, known, places, gate=gate),
-        )
-        options = {
-            "targets": targets,
-            "over": settings.over,
-            "permutations": settings.permutations,
-            "level": settings.level,
-        }
-        return measure_lists(found, **options, **depths, **common), counts
+        counts["queries"] = len(kept)
+        counts["blank_captions"] = self.asked.blank
+        return self._measure_queries(operators, self.asked, kept, targets), counts
 
-    def _outputs(self, operators: Mapping[str, Operator], compute: Any) -> dict[str, np.ndarray]:
+    def _measure_classes(
+        self, operators: Mapping[str, Operator], classes: asked.Classes
+    ) -> Measured:
+        rows, there = self.measured.images
+        settings = self.settings
+        gate = settings.gate or None
+
+        def predicted(operator: Operator) -> np.ndarray:
+            return predict_labels(operator, rows, self.texts, classes.by_label, gate=gate)
+
+        return measure_predictions(
+            self._outputs(operators, predicted),
+            labels=np.asarray(self.measured.column("label"))[there],
+            sensitive_features=self.measured.groups[there],
+            protocol=settings.protocol,
+            positive=classes.positive,
+            resamples=settings.resamples,
+            seed=settings.seed,
+        )
+
+    def _measure_queries(
+        self,
+        operators: Mapping[str, Operator],
+        queries: asked.Queries,
+        kept: np.ndarray,
+        targets: np.ndarray | None,
+    ) -> Measured:
+        """Return what retrieval measures. kept: the queries whose right image has an embedding."""
+        rows, there = self.measured.images
+        settings = self.settings
+        groups = self.measured.groups[there]
+        known = check_groups(groups).known
+        prompts = [queries.prompts[i] for i in kept]
+        texts = self.texts[kept]
+        m = self._places
+        ks = () if targets is None else settings.ks
+        places = max([m, *ks])
+        gate = settings.gate or None
+
+        def ranked(operator: Operator) -> np.ndarray:
+            return rank_deep(operator, rows, texts, prompts, known, places, gate=gate)
+
+        return measure_lists(
+            self._outputs(operators, ranked),
+            sensitive_features=groups,
+            targets=targets,
+            m=m,
+            ks=ks,
+            over=settings.over,
+            resamples=settings.resamples,
+            permutations=settings.permutations,
+            level=settings.level,
+            seed=settings.seed,
+        )
+
+    def _outputs(
+        self, operators: Mapping[str, Operator], compute: Callable[[Operator], np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Return what each method predicts or ranks; ``none`` is computed once."""
         if self._plain is None:
             self._plain = compute(operators[BASELINE])
-        return {
-            label: self._plain if label == BASELINE else compute(operator)
-            for label, operator in operators.items()
-        }
+        found = {}
+        for label, operator in operators.items():
+            found[label] = self._plain if label == BASELINE else compute(operator)
+        return found
 
     def _described(self, spec: MethodSpec, operator: Operator) -> dict[str, Any]:
+        """Return what a run's file says of a method."""
         about: dict[str, Any] = {
             "method": operator.name,
             "params": operator.params,
             "changes": list(operator.changes),
-        }
-        about |= {
             "fingerprint": operator.fingerprint,
             "fitted_on": fitted_on(spec, self.fitting, self.measured),
         }
         if spec.is_file:
-            return about | {"file": spec.name}
+            about["file"] = spec.name
+            return about
         book = self._book_of(spec)
         if book is None:
             return about
-        written = (spec.book or self.given_book) in (
-            None,
-            books.GRAMMAR,
-        )  # for the very prompts of this run
+        # the grammar writes for the very prompts of this run, and cannot word them all
+        written = (spec.book or self.given_book) in (None, books.GRAMMAR)
         lacking = books.unworded(book, self.asked.prompts, self.attribute) if written else 0
-        return about | {"book": {"hash": book.hash, "prompts": len(book), "unworded": lacking}}
+        about["book"] = {"hash": book.hash, "prompts": len(book), "unworded": lacking}
+        return about

@@ -1,5 +1,6 @@
-"""On which images a method is fitted: a set of its own, or, for methods that look at no label,
-those that are measured.
+"""The images that methods are fitted on: a set of its own, or those that are measured.
+
+Only methods that look at no label are fitted on the images that are measured.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from typing import Any
 
 from equipoise.datasets import Dataset
 from equipoise.errors import InputError
-from equipoise.evaluation._labelled import Labelled
+from equipoise.evaluation._labelled import LabelledImages
 from equipoise.methods._specs import MethodSpec
 from equipoise.prompts._attribute import Attribute
 
-CAPTIONS = ("caption", "query")  # the columns that may hold them
+# the columns that may hold captions
+CAPTIONS = ("caption", "query")
 
 
 @dataclass(frozen=True)
 class FitOn:
-    """share: of the images, held out by lot and not measured; or another dataset, with its
-    embeddings where they are stored.
+    """What to fit on: a share of the images, or another dataset.
+
+    share: drawn by lot, and not measured. embeddings: those of the dataset, where they are stored.
     """
 
     share: float | None = None
@@ -39,16 +42,23 @@ class FitOn:
             )
 
     def part(
-        self, measured: Labelled, attribute: Attribute, seed: int, once: bool
-    ) -> tuple[Labelled | None, Labelled]:
-        """The images to fit on, if there are any of their own, and those to measure."""
+        self, measured: LabelledImages, attribute: Attribute, seed: int, once: bool
+    ) -> tuple[LabelledImages | None, LabelledImages]:
+        """Return the images to fit on, None where there is no such set, and those to measure."""
         if self.share is not None:
             return measured.split(self.share, seed, attribute)
         if self.dataset is None:
             return None, measured
-        options = {"embeddings": self.embeddings, "on_unreadable": measured.on_unreadable}
-        fitting = Labelled.of(self.dataset, attribute, measured.encoder, once=once, **options)
-        if both := sorted(set(fitting.paths) & set(measured.paths)):
+        fitting = LabelledImages.of(
+            self.dataset,
+            attribute,
+            measured.encoder,
+            once=once,
+            embeddings=self.embeddings,
+            on_unreadable=measured.on_unreadable,
+        )
+        both = sorted(set(fitting.paths) & set(measured.paths))
+        if both:
             raise InputError(
                 f"{len(both)} images are to be fitted on and measured, first {both[0]}; leave them"
                 " out of one of the two"
@@ -56,7 +66,7 @@ class FitOn:
         return fitting, measured
 
 
-def check_fitting(spec: MethodSpec, fitting: Labelled | None) -> None:
+def check_fitting(spec: MethodSpec, fitting: LabelledImages | None) -> None:
     """Raise where a method would learn the labels of the very images that it is measured on."""
     if spec.needs_labels and fitting is None:
         raise InputError(
@@ -65,29 +75,34 @@ def check_fitting(spec: MethodSpec, fitting: Labelled | None) -> None:
         )
 
 
-def takes_images(spec: MethodSpec, fitting: Labelled | None) -> bool:
-    """Whether a method is fitted on images here; on captioned ones where it learns from captions,
-    and there are some.
+def takes_images(spec: MethodSpec, fitting: LabelledImages | None) -> bool:
+    """Return whether a method is fitted on images here.
+
+    A method that learns from captions is, where the images to fit on have some.
     """
-    return spec.takes_images(fitting is not None and fitting.column(*CAPTIONS) is not None)
+    captioned = fitting is not None and fitting.column(*CAPTIONS) is not None
+    return spec.takes_images(captioned)
 
 
-def fitting_images(fitting: Labelled | None, measured: Labelled) -> dict[str, Any]:
-    """What a context says of images; without any label where they are those that are measured."""
+def fitting_images(fitting: LabelledImages | None, measured: LabelledImages) -> dict[str, Any]:
+    """Return what a method may know of images: no label where they are those that are measured."""
     if fitting is None:
         return {"images": measured.images[0]}
     rows, there = fitting.images
     known = {"images": rows, "sensitive_features": fitting.groups[there]}
-    for name, columns in (("labels", ("label",)), ("captions", CAPTIONS)):
-        values = fitting.column(*columns)
-        known |= {} if values is None else {name: values[there]}
+    labels = fitting.column("label")
+    if labels is not None:
+        known["labels"] = labels[there]
+    captions = fitting.column(*CAPTIONS)
+    if captions is not None:
+        known["captions"] = captions[there]
     return known
 
 
 def fitted_on(
-    spec: MethodSpec, fitting: Labelled | None, measured: Labelled
+    spec: MethodSpec, fitting: LabelledImages | None, measured: LabelledImages
 ) -> dict[str, Any] | None:
-    """For the file of a run; None for a method that needs no image."""
+    """Return what a run's file says of these images; None for a method that needs no image."""
     if not takes_images(spec, fitting):
         return None
     chosen = fitting or measured

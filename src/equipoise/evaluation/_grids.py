@@ -1,6 +1,4 @@
-"""``Grid``: runs of one task, dataset, encoder and protocol as one table, methods down and metrics
-across, and its cells as strings.
-"""
+"""``Grid``: runs of one task, dataset, encoder and protocol as one table, and its cells."""
 
 from __future__ import annotations
 
@@ -26,9 +24,9 @@ READ = (
 
 @dataclass(frozen=True)
 class Grid:
-    """One table: methods down, metrics across; rows (method, metric) as runs have them.
+    """One table: methods down, metrics across.
 
-    marks: "best" and "second" among the methods.
+    rows: (method, metric) -> the row of a run. marks: (method, metric) -> "best" or "second".
     """
 
     title: str
@@ -40,21 +38,25 @@ class Grid:
 
     @property
     def has_floor(self) -> str:
-        """The metric that has floors, or ""."""
-        return next(
-            (metric for method, metric in self.rows if "floor" in self.rows[method, metric]), ""
-        )
+        """Return the metric that has floors, or ""."""
+        for (_, metric), row in self.rows.items():
+            if "floor" in row:
+                return metric
+        return ""
 
 
 def grids(runs: Sequence[Run]) -> list[Grid]:
-    """Runs of the same task, images, encoder, protocol, prompts and settings in one table."""
+    """Return a table for each set of runs that can be compared.
+
+    Those are runs of the same task, images, encoder, protocol, prompts and settings.
+    """
     if not runs:
         raise InputError("there is no run to make a table of")
     together: dict[tuple, list[Run]] = {}
     for run in runs:
-        together.setdefault(
-            (*_subject(run), run["dataset"]["sha256"], run["prompts"], str(run["settings"])), []
-        ).append(run)
+        settings = str(run["settings"])
+        key = (*_subject(run), run["dataset"]["sha256"], run["prompts"], settings)
+        together.setdefault(key, []).append(run)
     return [_grid(part) for part in together.values()]
 
 
@@ -70,124 +72,162 @@ def _subject(run: Run) -> tuple:
 
 
 def _grid(runs: list[Run]) -> Grid:
+    """Return the table of runs that can be compared."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for run in runs:
         for row in run["rows"]:
             rows.setdefault((row["method"], row["metric"]), row)
-    methods, metrics = (tuple(dict.fromkeys(key[i] for key in rows)) for i in (0, 1))
+    methods = tuple(dict.fromkeys(method for method, _ in rows))
+    metrics = tuple(dict.fromkeys(metric for _, metric in rows))
     dataset, attribute, task, encoder, protocol = _subject(runs[0])
-    first = runs[0]["rows"][0]
-    baseline = next(
-        (row["difference"]["from"] for row in rows.values() if "difference" in row), BASELINE
-    )
-    numbers = {
-        "level": f"{100 * first['level']:g}%",
-        "resamples": f"{first['resamples']:,}",
-        "n": f"{first['n']:,}",
-    }
-    probed = next(
-        (READ.format(n=f"{row['n']:,}") for row in rows.values() if row["metric"] == PROBE), ""
-    )
-    note = NOTE.format(
-        baseline=baseline, over=first["over"], more=probed + _fitted(runs), **numbers
-    )
     title = f"{task.capitalize()} on {dataset} by {attribute}, {encoder}, protocol {protocol}"
-    return Grid(title, note, methods, metrics, rows, _marks(rows, methods, metrics))
+    return Grid(title, _note(runs, rows), methods, metrics, rows, _marks(rows, methods, metrics))
+
+
+def _note(runs: list[Run], rows: dict[tuple[str, str], dict[str, Any]]) -> str:
+    """Return what stands below a table."""
+    first = runs[0]["rows"][0]
+    baselines = [row["difference"]["from"] for row in rows.values() if "difference" in row]
+    baseline = baselines[0] if baselines else BASELINE
+    probes = [row for row in rows.values() if row["metric"] == PROBE]
+    probed = READ.format(n=f"{probes[0]['n']:,}") if probes else ""
+    return NOTE.format(
+        level=f"{100 * first['level']:g}%",
+        over=first["over"],
+        resamples=f"{first['resamples']:,}",
+        n=f"{first['n']:,}",
+        baseline=baseline,
+        more=probed + _fitted(runs),
+    )
 
 
 def _fitted(runs: list[Run]) -> str:
-    """Which methods were fitted on which images, a sentence for each set of images."""
+    """Return a sentence for each set of images that methods were fitted on."""
     where: dict[str, list[str]] = {}
     for run in runs:
         for method, about in run["methods"].items():
-            if images := about.get("fitted_on"):
-                which = (
-                    "the measured images, without their labels"
-                    if images["measured"]
-                    else f"{images['images']:,} images of {images['name']}"
-                )
-                where.setdefault(
-                    which if images["measured"] else f"{which} that are not measured", []
-                ).append(method)
-    return "".join(
-        f"Fitted on {which}: {', '.join(dict.fromkeys(methods))}. "
-        for which, methods in where.items()
-    )
+            images = about.get("fitted_on")
+            if images:
+                where.setdefault(_described(images), []).append(method)
+    sentences = []
+    for images, methods in where.items():
+        names = ", ".join(dict.fromkeys(methods))
+        sentences.append(f"Fitted on {images}: {names}. ")
+    return "".join(sentences)
+
+
+def _described(images: dict[str, Any]) -> str:
+    if images["measured"]:
+        return "the measured images, without their labels"
+    return f"{images['images']:,} images of {images['name']} that are not measured"
 
 
 def _marks(
     rows: dict, methods: Sequence[str], metrics: Sequence[str]
 ) -> dict[tuple[str, str], str]:
-    """The best two values of each metric among the debiasing methods; none where there is one
-    method only, nor for the probe.
+    """Return which values of each metric are the best and the second among debiasing methods.
+
+    There are none where there is one method only, nor for the probe.
     """
     marks: dict[tuple[str, str], str] = {}
-    for metric in (metric for metric in metrics if metric != PROBE):
-        rivals = [
-            m
-            for m in methods
-            if m != BASELINE and (m, metric) in rows and rows[m, metric]["value"] is not None
-        ]
-        if len(rivals) < 2:
-            continue
-        sign = -1 if rows[rivals[0], metric]["better"] == "higher" else 1
-        values = sorted({sign * round(rows[m, metric]["value"], 3) for m in rivals})
-        for method in rivals:
-            place = values.index(sign * round(rows[method, metric]["value"], 3))
-            if place < 2:
-                marks[method, metric] = ("best", "second")[place]
+    for metric in metrics:
+        if metric != PROBE:
+            for method, mark in _marks_of(rows, methods, metric).items():
+                marks[method, metric] = mark
+    return marks
+
+
+def _marks_of(rows: dict, methods: Sequence[str], metric: str) -> dict[str, str]:
+    """Return "best" and "second" by method; values that print alike share a mark."""
+    rivals: dict[str, float] = {}
+    for method in methods:
+        row = rows.get((method, metric))
+        if method != BASELINE and row is not None and row["value"] is not None:
+            sign = -1 if row["better"] == "higher" else 1
+            rivals[method] = sign * round(row["value"], 3)
+    if len(rivals) < 2:
+        return {}
+    best, *others = sorted(set(rivals.values()))
+    marks = {}
+    for method, value in rivals.items():
+        if value == best:
+            marks[method] = "best"
+        elif value == others[0]:
+            marks[method] = "second"
     return marks
 
 
 def percent(value: float | None, signed: bool = False) -> str:
-    """100 x, with one decimal; a dash where there is no value."""
-    return "–" if value is None else f"{100 * value:{'+' if signed else ''}.1f}"
+    """Return a share in percent with one decimal; a dash where there is no value."""
+    if value is None:
+        return "–"
+    sign = "+" if signed else ""
+    return f"{100 * value:{sign}.1f}"
 
 
 def interval(record: dict[str, Any], signed: bool = False) -> str:
-    """value [low, high]."""
+    """Return "value [low, high]" in percent."""
     ends = ", ".join(percent(record[end], signed) for end in ("low", "high"))
     return f"{percent(record['value'], signed)} [{ends}]"
 
 
 def printed(record: dict[str, Any]) -> str:
-    """The paper's own value, with a mark where it cannot be right."""
-    spread = "" if record["spread"] is None else f" ±{percent(record['spread'])}"
-    return f"{percent(record['value'])}{spread}{' (!)' if record['problem'] else ''}"
+    """Return the paper's own value, with a mark where it cannot be right."""
+    shown = percent(record["value"])
+    if record["spread"] is not None:
+        shown += f" ±{percent(record['spread'])}"
+    if record["problem"]:
+        shown += " (!)"
+    return shown
 
 
 def lines(grid: Grid) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of strings, for the terminal and Markdown: value, paired difference below it,
-    floors, and the paper's row.
+    """Return header and rows of strings, for the terminal and Markdown.
+
+    A cell is the value with the paired difference below it. Floors stand in columns of their own,
+    the paper's figures in a row of their own.
     """
     header = ["method"]
     for metric in grid.metrics:
-        header += (
-            [metric]
-            if metric != grid.has_floor
-            else [metric, "floor, exact", "floor, permuted labels"]
-        )
+        header.append(metric)
+        if metric == grid.has_floor:
+            header += ["floor, exact", "floor, permuted labels"]
     body = []
     for method in grid.methods:
         row, paper = [method], ["  as published"]
         for metric in grid.metrics:
-            record = grid.rows.get((method, metric))
-            row.append(_cell(record, grid.marks.get((method, metric), "")))
-            paper.append(printed(record["published"]) if record and "published" in record else "")
-            if metric == grid.has_floor:
-                row += (
-                    [percent(record["floor"]), interval(record["permuted"])] if record else ["", ""]
-                )
-                paper += ["", ""]
-        body += [row] + ([paper] if any(paper[1:]) else [])
+            record = grid.rows.get((method, metric), {})
+            mark = grid.marks.get((method, metric), "")
+            row += _cells(record, mark, metric == grid.has_floor)
+            paper += _published_cells(record, metric == grid.has_floor)
+        body.append(row)
+        if any(paper[1:]):
+            body.append(paper)
     return header, body
 
 
-def _cell(record: dict[str, Any] | None, mark: str) -> str:
-    if record is None:
+def _cells(record: dict[str, Any], mark: str, with_floors: bool) -> list[str]:
+    """Return the cells of a metric: its value, and its floors where it has some."""
+    cells = [_cell(record, mark)]
+    if with_floors and record:
+        cells += [percent(record["floor"]), interval(record["permuted"])]
+    elif with_floors:
+        cells += ["", ""]
+    return cells
+
+
+def _published_cells(record: dict[str, Any], with_floors: bool) -> list[str]:
+    cells = [printed(record["published"]) if "published" in record else ""]
+    if with_floors:
+        cells += ["", ""]
+    return cells
+
+
+def _cell(record: dict[str, Any], mark: str) -> str:
+    if not record:
         return ""
     value = interval(record)
-    value = {"best": f"**{value}**", "second": f"_{value}_", "": value}[mark]
-    return value + (
-        f"\n{interval(record['difference'], signed=True)}" if "difference" in record else ""
-    )
+    shown = {"best": f"**{value}**", "second": f"_{value}_", "": value}[mark]
+    if "difference" in record:
+        shown += f"\n{interval(record['difference'], signed=True)}"
+    return shown

@@ -1,6 +1,4 @@
-"""``Labelled``: images with the group of each, and its class and caption where there are some;
-embedded when asked for.
-"""
+"""``LabelledImages``: images with their groups, classes and captions, embedded when asked for."""
 
 from __future__ import annotations
 
@@ -22,12 +20,12 @@ from equipoise.metrics._labels import encode_groups
 from equipoise.prompts._attribute import Attribute
 
 
-class Labelled:
-    """table: a row an image.
+class LabelledImages:
+    """Images with the group of each, and its class and caption where they are known.
 
-    groups (n,): None where unknown. embeddings: a store or an array (n, d), in place of encoding.
-
-    on_unreadable: "skip" counts images that cannot be read, "raise" stops at the first.
+    table: one row per image. groups (n,): None where unknown. embeddings: a store or an array
+    (n, d), in place of encoding. on_unreadable: "skip" counts images that cannot be read, "raise"
+    stops at the first.
     """
 
     def __init__(
@@ -46,44 +44,51 @@ class Labelled:
         check_encoder(encoder, embeddings)
         if embeddings is not None and not isinstance(embeddings, Store):
             check_array(embeddings, len(table))
-        self.name, self.table, self.groups = name, table, groups
-        self.encoder, self.embeddings, self.on_unreadable = encoder, embeddings, on_unreadable
+        self.name = name
+        self.table = table
+        self.groups = groups
+        self.encoder = encoder
+        self.embeddings = embeddings
+        self.on_unreadable = on_unreadable
 
     @classmethod
     def of(
         cls, dataset: Dataset, attribute: Attribute, encoder: Any, *, once: bool, **options: Any
-    ) -> Labelled:
-        """The images of a dataset.
+    ) -> LabelledImages:
+        """Return the images of a dataset.
 
-        once: a row for each image, though it may have several captions, all of one group.
+        once: one row per image, though it may have several captions, all of one group.
         """
-        table, groups = dataset.table, groups_of(dataset.table, dataset, attribute)
+        table = dataset.table
+        groups = groups_of(table, dataset, attribute)
         if once:
             first = ~table["path"].duplicated().to_numpy()
-            table, groups = (
-                table[first].reset_index(drop=True),
-                one_group(table["path"], groups)[first],
-            )
+            groups = one_group(table["path"], groups)[first]
+            table = table[first].reset_index(drop=True)
         return cls(dataset.name, table, groups, encoder, **options)
 
     @cached_property
     def paths(self) -> list[str]:
+        """Return the path of each image."""
         return [str(path) for path in self.table["path"]]
 
     def column(self, *names: str) -> np.ndarray | None:
-        """The first of these columns that there is."""
-        found = next((name for name in names if name in self.table), None)
-        return None if found is None else self.table[found].to_numpy(dtype=object)
+        """Return the first of these columns that the table has."""
+        for name in names:
+            if name in self.table:
+                return self.table[name].to_numpy(dtype=object)
+        return None
 
     @cached_property
     def images(self) -> tuple[Any, np.ndarray]:
-        """Rows of the images that have one, and which those are."""
+        """Return the rows of the images that have one, and which images those are."""
         if self.embeddings is not None:
             rows, there = rows_of(self.embeddings, self.paths)
             if isinstance(rows, Store):
                 return rows, there
         else:
-            rows, there = self.encoder.encode_images(self.paths), np.ones(len(self.paths), bool)
+            rows = self.encoder.encode_images(self.paths)
+            there = np.ones(len(self.paths), bool)
         good = directed(np.asarray(rows))
         there[np.flatnonzero(there)[~good]] = False
         if not there.all() and self.on_unreadable == "raise":
@@ -95,10 +100,14 @@ class Labelled:
             raise UnreadableImageError(
                 f"none of the {len(there)} images has an embedding, first {self.paths[0]}"
             )
-        return (rows if good.all() else np.asarray(rows)[good]), there
+        if not good.all():
+            rows = np.asarray(rows)[good]
+        return rows, there
 
-    def split(self, share: float, seed: int, attribute: Attribute) -> tuple[Labelled, Labelled]:
-        """So large a share of the images, drawn by lot within each group and class, and the others.
+    def split(
+        self, share: float, seed: int, attribute: Attribute
+    ) -> tuple[LabelledImages, LabelledImages]:
+        """Return a share of the images, drawn by lot within each group and class, and the others.
 
         Rows of one path stay together.
         """
@@ -107,35 +116,32 @@ class Labelled:
                 f"a share of {share} cannot be held out for fitting; pass a number between 0 and 1,"
                 " such as 0.5"
             )
-        first = (
-            self.table["path"]
-            .map({path: i for i, path in reversed(list(enumerate(self.table["path"])))})
-            .to_numpy()
-        )
+        # the place of the first row that has each row's path
+        first_of: dict[Any, int] = {}
+        for i, path in enumerate(self.table["path"]):
+            first_of.setdefault(path, i)
+        first = self.table["path"].map(first_of).to_numpy()
         places = np.unique(first)
         lot = np.random.default_rng(seed).permutation(len(places))
         labels = self.column("label")
-        drawn: set[int] = set()
         cells: dict[tuple, list[int]] = {}
         for place in places[lot].tolist():
-            cells.setdefault(
-                (self.groups[place], None if labels is None else str(labels[place])), []
-            ).append(place)
+            label = None if labels is None else str(labels[place])
+            cells.setdefault((self.groups[place], label), []).append(place)
+        drawn: set[int] = set()
         for members in cells.values():
             drawn.update(members[: round(share * len(members))])
         held = np.isin(first, list(drawn))
-        parts = self._part(held), self._part(~held)
-        for part, what in zip(
-            parts, ("that are held out for fitting", "that are left to measure"), strict=True
-        ):
-            check_members(part.groups, attribute, f"among those {what}")
-        return parts
+        fitting, measured = self._part(held), self._part(~held)
+        check_members(fitting.groups, attribute, "among those that are held out for fitting")
+        check_members(measured.groups, attribute, "among those that are left to measure")
+        return fitting, measured
 
-    def _part(self, rows: np.ndarray) -> Labelled:
+    def _part(self, rows: np.ndarray) -> LabelledImages:
         embeddings = self.embeddings
         if embeddings is not None and not isinstance(embeddings, Store):
             embeddings = np.asarray(embeddings)[rows]
-        return Labelled(
+        return LabelledImages(
             self.name,
             self.table[rows].reset_index(drop=True),
             self.groups[rows],
@@ -145,7 +151,7 @@ class Labelled:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Which images these are, without reading them."""
+        """Return which images these are, without reading them."""
         sizes = encode_groups(self.groups)
         return {
             "name": self.name,
@@ -159,8 +165,6 @@ class Labelled:
     def _embeddings_digest(self) -> str:
         if isinstance(self.embeddings, Store):
             return digest([shard.sha256 for shard in self.embeddings.manifest.shards])
-        return (
-            ""
-            if self.embeddings is None
-            else hashlib.sha256(np.ascontiguousarray(self.embeddings).data).hexdigest()
-        )
+        if self.embeddings is None:
+            return ""
+        return hashlib.sha256(np.ascontiguousarray(self.embeddings).data).hexdigest()

@@ -1,6 +1,4 @@
-"""Tables of runs as LaTeX, with the paper's markers: the best in bold and brackets, the second in
-brackets.
-"""
+"""Tables of runs as LaTeX: the best in bold and brackets, the second in brackets."""
 
 from __future__ import annotations
 
@@ -9,16 +7,15 @@ from typing import Any
 
 from equipoise.evaluation._grids import Grid, Run, grids, interval, percent
 
-NAMED = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}  # a file's name may hold them
+# characters that a file's name may hold, and LaTeX writes by name
+NAMED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 ARROWS = {"lower": r"$\downarrow$", "higher": r"$\uparrow$"}
 
 
 def latex(runs: Sequence[Run]) -> str:
-    """Plain tabulars: value and interval, below them the paired difference and the paper's row;
+    """Return plain tabulars.
+
+    A cell is a value and its interval. Below stand the paired difference and the paper's row, and
     beside a skew both its floors.
     """
     return "\n".join(_tabular(grid) for grid in grids(runs))
@@ -28,7 +25,8 @@ def _tabular(grid: Grid) -> str:
     head = ["Method"]
     for metric in grid.metrics:
         head.append(f"{_escaped(metric)} {ARROWS[_better(grid, metric)]}")
-        head += ["floor, exact", "floor, permuted"] if metric == grid.has_floor else []
+        if metric == grid.has_floor:
+            head += ["floor, exact", "floor, permuted"]
     body = [row for method in grid.methods for row in _rows(grid, method)]
     lines = [" & ".join(cells) + r" \\" for cells in (head, *body)]
     lines[0] += r" \hline"
@@ -51,16 +49,17 @@ def _rows(grid: Grid, method: str) -> list[list[str]]:
         gaps.append(_spread(record["difference"], signed=True) if "difference" in record else "")
         paper.append(_printed(record["published"]) if "published" in record else "")
         if metric == grid.has_floor:
-            values += (
-                [percent(record["floor"]), _spread(record["permuted"])] if record else ["", ""]
-            )
+            if record:
+                values += [percent(record["floor"]), _spread(record["permuted"])]
+            else:
+                values += ["", ""]
             gaps += ["", ""]
             paper += ["", ""]
     return [values, *(row for row in (gaps, paper) if any(row[1:]))]
 
 
 def _spread(record: dict[str, Any], signed: bool = False) -> str:
-    """value [low, high], the interval small."""
+    """Return "value [low, high]", the interval in small type."""
     value, _, ends = interval(record, signed).partition(" ")
     return rf"{value} {{\scriptsize {ends}}}"
 
@@ -73,13 +72,13 @@ def _value(record: dict[str, Any], mark: str) -> str:
 
 
 def _printed(record: dict[str, Any]) -> str:
-    """The paper's own value and marker, with another mark where it cannot be right."""
-    spread = "" if record["spread"] is None else rf"$\pm${percent(record['spread'])}"
-    return (
-        _marked(percent(record["value"]), record["marker"])
-        + spread
-        + (" (!)" if record["problem"] else "")
-    )
+    """Return the paper's own value and marker, with another mark where it cannot be right."""
+    shown = _marked(percent(record["value"]), record["marker"])
+    if record["spread"] is not None:
+        shown += rf"$\pm${percent(record['spread'])}"
+    if record["problem"]:
+        shown += " (!)"
+    return shown
 
 
 def _better(grid: Grid, metric: str) -> str:
@@ -91,4 +90,10 @@ def _marked(value: str, mark: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(NAMED.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+    return "".join(_escaped_character(character) for character in text)
+
+
+def _escaped_character(character: str) -> str:
+    if character in "&%$#_{}":
+        return f"\\{character}"
+    return NAMED.get(character, character)

@@ -1,6 +1,4 @@
-"""The leakage probe in a run: what an adversary with labels reads of the group from the images,
-after each method.
-"""
+"""The leakage probe in a run: what an adversary with labels reads from the images."""
 
 from __future__ import annotations
 
@@ -19,11 +17,10 @@ FOLDS = 5
 
 
 class Probe:
-    """On the same images, folds and resamples for every operator; what leaves images alone is
-    probed once.
+    """A probe on the same images, folds and resamples for every operator.
 
-    most: images at most, drawn by lot. A group of fewer than two images cannot be probed, and then
-    there are no rows.
+    Operators that leave images alone share one probe. most: the number of images at most, drawn by
+    lot. A group of fewer than two images cannot be probed, and then there are no rows.
     """
 
     def __init__(self, images: Any, groups: np.ndarray, *, most: int, resamples: int, seed: int):
@@ -40,18 +37,17 @@ class Probe:
     def measure(
         self, operators: Mapping[str, Any], baseline: str, level: float, kind: str
     ) -> list[dict[str, Any]]:
-        """Rows of a run.
+        """Return rows of a run.
 
-        None for an operator whose images depend on the prompt: it has no one embedding of an image
+        An operator whose images depend on the prompt gets none: it has no one embedding per image
         to read from.
         """
         if self.folds < 2:
             return []
-        found = {
-            name: self._of(op)
-            for name, op in operators.items()
-            if not getattr(op, "per_prompt", False)
-        }
+        found = {}
+        for name, operator in operators.items():
+            if not getattr(operator, "per_prompt", False):
+                found[name] = self._of(operator)
         first = next(iter(found.values()))
         keyed = {
             name: (bootstrap, next(iter(bootstrap.values))) for name, bootstrap in found.items()
@@ -64,9 +60,8 @@ class Probe:
             first.n,
             first.left_out,
         )
-        return Measured(together, {METRIC: "lower"}).rows(
-            baseline if baseline in found else None, level, kind
-        )
+        measured = Measured(together, {METRIC: "lower"})
+        return measured.rows(baseline if baseline in found else None, level, kind)
 
     def _of(self, operator: Any) -> Bootstrap:
         if "image" in getattr(operator, "changes", ("image",)):
@@ -76,14 +71,16 @@ class Probe:
         return self.plain
 
     def _probe(self, transform: Any) -> Bootstrap:
-        rows, start = [], 0
+        """Return the probe of the chosen images, transformed block by block."""
+        parts, start = [], 0
         for block in unit_blocks(self.images):
-            here = self.places[(self.places >= start) & (self.places < start + len(block))] - start
-            rows.append(np.asarray(transform(block[here])) if len(here) else block[:0])
-            start += len(block)
-        x = np.concatenate([part for part in rows if len(part)])
+            end = start + len(block)
+            here = self.places[(self.places >= start) & (self.places < end)] - start
+            if len(here):
+                parts.append(np.asarray(transform(block[here])))
+            start = end
         return leakage_probe(
-            x,
+            np.concatenate(parts),
             sensitive_features=self.groups,
             folds=self.folds,
             resamples=self.resamples,

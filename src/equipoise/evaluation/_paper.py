@@ -16,59 +16,57 @@ MODELS = {
     "hf:Salesforce/blip-itm-large-coco": "BLIP",
     "hf:Salesforce/blip-itm-large-flickr": "BLIP",
 }
-OWN = {
-    "kappa": 1,
-    "modality": "both",
-    "prototype": "both",
-}  # the paper's own configuration of closed-form
+# the paper's own configuration of closed-form
+OWN = {"kappa": 1, "modality": "both", "prototype": "both"}
 
 
 def model_of(encoder: str) -> str:
-    """The paper's name of an encoder; "" for one that it does not have."""
+    """Return the paper's name of an encoder; "" for one that it does not have."""
     return MODELS.get(encoder, "")
 
 
 def variant_of(spec: MethodSpec) -> str | None:
-    """The paper's name of a setting, "" for its own; None for one that it does not have.
+    """Return the paper's name of a setting, "" for its own; None for one that it does not have.
 
-    Scope is ours to vary: it prints one.
+    Scope does not count, because the paper prints one scope only.
     """
     if spec.is_file or (spec.name != "closed-form" and spec.params):
         return None
-    other = [
-        f"{name}={value}"
-        for name, value in spec.params.items()
-        if name != "scope" and value != OWN.get(name)
-    ]
-    other += [f"book={spec.book}"] if spec.book else []
-    return None if len(other) > 1 else "".join(other)
+    other = []
+    for name, value in spec.params.items():
+        if name != "scope" and value != OWN.get(name):
+            other.append(f"{name}={value}")
+    if spec.book:
+        other.append(f"book={spec.book}")
+    if len(other) > 1:
+        return None
+    return "".join(other)
 
 
 def cell(
     model: str, task: str, dataset: str, attribute: str, spec: MethodSpec, metric: str
 ) -> dict[str, Any] | None:
-    """What the paper printed for this, as shares and not percent; None where it printed nothing of
-    the kind.
-    """
+    """Return what the paper printed for this, as shares; None where it printed nothing."""
     variant = variant_of(spec)
     if not model or variant is None:
         return None
-    names = {
-        "model": model,
-        "task": task,
-        "dataset": dataset,
-        "attribute": attribute,
-        "method": spec.name,
-        "variant": variant,
-    }
-    found = published.lookup(**names, metric=metric)
+    found = published.lookup(
+        model=model,
+        task=task,
+        dataset=dataset,
+        attribute=attribute,
+        method=spec.name,
+        variant=variant,
+        metric=metric,
+    )
     if found.empty:
         return None
     first = found.iloc[0]
     return {
         "table": str(first["table"]),
         "value": float(first["value"]) / 100,
-        "spread": float(first["spread"]) / 100,  # NaN where none is printed
+        # NaN where none is printed
+        "spread": float(first["spread"]) / 100,
         "marker": str(first["marker"]),
         "problem": str(first["problem"]),
     }

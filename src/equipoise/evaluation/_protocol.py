@@ -1,6 +1,4 @@
-"""Where the paper's text and its released code differ, under two names; and the prompts of
-classes.
-"""
+"""``Protocol``: where the paper's text and its released code differ; and the prompts of classes."""
 
 from __future__ import annotations
 
@@ -19,11 +17,11 @@ CELEBA = {
 
 @dataclass(frozen=True)
 class Protocol:
-    """equal_opportunity: the form of ``metrics.EQUAL_OPPORTUNITY``.
+    """One way to measure, of the paper's text or of its released code.
 
-    scope: of the attribute space. template: of FACET's class prompts.
-
-    one_class: whether CelebA is measured by its class blond alone, or by both classes.
+    equal_opportunity: the form of ``metrics.EQUAL_OPPORTUNITY``. scope: of the attribute space.
+    template: of FACET's class prompts. one_class: whether CelebA is measured by its class blond
+    alone, or by both classes.
     """
 
     name: str
@@ -34,7 +32,7 @@ class Protocol:
 
     @staticmethod
     def named(name: str) -> Protocol:
-        """ "paper" or "released"."""
+        """Return the protocol "paper" or "released"."""
         if name not in PROTOCOLS:
             raise InputError(f"protocol={name!r} is not legal; pass one of {', '.join(PROTOCOLS)}")
         return PROTOCOLS[name]
@@ -49,7 +47,7 @@ PROTOCOLS = {
 
 
 def class_prompts(labels: Iterable[str], template: str = TEMPLATE) -> dict[str, str]:
-    """label -> prompt.
+    """Return the prompt of each label.
 
     {} is the label, its underscores made spaces; a/an before it becomes the article that fits.
     """
@@ -58,8 +56,9 @@ def class_prompts(labels: Iterable[str], template: str = TEMPLATE) -> dict[str, 
             f"template={template!r} is not legal; it needs one {{}}, the place of the class, as in"
             f" {TEMPLATE!r}"
         )
-    names = {label: str(label).replace("_", " ").strip() for label in labels}
-    return {
-        label: template.replace("a/an {}", f"{article(name)} {{}}").replace("{}", name)
-        for label, name in names.items()
-    }
+    prompts = {}
+    for label in labels:
+        name = str(label).replace("_", " ").strip()
+        worded = template.replace("a/an {}", f"{article(name)} {{}}")
+        prompts[label] = worded.replace("{}", name)
+    return prompts

@@ -1,6 +1,4 @@
-"""Text-to-image retrieval: images ranked by similarity to each query, a block at a time, never all
-scores at once.
-"""
+"""Text-to-image retrieval: images ranked by similarity to each query, block by block."""
 
 from __future__ import annotations
 
@@ -16,7 +14,8 @@ from equipoise.errors import InputError
 from equipoise.evaluation._estimates import Measured, check_operators, gated
 from equipoise.metrics._labels import encode_groups
 
-QUERIES = 1024  # at a time, where an image changes with the query
+# queries at a time, where an image changes with the query
+QUERIES = 1024
 
 
 def rank(
@@ -29,25 +28,20 @@ def rank(
     gate: Any = None,
     labels: int | None = None,
 ) -> np.ndarray:
-    """(queries, depth): places of the best images of each query, best first; equal scores in the
-    order of the images.
+    """Return the places of each query's best images, best first: (queries, depth).
+
+    Equal scores stand in the order of the images.
 
     Held at once: a block of images, its scores for some of the queries, and ``depth`` places and
-    scores a query. labels: how many images there must be, where they have labels.
+    scores per query. labels: how many images there must be, where they have labels.
     """
     if getattr(operator, "per_prompt", False):
-        return _rank_by_scores(
-            operator,
-            unit_blocks(images, min(len(prompts), QUERIES), labels),
-            texts,
-            prompts,
-            depth,
-            gate,
-        )
-    changed = operator.text(texts, prompts, **gated(gate))
-    return top_k(
-        np.asarray(changed), unit_blocks(images, labels=labels), depth, transform=operator.image
-    )[0]
+        blocks = unit_blocks(images, min(len(prompts), QUERIES), labels)
+        return _rank_by_scores(operator, blocks, texts, prompts, depth, gate)
+    changed = np.asarray(operator.text(texts, prompts, **gated(gate)))
+    blocks = unit_blocks(images, labels=labels)
+    places, _ = top_k(changed, blocks, depth, transform=operator.image)
+    return places
 
 
 def _rank_by_scores(
@@ -58,18 +52,19 @@ def _rank_by_scores(
     depth: int,
     gate: Any,
 ) -> np.ndarray:
-    """Where each query sees other images: their scores, block by block."""
+    """Return what ``rank`` returns, for an operator whose images change with the query."""
     best = _Best(len(prompts), depth)
     for rows in blocks:
         for first in range(0, len(prompts), QUERIES):
             some = slice(first, first + QUERIES)
-            best.offer(operator.scores(rows, texts[some], prompts[some], **gated(gate)).T, first)
+            scores = operator.scores(rows, texts[some], prompts[some], **gated(gate))
+            best.offer(scores.T, first)
         best.seen += len(rows)
     return best.lists()
 
 
 class _Best:
-    """The best so far of each query."""
+    """The best images so far of each query."""
 
     def __init__(self, queries: int, depth: int):
         self.depth, self.seen = depth, 0
@@ -77,7 +72,7 @@ class _Best:
         self.scores = [np.empty(0) for _ in range(queries)]
 
     def offer(self, scores: np.ndarray, first: int) -> None:
-        """scores (some queries, block).
+        """Take the best of a block of images. scores: (some queries, block).
 
         A score that only equals the last place comes too late: its image has a higher number.
         """
@@ -90,6 +85,7 @@ class _Best:
             self.scores[q] = together[order]
 
     def lists(self) -> np.ndarray:
+        """Return the best images of each query, best first."""
         if not self.seen:
             raise InputError("there are no images to search")
         return np.stack(self.places)
@@ -112,29 +108,28 @@ def retrieve(
     permutations: int = 200,
     seed: int = 0,
 ) -> Measured:
-    """MaxSkew@m with both its floors, NDKL@m and, with ``targets``, recall at ``ks``, of every
-    operator on the same resamples.
+    """Return the skew and recall of every operator, on the same resamples.
 
-    images: (n, d), a store or an iterable of arrays that can be read again. sensitive_features: of
-    each image. targets: the place of each query's right image, or several. over: what is resampled,
+    That is MaxSkew@m with both its floors, NDKL@m and, with ``targets``, recall at ``ks``. images:
+    (n, d), a store or an iterable of arrays that can be read again. sensitive_features: of each
+    image. targets: the place of each query's right image, or several. over: what is resampled,
     "images", "queries" or "both".
     """
     check_operators(operators)
     queries = list(queries)
     rows = encoded_texts(queries, encoder, texts)
-    options: dict[str, Any] = {
-        "sensitive_features": sensitive_features,
-        "m": m,
-        "ks": [] if targets is None else list(ks),
-    }
-    known, places = check_groups(sensitive_features).known, max([m, *options["ks"]])
+    ks = [] if targets is None else list(ks)
+    known = check_groups(sensitive_features).known
+    places = max([m, *ks])
     top = {
         name: rank_deep(operator, images, rows, queries, known, places, gate=gate)
         for name, operator in operators.items()
     }
     return measure_lists(
         top,
-        **options,
+        sensitive_features=sensitive_features,
+        m=m,
+        ks=ks,
         targets=targets,
         over=over,
         resamples=resamples,
@@ -153,19 +148,17 @@ def rank_deep(
     *,
     gate: Any = None,
 ) -> np.ndarray:
-    """``rank``, deep enough to fill ``places`` in every resample, which leaves images out.
+    """Return what ``rank`` returns, deep enough to fill ``places`` in every resample.
 
-    known (images,): whose group is known.
+    A resample leaves images out. known (images,): whose group is known.
 
     Images of an unknown group take no place, and may stand before all others: lists that hold too
     few known ones are searched for again, twice as deep. A list with half as many again, and 32,
     lacks places in less than one resample of a billion.
     """
     size, count = len(known), int(known.sum())
-    enough, depth = (
-        min(count, 32 + places + places // 2),
-        min(size, (64 + 2 * places) * size // count),
-    )
+    enough = min(count, 32 + places + places // 2)
+    depth = min(size, (64 + 2 * places) * size // count)
     while True:
         lists = rank(operator, images, texts, prompts, depth, gate=gate, labels=size)
         if depth == size or known[lists].sum(1).min() >= enough:
@@ -186,7 +179,7 @@ def measure_lists(
     level: float = 0.95,
     seed: int = 0,
 ) -> Measured:
-    """What ``retrieve`` measures, of lists (method -> (queries, depth)) that are there already.
+    """Return what ``retrieve`` measures, from lists: method -> (queries, depth).
 
     level: of the permuted labels' range.
     """
@@ -197,10 +190,8 @@ def measure_lists(
     functions: dict[str, Any] = {
         f"R@{k}": lambda ranking, k=k: ranking.recall(min(k, size)) for k in ks
     }
-    functions |= {
-        skew: lambda ranking: ranking.max_skew(m),
-        divergence: lambda ranking: ranking.ndkl(m),
-    }
+    functions[skew] = lambda ranking: ranking.max_skew(m)
+    functions[divergence] = lambda ranking: ranking.ndkl(m)
     bootstrap = metrics.bootstrap_retrieval(
         sensitive_features=sensitive_features,
         top=top,
@@ -210,35 +201,32 @@ def measure_lists(
         resamples=resamples,
         seed=seed,
     )
-    options: dict[str, Any] = {
-        "sensitive_features": sensitive_features,
-        "m": m,
-        "permutations": permutations,
-        "level": level,
-        "seed": seed,
-    }
-    shuffled = {
-        (name, skew): metrics.permuted_max_skew(lists, **options) for name, lists in top.items()
-    }
+    shuffled = {}
+    for name, lists in top.items():
+        shuffled[name, skew] = metrics.permuted_max_skew(
+            lists,
+            sensitive_features=sensitive_features,
+            m=m,
+            permutations=permutations,
+            level=level,
+            seed=seed,
+        )
     better = {name: "higher" if name.startswith("R@") else "lower" for name in functions}
-    return Measured(
-        bootstrap,
-        better,
-        {skew: metrics.max_skew_floor(sensitive_features=sensitive_features, m=m)},
-        shuffled,
-    )
+    floors = {skew: metrics.max_skew_floor(sensitive_features=sensitive_features, m=m)}
+    return Measured(bootstrap, better, floors, shuffled)
 
 
 def require_labels(lists: np.ndarray, size: int) -> None:
     """Raise where lists name images beyond the labels."""
-    if (found := int(lists.max())) >= size:
+    found = int(lists.max())
+    if found >= size:
         raise InputError(
             f"there are {size} labels, and more than {found} images; pass one label for each image"
         )
 
 
 def check_groups(sensitive_features: Any) -> Any:
-    """The groups, once there are two or more."""
+    """Return the groups; raise unless there are two or more."""
     groups = encode_groups(sensitive_features)
     if len(groups.labels) < 2:
         raise InputError(

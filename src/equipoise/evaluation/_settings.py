@@ -1,23 +1,26 @@
-"""``Settings``: how to measure, checked before anything is."""
+"""``Settings``: how to measure, checked before anything is measured."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.metrics._intervals import KINDS
 
-LARGE = 2000  # images from which on the paper's M = 1000 says something; below, a tenth of them
+# From so many images on, the paper's M = 1000 says something; below, M is a tenth of them.
+LARGE = 2000
 OVER = ("images", "queries", "both")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """m: None is 1000, or a tenth of the images where there are fewer than 2,000.
+    """How to measure.
 
-    probe: images that the leakage probe takes at most.
+    m: the places that skew looks at; None is 1000, or a tenth of the images where there are fewer
+    than 2,000. probe: the images that the leakage probe takes at most.
     """
 
     protocol: str = "released"
@@ -33,21 +36,13 @@ class Settings:
     probe: int = 2000
 
     def __post_init__(self) -> None:
-        given = [
-            ("resamples", self.resamples, 1),
-            ("permutations", self.permutations, 1),
-            ("probe", self.probe, 0),
-        ]
-        given += [("m", self.m, 1)] if self.m is not None else []
-        for name, value, smallest in (*given, *(("k", k, 1) for k in self.ks)):
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int | np.integer)
-                or value < smallest
-            ):
-                raise InputError(
-                    f"{name}={value} is not legal; pass a whole number from {smallest}"
-                )
+        _require_whole("resamples", self.resamples, 1)
+        _require_whole("permutations", self.permutations, 1)
+        _require_whole("probe", self.probe, 0)
+        if self.m is not None:
+            _require_whole("m", self.m, 1)
+        for k in self.ks:
+            _require_whole("k", k, 1)
         if not 0 < self.level < 1:
             raise InputError(
                 f"level={self.level} is not legal; pass a number between 0 and 1, such as 0.95"
@@ -57,5 +52,16 @@ class Settings:
                 raise InputError(f"{name}={value!r} is not legal; pass one of {', '.join(legal)}")
 
     def places(self, images: int) -> int:
-        """M for so many images of a known group."""
-        return self.m or (1000 if images >= LARGE else max(1, images // 10))
+        """Return M for so many images of a known group."""
+        if self.m is not None:
+            return self.m
+        if images >= LARGE:
+            return 1000
+        return max(1, images // 10)
+
+
+def _require_whole(name: str, value: Any, smallest: int) -> None:
+    """Raise unless a value is a whole number of at least the smallest."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < smallest:
+        raise InputError(f"{name}={value} is not legal; pass a whole number from {smallest}")

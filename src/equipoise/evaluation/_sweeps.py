@@ -1,6 +1,4 @@
-"""Sweeps: methods at every value of their strength, as points of fairness against utility, and
-those that no other point beats in both.
-"""
+"""Sweeps: methods at every value of their strength, as points of fairness against utility."""
 
 from __future__ import annotations
 
@@ -41,35 +39,38 @@ def sweep_grid(
     task: str,
     labelled: bool = False,
 ) -> list[MethodSpec]:
-    """As ``grid``, with each method at the values of its strength; a value that was typed stands, a
-    method without a strength is one point.
+    """Return the methods of ``grid``, each at the values of its strength.
 
-    Without preset and method: all that have a strength and can be fitted for this task.
+    A value that was typed stands; a method without a strength is one point. Without preset and
+    method: all methods that have a strength and can be fitted for this task.
     """
-    typed = (
-        given
-        if given or preset
-        else [name for name in methods.names() if _sweepable(name, task, labelled)]
-    )
-    specs = [one for spec in grid(preset, typed, books, task, labelled) for one in _along(spec)]
-    return [spec for i, spec in enumerate(specs) if spec not in specs[:i]]
+    if not given and not preset:
+        given = [name for name in methods.names() if _sweepable(name, task, labelled)]
+    specs: list[MethodSpec] = []
+    for spec in grid(preset, given, books, task, labelled):
+        for point in _along(spec):
+            if point not in specs:
+                specs.append(point)
+    return specs
 
 
 def _sweepable(name: str, task: str, labelled: bool) -> bool:
-    spec, method = MethodSpec(name), methods.find(name)
-    fits = labelled or not spec.needs_labels
-    return (
-        method.sweep is not None
-        and fits
-        and not (task == "retrieval" and "class_prompts" in method.needs)
-    )
+    """Return whether a method has a strength and can be fitted for the task."""
+    method = methods.find(name)
+    if method.sweep is None:
+        return False
+    if MethodSpec(name).needs_labels and not labelled:
+        return False
+    return not (task == "retrieval" and "class_prompts" in method.needs)
 
 
 def _along(spec: MethodSpec) -> list[MethodSpec]:
+    """Return a method at each value of its strength."""
     strength = None if spec.is_file else methods.find(spec.name).sweep
     if strength is None or strength.param in spec.params:
         return [spec]
-    start = () if strength.becomes == BASELINE else (strength.neutral,)  # ``none`` is there already
+    # ``none`` is a point already
+    start = () if strength.becomes == BASELINE else (strength.neutral,)
     return [
         MethodSpec(spec.name, spec.params | {strength.param: value}, spec.book)
         for value in (*start, *strength.values)
@@ -85,11 +86,11 @@ def sweep(
     utility: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[dict[str, Any], list[Run]]:
-    """The document of a sweep, and the run of each point, which lies in ``folder`` as ``compare``
-    leaves it.
+    """Return the document of a sweep, and the run of each point.
 
-    fairness, utility: metrics; by default the first that should be low, and the first that should
-    be high. What cannot be fitted at some value is left out, with the reason.
+    The runs are kept in ``folder``, as ``compare`` leaves them. fairness, utility: metrics; by
+    default the first that should be low, and the first that should be high. What cannot be fitted
+    at some value is left out, with the reason.
     """
     if isinstance(evaluation.asked, Queries) and evaluation.asked.targets is None:
         raise InputError(
@@ -106,8 +107,10 @@ def sweep(
             if spec.name == BASELINE:
                 raise
             left_out.append({"label": spec.label, "reason": str(error)})
-        if spec.name == BASELINE:  # the first, so that a wrong name ends it here
-            axes = _metric(found[0][1], "lower", fairness), _metric(found[0][1], "higher", utility)
+        if spec.name == BASELINE:
+            # ``none`` is the first, so that a wrong name of a metric ends the sweep here
+            first = found[0][1]
+            axes = _metric(first, "lower", fairness), _metric(first, "higher", utility)
         if progress is not None:
             progress(done, len(specs), spec.label)
     return document(found, *axes, left_out), [run for _, run in found]
@@ -119,69 +122,68 @@ def document(
     utility: str,
     left_out: Sequence[dict] = (),
 ) -> dict[str, Any]:
-    """What a page and a table need, from the runs of a sweep alone."""
+    """Return what a page and a table need, from the runs of a sweep alone."""
     points = [_point(spec, run, fairness, utility) for spec, run in runs]
     for point in points:
-        point["front"] = all(point[axis]["value"] is not None for axis in AXES) and not any(
-            _beats(other, point) for other in points
-        )
+        point["front"] = _is_measured(point) and not any(_beats(other, point) for other in points)
     first = runs[0][1]
-    (table,) = grids(
-        [
-            run | {"rows": [row for row in run["rows"] if row["metric"] in (fairness, utility)]}
-            for _, run in runs
-        ]
-    )
-    about = {key: first[key] for key in CARRIED} | {"title": table.title, "note": table.note}
+    [table] = grids([_with_metrics(run, (fairness, utility)) for _, run in runs])
+    found: dict[str, Any] = {"kind": KIND, "format": FORMAT, "versions": versions()}
+    for key in CARRIED:
+        found[key] = first[key]
+    found["title"] = table.title
+    found["note"] = table.note
     rows = {row["metric"]: row for row in first["rows"]}
     for name, metric in zip(AXES, (fairness, utility), strict=True):
         row = rows[metric]
-        about[name] = {
+        found[name] = {
             "metric": metric,
             "better": row["better"],
             "n": row["n"],
             "floor": row.get("floor"),
         }
-    return plain(
-        {
-            "kind": KIND,
-            "format": FORMAT,
-            "versions": versions(),
-            **about,
-            "points": points,
-            "left_out": list(left_out),
-        }
-    )
+    found["points"] = points
+    found["left_out"] = list(left_out)
+    return plain(found)
+
+
+def _with_metrics(run: Run, metrics: tuple[str, ...]) -> Run:
+    """Return a run with the rows of these metrics only."""
+    rows = [row for row in run["rows"] if row["metric"] in metrics]
+    return {**run, "rows": rows}
 
 
 def _point(spec: MethodSpec, run: Run, fairness: str, utility: str) -> dict[str, Any]:
+    """Return a point: a method at one value of its strength, and where it lies."""
+    param, value, default = None, None, None
     strength = None if spec.is_file else methods.find(spec.name).sweep
-    param = strength.param if strength else None
-    defaults = {} if spec.is_file else methods.defaults(spec.name)
-    value = spec.params.get(param, defaults.get(param)) if param else None
-    rest = MethodSpec(
-        spec.name, {key: given for key, given in spec.params.items() if key != param}, spec.book
-    )
-    about: dict[str, Any] = {
-        "series": rest.label,
+    if strength is not None:
+        param = strength.param
+        default = methods.defaults(spec.name).get(param)
+        value = spec.params.get(param, default)
+    others = {key: given for key, given in spec.params.items() if key != param}
+    point: dict[str, Any] = {
+        "series": MethodSpec(spec.name, others, spec.book).label,
         "label": spec.label,
         "param": param,
         "value": value,
+        "default": param is not None and value == default,
     }
-    about["default"] = param is not None and value == defaults.get(param)
     rows = {row["metric"]: row for row in run["rows"] if row["method"] == spec.label}
     for name, metric in zip(AXES, (fairness, utility), strict=True):
-        row = rows.get(metric, {})  # a method with a space a prompt has no probe
-        about[name] = {key: row.get(key) for key in ("value", "low", "high", "difference")}
-    return about
+        # a method with one space per prompt has no probe
+        row = rows.get(metric, {})
+        point[name] = {key: row.get(key) for key in ("value", "low", "high", "difference")}
+    return point
 
 
 def _metric(run: Run, better: str, given: str | None) -> str:
-    legal = [
-        row["metric"]
-        for row in run["rows"]
-        if row["better"] == better and (row["metric"] != PROBE or given == PROBE)
-    ]
+    """Return the metric that was named, or the first of those where ``better`` is better."""
+    legal = []
+    for row in run["rows"]:
+        is_default = row["metric"] != PROBE
+        if row["better"] == better and (is_default or given == PROBE):
+            legal.append(row["metric"])
     if given is not None and given not in legal:
         raise InputError(
             f"there is no metric {given!r} of which {better} is better; there are"
@@ -191,8 +193,14 @@ def _metric(run: Run, better: str, given: str | None) -> str:
 
 
 def _beats(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether a point is at least as good in both, and better in one."""
-    if None in (values := [point[axis]["value"] for point in (one, other) for axis in AXES]):
+    """Return whether a point is at least as good in both, and better in one."""
+    if not _is_measured(one) or not _is_measured(other):
         return False
-    skew, use, other_skew, other_use = values
-    return skew <= other_skew and use >= other_use and (skew < other_skew or use > other_use)
+    skew, use = one["fairness"]["value"], one["utility"]["value"]
+    other_skew, other_use = other["fairness"]["value"], other["utility"]["value"]
+    as_good = skew <= other_skew and use >= other_use
+    return as_good and (skew < other_skew or use > other_use)
+
+
+def _is_measured(point: dict[str, Any]) -> bool:
+    return point["fairness"]["value"] is not None and point["utility"]["value"] is not None

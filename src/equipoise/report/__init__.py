@@ -1,6 +1,4 @@
-"""The report: one self-contained HTML file from an audit's results, a comparison of several, a
-section for a model card; a sweep's page.
-"""
+"""The report: self-contained HTML pages of audits and sweeps, and a section for a model card."""
 
 from equipoise.report._card import model_card
 from equipoise.report._page import comparison, page

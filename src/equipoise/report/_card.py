@@ -14,30 +14,30 @@ GATED = "explicit, gated"
 
 
 def model_card(results: dict[str, Any]) -> str:
-    """Markdown with the numbers of results.json."""
+    """Return the section in Markdown, with the numbers of results.json."""
     subject, methods = results["subject"], results["methods"]
+
+    def fill(sentence: str) -> str:
+        return numbers.fill(sentence, results, lambda path, form: _filled(results, path, form))
+
     lines = [
         f"## Bias audit: {plain(subject['attribute']['name'])}",
         "",
         f"**{plain(words.headline(results))}**",
         "",
     ]
-    lines += [
-        numbers.fill(sentence, results, lambda path, form: _filled(results, path, form)) + "\n"
-        for sentence in [*words.sentences(results), *words.origin(results)]
-    ]
-    lines += [
-        "| | n | " + " | ".join(plain(method["label"]) for method in methods) + " |",
-        "|---|---|" + "---|" * len(methods),
-    ]
+    for sentence in [*words.sentences(results), *words.origin(results)]:
+        lines.append(fill(sentence) + "\n")
+    labels = [plain(method["label"]) for method in methods]
+    lines.append("| " + _table_row(["n", *labels]))
+    lines.append("|---|---|" + "---|" * len(methods))
     for row in results["summary"]:
+        name = plain(row["name"])
+        if row["section"] == GATED:
+            name += ", with the gate"
         cells = [_cell(value, digits(row["key"])) for value in row["values"]]
-        name = plain(row["name"]) + (", with the gate" if row["section"] == GATED else "")
-        lines.append(
-            f"| {name} ({row['better']} is better) | {row['n']:,} {row['over']} | "
-            + " | ".join(cells)
-            + " |"
-        )
+        what = f"{name} ({row['better']} is better)"
+        lines.append(_table_row([what, f"{row['n']:,} {row['over']}", *cells]))
     level = numbers.text(results["settings"]["level"], "%")
     lines += [
         "",
@@ -47,17 +47,21 @@ def model_card(results: dict[str, Any]) -> str:
         "",
     ]
     lines += [f"- {plain(sentence)}" for sentence in words.caveats(results)]
-    model = " ".join(
-        filter(
-            None,
-            (subject["model"]["id"] or "an unnamed encoder", subject["model"]["fingerprint"][:12]),
-        )
-    )
+    model = subject["model"]["id"] or "an unnamed encoder"
+    fingerprint = subject["model"]["fingerprint"][:12]
+    if fingerprint:
+        model = f"{model} {fingerprint}"
     version = results["versions"]["equipoise"]
-    measured = f"Measured with equipoise {version} on {results['created']}; "
-    measured += f"encoder {plain(model)}; "
-    lines += ["", measured + f"prompt book {subject['book']['hash']}."]
+    lines += [
+        "",
+        f"Measured with equipoise {version} on {results['created']}; encoder {plain(model)};"
+        f" prompt book {subject['book']['hash']}.",
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _table_row(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def plain(text: str) -> str:
@@ -74,8 +78,7 @@ def _filled(results: dict[str, Any], path: str, form: str) -> str:
 
 def _cell(value: dict[str, Any], form: str) -> str:
     shown = numbers.text(value["value"], form)
-    return (
-        shown
-        if value["low"] is None
-        else f"{shown} [{numbers.text(value['low'], form)}, {numbers.text(value['high'], form)}]"
-    )
+    if value["low"] is None:
+        return shown
+    low, high = numbers.text(value["low"], form), numbers.text(value["high"], form)
+    return f"{shown} [{low}, {high}]"

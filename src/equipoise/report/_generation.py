@@ -1,6 +1,4 @@
-"""The page of a generation run: Table 4 with its intervals, and pictures in the layout of Figure 4,
-all inside one HTML file.
-"""
+"""The page of a generation run: Table 4 with its intervals, and pictures as in Figure 4."""
 
 from __future__ import annotations
 
@@ -16,15 +14,12 @@ SIDE = 112
 
 
 def page(results: dict[str, Any], manifest: Manifest) -> str:
-    """The page; small copies of the pictures it shows are read from the run's folder."""
-    shown = [
-        picture
-        for figure in results["gallery"]
-        for row in figure["rows"]
-        for side in ("neutral", "explicit")
-        for picture in row[side]
-    ]
-    small = {picture["image"]: _small(manifest, picture["image"]) for picture in shown}
+    """Return the page, with small copies of pictures from the run's folder inside it."""
+    small = {}
+    for figure in results["gallery"]:
+        for row in figure["rows"]:
+            for picture in [*row["neutral"], *row["explicit"]]:
+                small[picture["image"]] = _small(manifest, picture["image"])
     context = {
         "r": results,
         "small": small,

@@ -1,5 +1,6 @@
-"""Numbers as they are printed: each is named by its place in results.json, so that a page can be
-checked against it.
+"""Numbers as they are printed.
+
+Each is named by its place in results.json, so that a page can be checked against that file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ PLACE = re.compile(r"\{([^{}|]+)\|(\+?\w*%?)\}")
 
 
 def at(results: Any, path: str) -> Any:
-    """What is at a dotted path: keys of mappings, as ``step`` writes them, and places in lists."""
+    """Return what is at a dotted path.
+
+    A step is a key of a mapping, as ``step`` writes it, or a place in a list.
+    """
     for written in _STEP.findall(path):
         key = _ESCAPED.sub(r"\1", written)
         results = results[int(key)] if isinstance(results, list) else results[key]
@@ -36,9 +40,11 @@ _SPECIAL: dict[str, Callable[[float], str]] = {
 
 
 def text(value: Any, form: str) -> str:
-    """form: digits after the point ("3", "+3" with a sign), percent ("%", "1%"), "n" for whole
-    numbers, "k" for kappa, "s" for words,
-    "e%" for a logarithm of a ratio, as percent above one; "u3" rounds up, for what nothing exceeds.
+    """Return a value as a string.
+
+    form: the digits after the point ("3", "+3" with a sign), percent ("%", "1%"), "n" for whole
+    numbers, "k" for kappa, "s" for words, "e%" for the logarithm of a ratio as percent above one.
+    "u3" rounds up, for a limit that nothing exceeds.
     """
     if value is None:
         return "not known"
@@ -49,18 +55,25 @@ def text(value: Any, form: str) -> str:
         return "infinity"
     if form in _SPECIAL:
         return _SPECIAL[form](number)
+    return _decimals(number, form)
+
+
+def _decimals(number: float, form: str) -> str:
+    """Return a number with the digits after the point that its form names."""
     if form.startswith("u"):
-        return str(Decimal(str(number)).quantize(Decimal(1).scaleb(-int(form[1:])), ROUND_CEILING))
-    sign, form = ("+", form[1:]) if form.startswith("+") else ("", form)
-    digits = int(form.removesuffix("%") or 0)
-    return (
-        f"{100 * number:{sign}.{digits}f} %" if form.endswith("%") else f"{number:{sign}.{digits}f}"
-    )
+        unit = Decimal(1).scaleb(-int(form[1:]))
+        return str(Decimal(str(number)).quantize(unit, ROUND_CEILING))
+    sign = "+" if form.startswith("+") else ""
+    digits = int(form.removeprefix("+").removesuffix("%") or 0)
+    if form.endswith("%"):
+        return f"{100 * number:{sign}.{digits}f} %"
+    return f"{number:{sign}.{digits}f}"
 
 
 def fill(sentence: str, results: Any, render: Callable[[str, str], str] | None = None) -> str:
-    """A sentence with {path|form} in it, filled; render(path, form) says how, plain text by
-    default.
+    """Return a sentence with each {path|form} in it filled.
+
+    render(path, form) gives what is filled in; plain text by default.
     """
     write = render or (lambda path, form: text(at(results, path), form))
     return PLACE.sub(lambda found: write(found[1], found[2]), sentence)

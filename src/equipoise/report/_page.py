@@ -27,30 +27,23 @@ SECTIONS = {
     "explicit, gated": "Prompts that name a group, left alone by the gate",
 }
 DUMBBELLS = 40
-SMALL = ("lean", "leakage", "self_loss", "explicit_lean")  # measures that need a fourth digit
+# measures that need a fourth digit
+SMALL = ("lean", "leakage", "self_loss", "explicit_lean")
 
 
 def page(results: dict[str, Any], pictures: Pictures | None = None) -> str:
-    """One audit."""
+    """Return the page of one audit."""
     pictures = pictures or Pictures()
-    exact = bool(pictures.arrays)
+    methods = list(enumerate(results["methods"]))
     data = {
         "arrays": {name: _array(array) for name, array in sorted(pictures.arrays.items())},
-        "small": {
-            str(i): f"data:image/jpeg;base64,{base64.b64encode(file).decode()}"
-            for i, file in pictures.small.items()
-        },
+        "small": {str(image): _jpeg(file) for image, file in pictures.small.items()},
     }
-    used = [
-        (i, method)
-        for i, method in enumerate(results["methods"])
-        if results["dials"][i] is not None
-    ]
     context = {
         "r": results,
-        "turning": used,
-        "after": list(enumerate(results["methods"]))[1:],
-        "exact": exact and results["settings"]["exact_dial"],
+        "turning": [(i, method) for i, method in methods if results["dials"][i] is not None],
+        "after": methods[1:],
+        "exact": bool(pictures.arrays) and results["settings"]["exact_dial"],
         "gallery": results["gallery"] if pictures.small else None,
         "sections": _sections(results),
         "headline": words.headline(results),
@@ -66,42 +59,45 @@ def page(results: dict[str, Any], pictures: Pictures | None = None) -> str:
 
 
 def digits(key: str) -> str:
-    """After the point."""
+    """Return how many digits of a metric are shown after the point."""
     return "4" if key.startswith(SMALL) else "3"
 
 
 def comparison(runs: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """Several audits, by name: the same metrics side by side."""
+    """Return the page of several audits, given by name: the same metrics side by side."""
     results = {"runs": [{"name": name, "results": run} for name, run in runs]}
-    keys = list(dict.fromkeys(row["key"] for _, run in runs for row in run["summary"]))
-    rows = []
-    for key in keys:
-        places = [
-            next((i for i, row in enumerate(run["summary"]) if row["key"] == key), None)
-            for _, run in runs
-        ]
-        having, place = next((r, i) for r, i in enumerate(places) if i is not None)
-        first = runs[having][1]["summary"][place]
-        about = {
-            "path": f"runs.{having}.results.summary.{place}.name",
-            "better": first["better"],
-            "digits": digits(key),
-        }
-        rows.append(about | {"section": SECTIONS[first["section"]], "places": places})
-    caveats = list(dict.fromkeys(sentence for _, run in runs for sentence in words.caveats(run)))
-    headlines = [words.headline(run) for _, run in runs]
+    audits = [run for _, run in runs]
+    caveats = [sentence for run in audits for sentence in words.caveats(run)]
     context = {
         "runs": results["runs"],
-        "rows": rows,
-        "caveats": caveats,
-        "headlines": headlines,
+        "rows": _rows_side_by_side(audits),
+        "caveats": list(dict.fromkeys(caveats)),
+        "headlines": [words.headline(run) for run in audits],
         "results": embedded(results),
     }
     return environment(results).get_template("comparison.html").render(**context, **assets(None))
 
 
+def _rows_side_by_side(audits: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row per metric, with its place in the summary of each audit, or None."""
+    found: dict[str, dict[str, Any]] = {}
+    for number, audit in enumerate(audits):
+        for place, row in enumerate(audit["summary"]):
+            key = row["key"]
+            if key not in found:
+                found[key] = {
+                    "path": f"runs.{number}.results.summary.{place}.name",
+                    "better": row["better"],
+                    "digits": digits(key),
+                    "section": SECTIONS[row["section"]],
+                    "places": [None] * len(audits),
+                }
+            found[key]["places"][number] = place
+    return list(found.values())
+
+
 def environment(results: dict[str, Any]) -> Environment:
-    """Templates in which numbers are printed by their place in the results."""
+    """Return templates in which numbers are printed by their place in the results."""
     environment = Environment(
         loader=PackageLoader("equipoise.report"),
         autoescape=True,
@@ -134,29 +130,38 @@ def _with_interval(path: str, form: str, results: dict[str, Any]) -> Markup:
 
 
 def _filled(sentence: str, results: dict[str, Any]) -> Markup:
-    escaped = str(escape(sentence))  # braces and bars stay
-    return Markup(
-        numbers.fill(escaped, results, lambda path, form: str(_number(path, form, results)))
-    )
+    def number(path: str, form: str) -> str:
+        return str(_number(path, form, results))
+
+    # escaping leaves the braces and bars that name the numbers
+    escaped = str(escape(sentence))
+    return Markup(numbers.fill(escaped, results, number))
 
 
 def _sections(results: dict[str, Any]) -> list[tuple[str, list[int]]]:
+    """Return the title of each section that has rows, and the places of those rows."""
     rows = results["summary"]
-    found = [
-        (title, [i for i, row in enumerate(rows) if row["section"] == key])
-        for key, title in SECTIONS.items()
-    ]
-    return [(title, places) for title, places in found if places]
+    found = []
+    for section, title in SECTIONS.items():
+        places = [i for i, row in enumerate(rows) if row["section"] == section]
+        if places:
+            found.append((title, places))
+    return found
 
 
 def assets(script: str | None) -> dict[str, Markup]:
-    """The style sheet, and with a script the charts' library."""
-    files = {"css": "page.css"} | (
-        {"script": script, "plotly": "plotly-basic.min.js"} if script else {}
-    )
+    """Return the style sheet, and with a script the library of charts too."""
+    files = {"css": "page.css"}
+    if script:
+        files["script"] = script
+        files["plotly"] = "plotly-basic.min.js"
     return {
         name: Markup((_ASSETS / file).read_text(encoding="utf-8")) for name, file in files.items()
     }
+
+
+def _jpeg(data: bytes) -> str:
+    return f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
 
 
 def _array(array: np.ndarray) -> dict[str, Any]:
@@ -165,9 +170,6 @@ def _array(array: np.ndarray) -> dict[str, Any]:
 
 
 def embedded(value: Any) -> Markup:
-    """JSON that no HTML parser can take for the end of its script."""
-    return Markup(
-        json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace(
-            "<", "\\u003c"
-        )
-    )
+    """Return JSON that no HTML parser can take for the end of its script."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))

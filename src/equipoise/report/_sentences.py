@@ -1,5 +1,6 @@
-"""What the results say, in plain words: sentences whose numbers are named by their place,
-{path|form}, for page, terminal and card.
+"""What the results say, in plain words, for page, terminal and card.
+
+A sentence names each number by its place and form in the results: {path|form}.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FROM = {
 
 
 def headline(results: Results) -> str:
-    """One sentence."""
+    """Return the verdict in one sentence."""
     name = results["subject"]["attribute"]["name"]
     found = results["verdict"]
     if found["measure"] == "lean":
@@ -46,15 +47,15 @@ def headline(results: Results) -> str:
 
 
 def sentences(results: Results) -> list[str]:
-    """The verdict: what leans, what helps, what it costs."""
-    found = results["verdict"]
+    """Return the verdict: what leans, what helps, what it costs."""
+    if not results["verdict"]["best"]:
+        return [_worst(results)]
     return [
         _worst(results),
-        *(
-            [_best(results), *_cost(results), *_explicit(results), *_probe(results)]
-            if found["best"]
-            else []
-        ),
+        _best(results),
+        *_cost(results),
+        *_explicit(results),
+        *_probe(results),
     ]
 
 
@@ -79,11 +80,9 @@ def _worst(results: Results) -> str:
         f"{{{entry}.top.0.{g}.value|%}} of its first {{settings.places|n}} results are"
         f" {{subject.attribute.groups.{g}|s}}"
     )
-    whole = (
-        "all images"
-        if not results["subject"]["images"]["unknown"]
-        else "all images of a known group"
-    )
+    whole = "all images"
+    if results["subject"]["images"]["unknown"]:
+        whole = "all images of a known group"
     return f"{beyond}{furthest} {shares}, and {{chance.top.{g}.share|%}} of {whole} are."
 
 
@@ -91,6 +90,7 @@ def _best(results: Results) -> str:
     found = results["verdict"]
     row, best = found["row"], found["best"]
     before, after = f"summary.{row}.values.0.value", f"summary.{row}.values.{best}.value"
+    values = results["summary"][row]["values"]
     sure = "" if found["lowered"] else ", a change that may be chance"
     if found["measure"] == "lean":
         what, ends, floor = "the mean lean", f"from {{{before}|4}} to {{{after}|4}}", ""
@@ -101,10 +101,7 @@ def _best(results: Results) -> str:
             f"(mean MaxSkew@{{settings.m|n}} {{{before}|3}} to {{{after}|3}})"
         )
         floor = "; shuffled labels would give {chance.mean_max_skew.value|e%}"
-    if (
-        results["summary"][row]["values"][best]["value"]
-        >= results["summary"][row]["values"][0]["value"]
-    ):
+    if values[best]["value"] >= values[0]["value"]:
         return (
             f"No method lowered this: with {{methods.{best}.label|s}}, the best of them, {what}"
             f" goes {ends}{floor}."
@@ -117,16 +114,14 @@ def _cost(results: Results) -> list[str]:
     cross = results["certificates"][best]["cross"]
     path = f"certificates.{best}.cross"
     if cross is not None:
-        pairs = (
-            f"Of the similarities between {{{path}.images|n}} images and {{{path}.prompts|n}}"
-            " prompts, none moved by more than"
-        )
-        bound = (
-            f" (the guaranteed bound is {{{path}.bound|u3}})"
-            if cross.get("bound") is not None
-            else ""
-        )
-        return [f"What it cost: {pairs[0].lower()}{pairs[1:]} {{{path}.largest|u3}}{bound}."]
+        bound = ""
+        if cross.get("bound") is not None:
+            bound = f" (the guaranteed bound is {{{path}.bound|u3}})"
+        return [
+            f"What it cost: of the similarities between {{{path}.images|n}} images and"
+            f" {{{path}.prompts|n}} prompts, none moved by more than"
+            f" {{{path}.largest|u3}}{bound}."
+        ]
     texts = results["certificates"][best]["texts"]
     if texts is None:
         return []
@@ -137,17 +132,14 @@ def _cost(results: Results) -> list[str]:
 
 
 def _explicit(results: Results) -> list[str]:
-    best, rows = (
-        results["verdict"]["best"],
-        {row["key"]: i for i, row in enumerate(results["summary"])},
-    )
-    key, what = ("explicit_top", "of their first {settings.places|n} results are of that group")
+    best = results["verdict"]["best"]
+    rows = {row["key"]: i for i, row in enumerate(results["summary"])}
+    key, what = "explicit_top", "of their first {settings.places|n} results are of that group"
     if key not in rows:
         key, what = "explicit_nearest", "are still nearest to that group"
-    now, gated, before = (
-        f"summary.{rows[k]}.values.{i}.value|%"
-        for k, i in ((key, best), (f"{key}_gated", best), (key, 0))
-    )
+    now = f"summary.{rows[key]}.values.{best}.value|%"
+    before = f"summary.{rows[key]}.values.0.value|%"
+    gated = f"summary.{rows[f'{key}_gated']}.values.{best}.value|%"
     return [
         f"Prompts that name a group: {{{now}}} {what}, {{{before}}} before; with the gate,"
         f" {{{gated}}}."
@@ -167,40 +159,43 @@ def _probe(results: Results) -> list[str]:
 
 
 def origin(results: Results) -> list[str]:
-    """Of generated pictures: that nobody in them exists, who named their groups, and where to read
-    on.
-    """
+    """Return what is to be said of generated pictures; nothing of photographs."""
     subject = results["subject"]
     if subject["images"] is None or subject["images"].get("generated") is None:
         return []
     found = ["The people in these pictures do not exist: a small generator drew them."]
     if subject["groups_from"] == "classifier":
-        path, columns = "subject.images.generated", subject["group_columns"]
-        asked = [
-            name
-            for name in subject["images"]["generated"]
-            if any(name == c or name.startswith(f"{c} ") for c in columns)
-        ]
-        right = [
-            f"{{{path}.{step(name)}.accuracy|1%}} of {{{path}.{step(name)}.n|n}} ({name})"
-            for name in asked
-        ]
-        found += [
+        right = []
+        for name in subject["images"]["generated"]:
+            if _is_about(name, subject["group_columns"]):
+                path = f"subject.images.generated.{step(name)}"
+                right.append(f"{{{path}.accuracy|1%}} of {{{path}.n|n}} ({name})")
+        found.append(
             "Their groups are as an independent classifier perceives them, which on real"
-            " photographs agrees with annotators for"
-            f" {' and '.join(part for part in (', '.join(right[:-1]), right[-1]) if part)}."
-        ]
-    return [
-        *found,
-        (
-            "How they were drawn, sifted and checked: the page “The gallery” of the documentation,"
-            " docs/gallery.md."
-        ),
-    ]
+            f" photographs agrees with annotators for {_listed(right)}."
+        )
+    found.append(
+        "How they were drawn, sifted and checked: the page “The gallery” of the documentation,"
+        " docs/gallery.md."
+    )
+    return found
+
+
+def _is_about(figure: str, columns: list[str]) -> bool:
+    """Return whether a classifier's figure, "race" or "race (4)", is about one of the columns."""
+    return any(figure == column or figure.startswith(f"{column} ") for column in columns)
+
+
+def _listed(parts: list[str]) -> str:
+    """Return "a", "a and b" or "a, b and c"."""
+    *others, last = parts
+    if not others:
+        return last
+    return f"{', '.join(others)} and {last}"
 
 
 def caveats(results: Results) -> list[str]:
-    """What the numbers do not say."""
+    """Return what the numbers do not say."""
     subject = results["subject"]
     found = [
         (

@@ -1,4 +1,4 @@
-"""The page of a sweep, and its table on a terminal: fairness against utility, a line a method."""
+"""The page of a sweep and its table on a terminal: fairness against utility, a line per method."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ FORM = "1%"
 
 
 def sweep_page(results: dict[str, Any]) -> str:
-    """One HTML file with all that it needs inside."""
-    context = {
-        "points": results["points"],
-        "left_out": results["left_out"],
-        "results": embedded(results),
-    }
-    return environment(results).get_template("sweep.html").render(**context, **assets("sweep.js"))
+    """Return one HTML file with all that it needs inside."""
+    template = environment(results).get_template("sweep.html")
+    return template.render(
+        points=results["points"],
+        left_out=results["left_out"],
+        results=embedded(results),
+        **assets("sweep.js"),
+    )
 
 
 def sweep_table(results: dict[str, Any]) -> Table:
-    """For a terminal; a point that no other beats in both has a star."""
+    """Return a table for a terminal; a point that no other beats in both has a star."""
     table = Table(title=results["title"], caption=results["note"])
     for name in ("method", "strength", results["fairness"]["metric"], results["utility"]["metric"]):
         table.add_column(name)
@@ -34,7 +35,8 @@ def sweep_table(results: dict[str, Any]) -> Table:
         table.add_row(
             f"{point['series']}{star}",
             strength,
-            *(_cell(point[axis]) for axis in ("fairness", "utility")),
+            _cell(point["fairness"]),
+            _cell(point["utility"]),
         )
     return table
 
@@ -48,7 +50,10 @@ def _cell(record: dict[str, Any]) -> Text:
 
 
 def _interval(record: dict[str, Any], form: str) -> str:
-    value, low, high = (
-        numbers.text(record[key], form).removesuffix(" %") for key in ("value", "low", "high")
-    )
+    value = _percent(record["value"], form)
+    low, high = _percent(record["low"], form), _percent(record["high"], form)
     return f"{value} [{low},\u00a0{high}]"
+
+
+def _percent(value: float | None, form: str) -> str:
+    return numbers.text(value, form).removesuffix(" %")
