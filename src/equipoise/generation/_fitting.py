@@ -172,7 +172,7 @@ def _in_spaces(spaces: Any, parts: Mapping[str, int], method: Method, kappa: flo
     weighed = {
         part: space if kappa is None else space.with_kappa(kappa) for part, space in spaces.items()
     }
-    return {part: edits.in_space(ClosedFormOperator.of(space)) for part, space in weighed.items()}
+    return {part: edits.edit_with(ClosedFormOperator.of(space)) for part, space in weighed.items()}
 
 
 def as_float64(rows: Any) -> np.ndarray:

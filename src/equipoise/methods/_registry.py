@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -86,6 +87,8 @@ class Method(ABC):
         "classification",
         "retrieval",
     )  # for which its authors defined it
+    # parameters that generation begins with; None where it cannot edit the states of prompts
+    generation: ClassVar[Mapping[str, Any] | None] = None
     sweep: ClassVar[Strength | None] = None
     code: ClassVar[str] = (
         ""  # where the reference code does other than the paper, or its Table 1, says
