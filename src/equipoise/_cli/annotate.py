@@ -64,7 +64,10 @@ def serve(
         typer.Option(
             "--attribute",
             "-a",
-            help='What is asked: gender (default), age, "skin tone", or a .toml file.',
+            help=(
+                'gender, age, "skin tone", race, joined with &, or a .toml file. What is asked;'
+                " gender by default."
+            ),
         ),
     ] = None,
     question: Annotated[str | None, typer.Option(help="The question in your own words.")] = None,
@@ -74,7 +77,7 @@ def serve(
     ] = None,
     prompt: Annotated[
         list[str] | None,
-        typer.Option(help="Only pictures of this prompt of the manifest; repeat for several."),
+        typer.Option(help="Only this prompt. Repeat for several prompts of the manifest."),
     ] = None,
     gold: Annotated[
         Path | None,
@@ -142,7 +145,9 @@ def export(
     ] = None,
     gold: Annotated[
         bool,
-        typer.Option("--gold", help="The answers to gold questions, and not those of the study."),
+        typer.Option(
+            "--only-gold", help="The answers to gold questions, and not those of the study."
+        ),
     ] = False,
     configuration: Annotated[
         Path | None,
@@ -166,7 +171,14 @@ def import_(
     ],
     attribute: Annotated[
         str | None,
-        typer.Option("--attribute", "-a", help="What was asked, where the project is new."),
+        typer.Option(
+            "--attribute",
+            "-a",
+            help=(
+                'gender, age, "skin tone", race, joined with &, or a .toml file. What was asked,'
+                " where the project is new."
+            ),
+        ),
     ] = None,
     force: Force = False,
     database: File = None,
@@ -199,7 +211,7 @@ def agreement(
             )
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of everything random.")] = 0,
     database: File = None,
     as_json: Json = False,
 ) -> None:

@@ -22,12 +22,12 @@ def compare(
         typer.Option(
             "--out",
             "-o",
-            help="The folder of the runs; a run that is there already is not computed again.",
+            help="The folder of the runs; a run that exists already is not computed again.",
         ),
     ],
     preset: Annotated[
         str | None,
-        typer.Option(help="The paper's own: table2, table3 or table5."),
+        typer.Option(help="An experiment of the paper. table2, table3 or table5."),
     ] = None,
     sweep: Annotated[
         bool,

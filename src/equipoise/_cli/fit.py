@@ -74,7 +74,7 @@ def fit(
         bool,
         typer.Option(
             "--allow-partial",
-            help="Leave out prompts that lack a group.",
+            help="Go on without prompts that lack a group.",
             rich_help_panel=SPACE,
         ),
     ] = False,

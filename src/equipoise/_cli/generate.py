@@ -46,7 +46,9 @@ def generate(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="The paper's own: paper, its prompts, methods and 100 pictures of each."),
+        typer.Option(
+            help="An experiment of the paper. paper: its prompts, methods and 100 pictures of each."
+        ),
     ] = None,
     annotator: Annotated[
         str | None,

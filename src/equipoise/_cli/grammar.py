@@ -25,10 +25,12 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
     "generate": {
         "--model": "now --pipeline",
         "--prompts": NOW_FIRST,
+        "-p": NOW_FIRST,
         "--images": "now --per-prompt",
         "--replace": "now --redraw",
     },
     "write": {"--model": "now --llm", "--replace": "now --force"},
+    "export": {"--gold": "now --only-gold"},
     "import": {"--replace": "now --force"},
 }
 BACKTICKED = re.compile(r"`([a-z_]+)`")

@@ -87,7 +87,7 @@ Vectors = Annotated[
     ),
 ]
 
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there already.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what exists already.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

@@ -26,7 +26,7 @@ AttributeOption = Annotated[
     typer.Option(
         "--attribute",
         "-a",
-        help='gender, age, "skin tone", race, joined with &, or a .toml file of your own.',
+        help='gender, age, "skin tone", race, joined with &, or a .toml file.',
     ),
 ]
 NounOption = Annotated[
@@ -40,14 +40,12 @@ def write(
     prompts: Annotated[list[str] | None, typer.Argument(help="Prompts; or --from FILE.")] = None,
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", "-o", help="The book to write; entries of one that is there are kept."
-        ),
+        typer.Option("--out", "-o", help="The book to write; entries of one that exists are kept."),
     ] = Path("book.json"),
     force: Force = False,
     attribute: AttributeOption = "gender",
     file: Annotated[
-        Path | None, typer.Option("--from", help="A text file with one prompt a line.")
+        Path | None, typer.Option("--from", help="A text file with one prompt per line.")
     ] = None,
     writer: Annotated[
         str, typer.Option(help="grammar (rules, offline), book (the curated ones, offline) or llm.")
@@ -62,20 +60,30 @@ def write(
     temperature: Annotated[
         float | None, typer.Option(help="llm: as the server understands it.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="llm: as the server understands it.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="The seed of everything random. llm: it is passed to the server."),
+    ] = None,
     min_variants: Annotated[
-        int, typer.Option(help="llm: variants that an entry needs.", min=0)
+        int, typer.Option(help="Variants that an entry needs. For llm.", min=0)
     ] = 5,
     cache: Annotated[
         Path | None,
         typer.Option(help="llm: the file of answers; default in the user's cache folder."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="llm: state calls and tokens, and stop.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what the run would take, and write nothing. llm: calls and tokens.",
+        ),
     ] = False,
     allow_partial: Annotated[
         bool,
-        typer.Option("--allow-partial", help="Succeed though some prompts could not be written."),
+        typer.Option(
+            "--allow-partial",
+            help="Go on without prompts that lack a group. Some may not have been written.",
+        ),
     ] = False,
     person_noun: NounOption = None,
     as_json: Json = False,
@@ -134,7 +142,10 @@ def check(
     book: Annotated[str, typer.Argument(help="A book's file, or the name of a curated one.")],
     attribute: AttributeOption = "gender",
     file: Annotated[
-        Path | None, typer.Option("--from", help="Prompts that the book must cover, one a line.")
+        Path | None,
+        typer.Option(
+            "--from", help="A text file with one prompt per line. The book must cover them."
+        ),
     ] = None,
     min_variants: Annotated[int, typer.Option(help="Variants that an entry needs.", min=0)] = 0,
     person_noun: NounOption = None,
@@ -197,11 +208,13 @@ def show(
             )
         ),
     ] = None,
-    prompt: Annotated[str | None, typer.Option(help="One prompt, whole.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Only this prompt. All its texts are shown.")
+    ] = None,
     texts: Annotated[
         bool,
         typer.Option(
-            "--texts", help="Every text of the book, one a line: what an encoder has to encode."
+            "--texts", help="Every text of the book, one per line: what an encoder has to encode."
         ),
     ] = False,
     diff: Annotated[

@@ -80,7 +80,8 @@ class GenerationRequest:
         What can be wrong is found before long work.
         """
         asked = self._read()
-        tools = self._load(asked)
+        tools = self._load(asked.attribute)
+        asked.plan = asked.plan.model_copy(update={"revision": tools.painter.revision})
         manifest = self._draw(asked, tools)
         if tools.annotator is None and tools.scorer is None and asked.labels is None:
             return manifest, None
@@ -100,13 +101,13 @@ class GenerationRequest:
             )
         return _Asked(attribute, plan, labels)
 
-    def _load(self, asked: _Asked) -> _Tools:
+    def _load(self, attribute: Attribute) -> _Tools:
         """Load the models that draw, label and score."""
         device, offline = self.loading.get("device"), self.loading.get("offline")
         annotator = scorer = None
         if self.annotator is not None:
             annotator = load_annotator(
-                self.annotator, asked.attribute, device=device, offline=offline, **self.server
+                self.annotator, attribute, device=device, offline=offline, **self.server
             )
         if self.clip_score is not None:
             scorer = load_encoder(self.clip_score, cache=True, device=device, offline=offline)
@@ -115,7 +116,6 @@ class GenerationRequest:
         )
         if scorer is not None and not self.same_encoder:
             require_independent(scorer, painter)
-        asked.plan = asked.plan.model_copy(update={"revision": painter.revision})
         return _Tools(painter, annotator, scorer)
 
     def _draw(self, asked: _Asked, tools: _Tools) -> Manifest:
@@ -160,16 +160,21 @@ class GenerationRequest:
 
     def plan(self, attribute: Attribute) -> Plan:
         """Return the plan of what was asked for, or of the preset, which options add to."""
-        if self.preset is not None:
+        if self.preset is None:
+            prompts, images, gate = _prompts(self.prompts), 8, True
+        else:
             self._check_preset(attribute)
+            prompts, images, gate = preset.prompts(), preset.IMAGES, False
+        if self.gate is not None:
+            gate = self.gate
         return make_plan(
             self.model,
             attribute,
-            _prompts(self.prompts) if self.preset is None else preset.prompts(),
+            prompts,
             self.methods or self._default_methods(),
-            self.per_prompt or (8 if self.preset is None else preset.IMAGES),
+            self.per_prompt or images,
             seed=self.seed,
-            gate=self.preset is None if self.gate is None else self.gate,
+            gate=gate,
             tokens=self.tokens,
             book=self.book or "",
             steps=self.steps,
