@@ -1,5 +1,6 @@
-"""What stands in front of every address: requests from other sites are refused, and pages may load
-nothing from elsewhere.
+"""The guard before every address.
+
+Requests from other sites are refused, and pages may load nothing from elsewhere.
 """
 
 from __future__ import annotations
