@@ -96,7 +96,7 @@ def test_an_old_spelling_is_answered_with_the_new_one(verb, old, answer, joined,
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory):
-    """A table of 100 made pictures, with a group and a class each, and a store of their rows."""
+    """A table of 100 made pictures, with a group and a class each, and stores of images and texts."""
     embedded_model()
     root = tmp_path_factory.mktemp("people")
     rng = np.random.default_rng(0)
@@ -106,7 +106,10 @@ def people(tmp_path_factory):
         coarse.resize((40, 40), Image.Resampling.NEAREST).save(root / f"{i}.png")
         lines.append(f"{i}.png,{('male', 'female')[i % 2]},{('doctor', 'nurse')[i // 2 % 2]}")
     (root / "people.csv").write_text("\n".join(lines))
-    assert typed("embed", root, "--out", root / "store", "--model", "mini", "--workers", 0) == 0
+    (root / "texts.txt").write_text("a photo of a doctor\na photo of a nurse\n")
+    quick = ("--model", "mini", "--workers", 0)
+    assert typed("embed", root, "--out", root / "image", *quick) == 0
+    assert typed("embed", root / "texts.txt", "--out", root / "text", *quick) == 0
     return root
 
 
@@ -118,7 +121,7 @@ LABELLED = ("--group-columns", "gender", "--label-column", "job")
     ("method", "given"),
     [
         ("closed-form", ()),
-        ("orth-proj:modality=both", ()),
+        ("orth-proj", ()),
         ("adapted", ("people.csv",)),
         ("leace", ("people.csv", *LABELLED)),
     ],
@@ -132,13 +135,15 @@ def test_every_verb_reads_the_operator_that_fit_writes(method, given, people, tm
     assert typed("fit", *given, *quick, *fitting) == 0
     facts = json.loads(capsys.readouterr().out)
     operator = eq.methods.load(file, encoder=eq.load_encoder("mini"))
-    assert operator.name == facts["method"] == method.split(":")[0]
+    assert operator.name == facts["method"] == method
     assert operator.fingerprint == facts["fingerprint"]
 
-    applied = tmp_path / "applied"
-    assert typed("apply", people / "store", "--out", applied, "--operator", file) == 0
-    before, after = rows(people / "store"), rows(applied)
-    np.testing.assert_allclose(after, operator.image(before), atol=1e-6)
+    modality, applied = operator.changes[0], tmp_path / "applied"
+    assert typed("apply", people / modality, "--out", applied, "--operator", file) == 0
+    before, after = rows(people / modality), rows(applied)
+    debiased = operator.image(before) if modality == "image" else operator.text(before)
+    np.testing.assert_allclose(after, debiased, atol=1e-6)
+    assert not np.allclose(after, before, atol=1e-3)
 
     audit = tmp_path / "audit"
     measured = (*LABELLED, "--method", file, "--resamples", 20)

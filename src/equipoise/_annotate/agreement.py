@@ -111,7 +111,10 @@ def _estimates(
     """
     if not answered:
         return {"unanimity": None, "kappa": None}
-    counts = np.array([[given.count(answer) for answer in question.legal] for given in answered])
+    counts = np.zeros((len(answered), len(question.legal)), int)
+    for i, given in enumerate(answered):
+        for j, answer in enumerate(question.legal):
+            counts[i, j] = given.count(answer)
     patterns, often = np.unique(counts, axis=0, return_counts=True)
     sure = patterns[:, :-1].max(1) == patterns.sum(1)
     n = int(often.sum())

@@ -1,5 +1,6 @@
-"""``equipoise annotate``: people label images on a page of this machine; their labels, and how far
-they agree.
+"""``equipoise annotate``: people label images on a page of this machine.
+
+Their labels are exported and imported, and their agreement is measured.
 """
 
 from __future__ import annotations
@@ -116,17 +117,14 @@ def serve(
     ) as project:
 
         def ready(address: str) -> None:
-            tokens = commands.invitations(
-                project, annotators or [], renew or []
-            )  # now, when nothing keeps them from being told
-            links = {
-                name: f"{address}#token={token}" if token else None
-                for name, token in tokens.items()
-            }
+            # Tokens are made now, when nothing can keep them from being told.
+            tokens = commands.invitations(project, annotators or [], renew or [])
+            links: dict[str, str | None] = {}
+            for name, token in tokens.items():
+                links[name] = f"{address}#token={token}" if token else None
             if as_json:
-                typer.echo(
-                    json.dumps({"address": address, "images": project.size(), "links": links})
-                )
+                told = {"address": address, "images": project.size(), "links": links}
+                typer.echo(json.dumps(told))
             else:
                 _invite(Console(), project, address, links, expose)
 
@@ -215,8 +213,9 @@ def agreement(
     database: File = None,
     as_json: Json = False,
 ) -> None:
-    """How far annotators agree: unanimity, Fleiss' kappa, gold questions, and which images must be
-    made again.
+    """Measure how far annotators agree, and list the images that must be made again.
+
+    It prints unanimity, Fleiss' kappa and the share of gold questions that each answered right.
     """
     from equipoise._annotate.agreement import agreement as measure
     from equipoise._artefact import write_atomically
@@ -280,12 +279,10 @@ def _agreement(console: Console, document: dict[str, Any]) -> None:
     )
     for row in document["annotators"]:
         gold = row["gold"]
-        right = (
-            f"{gold['right']} of {gold['asked']}: {gold['share']:.0%} [{gold['low']:.0%},"
-            f" {gold['high']:.0%}]"
-            if gold
-            else ""
-        )
+        right = ""
+        if gold:
+            bounds = f"[{gold['low']:.0%}, {gold['high']:.0%}]"
+            right = f"{gold['right']} of {gold['asked']}: {gold['share']:.0%} {bounds}"
         counts = (f"{row['counts'][answer]:,}" for answer in document["answers"])
         table.add_row(escape(row["annotator"]), f"{row['answered']:,}", *counts, right)
     console.print(table)

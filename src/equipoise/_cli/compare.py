@@ -1,5 +1,6 @@
-"""``equipoise compare``: a grid of methods and parameters, a file a cell, finished ones not
-computed again; or a sweep of strengths.
+"""``equipoise compare``: a grid of methods and parameters, or a sweep of strengths.
+
+Each cell is a file, and finished ones are not computed again.
 """
 
 from __future__ import annotations

@@ -156,13 +156,8 @@ def generate(
     )
     manifest, results = run(request)
     if as_json:
-        say(
-            json.dumps(
-                results or {"pictures": len(manifest.pictures), "folder": str(out)},
-                ensure_ascii=False,
-                indent=1,
-            )
-        )
+        document = results or {"pictures": len(manifest.pictures), "folder": str(out)}
+        say(json.dumps(document, ensure_ascii=False, indent=1))
         return
     console = table_console()
     if results is not None:

@@ -100,8 +100,6 @@ def write(
         "concurrency": concurrency,
         "tries": tries,
         "timeout": timeout,
-    }
-    options |= {
         "temperature": temperature,
         "seed": seed,
         "min_variants": min_variants,
@@ -222,9 +220,7 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Look at a book: its counts and sources, one prompt, all its texts, or what differs from
-    another.
-    """
+    """Look at a book: its counts and sources, one prompt, all its texts, or how it differs."""
     from equipoise._verbs import prompts as commands
     from equipoise.prompts._book import PromptBook
 
@@ -247,28 +243,19 @@ def show(
         say(json.dumps(lines) if as_json else "\n".join(lines))
     elif prompt:
         entries = {group: list(entry.texts) for group, entry in loaded[prompt].items()}
-        say(
-            json.dumps(entries)
-            if as_json
-            else "\n".join(f"{group}\n  " + "\n  ".join(said) for group, said in entries.items())
-        )
+        if as_json:
+            say(json.dumps(entries))
+            return
+        for group, said in entries.items():
+            say("\n  ".join([group, *said]))
     elif as_json:
-        typer.echo(
-            json.dumps(
-                loaded.statistics()
-                | {"sources": [source.model_dump() for source in loaded.sources]}
-            )
-        )
+        sources = [source.model_dump() for source in loaded.sources]
+        typer.echo(json.dumps({**loaded.statistics(), "sources": sources}))
     else:
         _summary(console, loaded.statistics(), book)
         for source in loaded.sources:
-            console.print(
-                ", ".join(
-                    f"{name} {value}" for name, value in source.model_dump().items() if value
-                ),
-                style="dim",
-                markup=False,
-            )
+            facts = [f"{name} {value}" for name, value in source.model_dump().items() if value]
+            console.print(", ".join(facts), style="dim", markup=False)
 
 
 @app.command(cls=Verb)
@@ -298,7 +285,9 @@ def merge(
 
 
 def _summary(console: Console, facts: dict, title: str) -> None:
-    table = Table("prompts", "groups", "entries", "texts", "variants an entry", title=escape(title))
+    table = Table(
+        "prompts", "groups", "entries", "texts", "variants per entry", title=escape(title)
+    )
     table.add_column("hash", no_wrap=True)
     spread = facts["variants"]
     variants = f"{spread['min']} to {spread['max']}, mean {spread['mean']:.1f}"

@@ -122,10 +122,9 @@ class Resamples:
         known = ~np.isnan(numbers)
         filled = np.where(known, numbers, 0.0)
         total, count = filled.sum((1, 2)), known.sum((1, 2))
-        drawn, counted = (
-            np.sum([part[:, p] @ weights.T for p, weights in self._weights(numbers)], axis=0)
-            for part in (filled, known)
-        )
+        resampled = self._weights(numbers)
+        drawn = np.sum([filled[:, p] @ weights.T for p, weights in resampled], axis=0)
+        counted = np.sum([known[:, p] @ weights.T for p, weights in resampled], axis=0)
         with np.errstate(invalid="ignore"):
             return self._entries(total / count, drawn / counted, known, limits)
 
