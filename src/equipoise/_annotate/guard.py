@@ -28,7 +28,7 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses what comes from elsewhere, and sets the headers of what goes out.
+    """A guard that refuses what comes from elsewhere, and sets the headers of what goes out.
 
     loopback: only names of this machine are answered to.
     """

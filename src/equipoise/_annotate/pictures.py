@@ -53,35 +53,47 @@ def find(
             f"{folder} is not a folder; pass the folder of a run, or any folder of pictures"
         )
     manifest = next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
-    wanted = set(prompts)
-    if manifest is None:
-        if wanted:
-            raise InputError(
-                f"{folder} has no {' or '.join(MANIFESTS)}, so nothing is known of prompts; leave"
-                " `prompt` out"
-            )
-        found = {
-            path: Found(path, asked=path not in gold, gold=gold.get(path))
-            for path in _in_folder(folder)
-        }
+    if manifest is not None:
+        found = _listed(folder, manifest, set(prompts), gold)
+    elif set(prompts):
+        raise InputError(
+            f"{folder} has no {' or '.join(MANIFESTS)}, so nothing is known of prompts; leave"
+            " `prompt` out"
+        )
     else:
-        rows = _rows(manifest)
-        if unknown := sorted(wanted - {row.prompt for row in rows}):
-            known = ", ".join(sorted({row.prompt for row in rows})[:10])
-            raise InputError(
-                f"{manifest} has no picture of {unknown[0]!r}; its prompts are {known}"
-            )
-        found = {row.path: row for row in rows if not wanted or row.prompt in wanted}
-        for row in found.values():
-            inside(folder, row.path)
-        found = {
-            path: Found(path, row.prompt, row.method, True, gold.get(path))
-            for path, row in found.items()
-        }
+        found = _unlisted(folder, gold)
     for path, answer in gold.items():
         inside(folder, path)
         found.setdefault(path, Found(path, asked=False, gold=answer))
     return [found[path] for path in sorted(found)]
+
+
+def _unlisted(folder: Path, gold: Mapping[str, str]) -> dict[str, Found]:
+    """Return the pictures that lie in a folder, by path."""
+    found = {}
+    for path in _in_folder(folder):
+        found[path] = Found(path, asked=path not in gold, gold=gold.get(path))
+    return found
+
+
+def _listed(
+    folder: Path, manifest: Path, wanted: set[str], gold: Mapping[str, str]
+) -> dict[str, Found]:
+    """Return the pictures that a manifest names, by path; only those of the wanted prompts."""
+    rows = _rows(manifest)
+    known = {row.prompt for row in rows}
+    unknown = sorted(wanted - known)
+    if unknown:
+        raise InputError(
+            f"{manifest} has no picture of {unknown[0]!r}; its prompts are"
+            f" {', '.join(sorted(known)[:10])}"
+        )
+    found = {}
+    for row in rows:
+        if not wanted or row.prompt in wanted:
+            inside(folder, row.path)
+            found[row.path] = Found(row.path, row.prompt, row.method, True, gold.get(row.path))
+    return found
 
 
 def find_some(

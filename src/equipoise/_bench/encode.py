@@ -24,7 +24,7 @@ QUALITY = 90
 
 @dataclass(frozen=True)
 class Row:
-    """Pictures a second, and texts; the pictures are JPEG files of ``pixels`` x ``pixels``."""
+    """Pictures and texts per second; the pictures are JPEG files of ``pixels`` x ``pixels``."""
 
     encoder: str
     runs: str

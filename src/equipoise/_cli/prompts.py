@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -14,6 +14,9 @@ from equipoise._cli.grammar import Verb
 from equipoise._cli.options import BaseUrl, Force, Json
 from equipoise._cli.printing import Console, say
 from equipoise._progress import reporting
+
+if TYPE_CHECKING:
+    from equipoise.prompts._book import PromptBook
 
 app = typer.Typer(
     pretty_exceptions_show_locals=False,
@@ -224,38 +227,52 @@ def show(
     from equipoise._verbs import prompts as commands
     from equipoise.prompts._book import PromptBook
 
-    console = Console()
     if book is None:
-        names = {name: PromptBook.curated(name).statistics() for name in PromptBook.curated_names()}
-        if as_json:
-            typer.echo(json.dumps(names))
-            return
-        table = Table("book", "prompts", "groups", "texts", title="Curated books")
-        for name, facts in names.items():
-            table.add_row(
-                name, str(facts["prompts"]), ", ".join(facts["groups"]), str(facts["texts"])
-            )
-        console.print(table)
+        _show_curated(as_json)
         return
     loaded = PromptBook.load(book)
     if texts or diff:
         lines = commands.texts(loaded) if texts else loaded.diff(PromptBook.load(diff or ""))
         say(json.dumps(lines) if as_json else "\n".join(lines))
     elif prompt:
-        entries = {group: list(entry.texts) for group, entry in loaded[prompt].items()}
-        if as_json:
-            say(json.dumps(entries))
-            return
-        for group, said in entries.items():
-            say("\n  ".join([group, *said]))
-    elif as_json:
-        sources = [source.model_dump() for source in loaded.sources]
-        typer.echo(json.dumps({**loaded.statistics(), "sources": sources}))
+        _show_prompt(loaded, prompt, as_json)
     else:
-        _summary(console, loaded.statistics(), book)
-        for source in loaded.sources:
-            facts = [f"{name} {value}" for name, value in source.model_dump().items() if value]
-            console.print(", ".join(facts), style="dim", markup=False)
+        _show_facts(loaded, book, as_json)
+
+
+def _show_curated(as_json: bool) -> None:
+    from equipoise.prompts._book import PromptBook
+
+    names = {name: PromptBook.curated(name).statistics() for name in PromptBook.curated_names()}
+    if as_json:
+        typer.echo(json.dumps(names))
+        return
+    table = Table("book", "prompts", "groups", "texts", title="Curated books")
+    for name, facts in names.items():
+        groups = ", ".join(facts["groups"])
+        table.add_row(name, str(facts["prompts"]), groups, str(facts["texts"]))
+    Console().print(table)
+
+
+def _show_prompt(book: PromptBook, prompt: str, as_json: bool) -> None:
+    entries = {group: list(entry.texts) for group, entry in book[prompt].items()}
+    if as_json:
+        say(json.dumps(entries))
+        return
+    for group, said in entries.items():
+        say("\n  ".join([group, *said]))
+
+
+def _show_facts(book: PromptBook, name: str, as_json: bool) -> None:
+    if as_json:
+        sources = [source.model_dump() for source in book.sources]
+        typer.echo(json.dumps({**book.statistics(), "sources": sources}))
+        return
+    console = Console()
+    _summary(console, book.statistics(), name)
+    for source in book.sources:
+        facts = [f"{name} {value}" for name, value in source.model_dump().items() if value]
+        console.print(", ".join(facts), style="dim", markup=False)
 
 
 @app.command(cls=Verb)

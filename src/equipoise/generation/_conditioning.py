@@ -183,13 +183,27 @@ class Conditioning:
 
 def _encoders(pipe: Any) -> tuple[TextEncoder, ...]:
     """Return the pipeline's text encoders; raise unless they are all CLIP's."""
-    found = {
-        name: getattr(pipe, name) for name in _ENCODERS if getattr(pipe, name, None) is not None
-    }
-    kinds = {
-        name: getattr(getattr(encoder, "config", None), "model_type", type(encoder).__name__)
-        for name, encoder in found.items()
-    }
+    found, kinds = {}, {}
+    for name in _ENCODERS:
+        encoder = getattr(pipe, name, None)
+        if encoder is not None:
+            found[name] = encoder
+            config = getattr(encoder, "config", None)
+            kinds[name] = getattr(config, "model_type", type(encoder).__name__)
+    _require_clip(pipe, kinds)
+    encoders = []
+    for name, encoder in found.items():
+        tokenizer = getattr(pipe, name.replace("text_encoder", "tokenizer"), None)
+        if tokenizer is None:
+            raise InputError(
+                f"{type(pipe).__name__} has no tokenizer for {name}; load the pipeline whole"
+            )
+        encoders.append(TextEncoder(name, tokenizer, encoder.config.hidden_size))
+    return tuple(encoders)
+
+
+def _require_clip(pipe: Any, kinds: Mapping[str, str]) -> None:
+    """Raise unless every text encoder is CLIP's. kinds: text encoder -> type of model."""
     if not callable(getattr(pipe, "encode_prompt", None)) or FAMILY not in kinds.values():
         has = "it has no text encoder"
         if kinds:
@@ -198,23 +212,13 @@ def _encoders(pipe: Any) -> tuple[TextEncoder, ...]:
             f"{type(pipe).__name__} has no CLIP text encoder to attach to ({has}); pass a loaded"
             " diffusers pipeline, such as Stable Diffusion 1.x, 2.x or XL"
         )
-    if others := [f"{name} ({kind})" for name, kind in kinds.items() if kind != FAMILY]:
+    others = [f"{name} ({kind})" for name, kind in kinds.items() if kind != FAMILY]
+    if others:
         raise InputError(
             f"{type(pipe).__name__} is also conditioned by {', '.join(others)}, which is not"
             " CLIP's, and would keep the attribute; pass a pipeline whose text encoders are all"
             " CLIP's, such as Stable Diffusion 1.x, 2.x or XL"
         )
-    tokenizers = {
-        name: getattr(pipe, name.replace("text_encoder", "tokenizer"), None) for name in found
-    }
-    if missing := [name for name, tokenizer in tokenizers.items() if tokenizer is None]:
-        raise InputError(
-            f"{type(pipe).__name__} has no tokenizer for {missing[0]}; load the pipeline whole"
-        )
-    return tuple(
-        TextEncoder(name, tokenizers[name], encoder.config.hidden_size)
-        for name, encoder in found.items()
-    )
 
 
 def _listed(prompt: Any) -> list[str]:

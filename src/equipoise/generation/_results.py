@@ -119,59 +119,68 @@ def _codes(measured: Measured, cells: Cells) -> tuple[np.ndarray | None, np.ndar
 
 def _columns(
     measured: Measured, codes: Any, human: Any, clip: Any, subsets: dict[str, list[str]]
-) -> tuple[list[dict[str, Any]], dict]:
-    """Return Table 4's columns, each with an entry per method, and their floors.
-
-    Without the gate, columns of explicit prompts as the gate would leave them follow.
-    """
+) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
+    """Return Table 4's columns, each with an entry per method, and the floors of SP."""
     prompts, groups = [asked.prompt for asked in measured.plan.prompts], measured.attribute.groups
-    neutral, explicit = measured.plan.neutral, measured.plan.explicit
     five = [prompts.index(prompt) for prompt in subsets["neutral"]]
     five_explicit = [prompts.index(prompt) for prompt in subsets["explicit"]]
-    stated = np.full(len(prompts), -1)
-    for i in explicit:
-        stated[i] = groups.index(measured.plan.prompts[i].explicit_group)
     by_model = (measured.annotator or {}).get("name", "")
-    judged, by = (human, PEOPLE) if human is not None else (codes, by_model)
-    draw, found, floors = measured.resamples, [], {}
-
-    def add(
-        key: str, name: str, better: str, by: str, which: list[int], entries: list[dict[str, Any]]
-    ) -> None:
-        found.append(
-            {
-                "key": key,
-                "name": name,
-                "better": better,
-                "by": by,
-                "prompts": len(which),
-                "entries": entries,
-            }
-        )
-
-    if codes is not None and neutral:
-        add("sp", "SP_all", "lower", by_model, neutral, draw.parity(codes[:, neutral], len(groups)))
-        floors["sp"] = mean_parity_floor(codes[0, neutral], len(groups))
-    if judged is not None and five:
-        add("sp_5", f"SP_{len(five)}", "lower", by, five, draw.parity(judged[:, five], len(groups)))
-        floors["sp_5"] = mean_parity_floor(judged[0, five], len(groups))
-    gated = [("", None)] if measured.plan.gate else [("", None), ("_gated", _kept(measured))]
-    for suffix, kept in gated:
-        note = ", gated" if suffix or measured.plan.gate else ""
-        if clip is not None and explicit:
-            entries = draw.mean(_behind(clip, kept)[:, explicit])
-            add(
-                f"clip{suffix}",
-                f"CLIP score{note}",
-                "higher",
-                (measured.clip or {}).get("encoder", ""),
-                explicit,
-                entries,
-            )
-        if judged is not None and five_explicit:
-            entries = draw.accuracy(_behind(judged, kept)[:, five_explicit], stated[five_explicit])
-            add(f"accuracy{suffix}", f"Acc^G{note}", "higher", by, five_explicit, entries)
+    judged, by = codes, by_model
+    if human is not None:
+        judged, by = human, PEOPLE
+    found, floors = [], {}
+    for key, name, shown, who, which in (
+        ("sp", "SP_all", codes, by_model, measured.plan.neutral),
+        ("sp_5", f"SP_{len(five)}", judged, by, five),
+    ):
+        if shown is not None and which:
+            entries = measured.resamples.parity(shown[:, which], len(groups))
+            found.append(_column(key, name, "lower", who, which, entries))
+            floors[key] = mean_parity_floor(shown[0, which], len(groups))
+    found += _explicit_columns(measured, judged, by, clip, five_explicit)
     return found, floors
+
+
+def _explicit_columns(
+    measured: Measured, judged: Any, by: str, clip: Any, five: list[int]
+) -> list[dict[str, Any]]:
+    """Return the columns of explicit prompts.
+
+    Without the gate, the same columns follow as the gate would leave them.
+    """
+    plan, groups, draw = measured.plan, measured.attribute.groups, measured.resamples
+    explicit = plan.explicit
+    stated = np.full(len(plan.prompts), -1)
+    for i in explicit:
+        stated[i] = groups.index(plan.prompts[i].explicit_group)
+    variants = [("", "", None), ("_gated", ", gated", _kept(measured))]
+    if plan.gate:
+        variants = [("", ", gated", None)]
+    found = []
+    for suffix, note, kept in variants:
+        if clip is not None and explicit:
+            encoder = (measured.clip or {}).get("encoder", "")
+            entries = draw.mean(_behind(clip, kept)[:, explicit])
+            key, name = f"clip{suffix}", f"CLIP score{note}"
+            found.append(_column(key, name, "higher", encoder, explicit, entries))
+        if judged is not None and five:
+            entries = draw.accuracy(_behind(judged, kept)[:, five], stated[five])
+            key, name = f"accuracy{suffix}", f"Acc^G{note}"
+            found.append(_column(key, name, "higher", by, five, entries))
+    return found
+
+
+def _column(
+    key: str, name: str, better: str, by: str, which: list[int], entries: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "key": key,
+        "name": name,
+        "better": better,
+        "by": by,
+        "prompts": len(which),
+        "entries": entries,
+    }
 
 
 def _kept(measured: Measured) -> np.ndarray:

@@ -22,7 +22,7 @@ FOLDER = "labels"
 
 
 class Annotator(ABC):
-    """Says of each picture which group its person seems to be of, or "unsure".
+    """A judge of which group the person in each picture seems to be of, or "unsure".
 
     ``name`` tells it from others.
     """

@@ -59,7 +59,7 @@ class Look(NamedTuple):
 
 
 class VisionLLM(Annotator):
-    """Asks a server, many pictures at a time.
+    """A vision language model, asked about many pictures at a time.
 
     It is unsure of a picture that it refuses, or gives no whole answer to.
     """
