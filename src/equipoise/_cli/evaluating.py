@@ -36,8 +36,8 @@ Books = Annotated[
         "--book",
         "-b",
         help=(
-            "The prompt book to fit with: a file, a curated name, or grammar. Several make it a"
-            " part of the grid."
+            "The prompt book to fit with: a file, or the name of a curated one. grammar writes one"
+            " by rule. Several make it a part of the grid."
         ),
         rich_help_panel=options.PROMPTS,
     ),

@@ -68,7 +68,19 @@ Book = Annotated[
     typer.Option(
         "--book",
         "-b",
-        help="The prompt book to fit with: a file, a curated name, or grammar.",
+        help="The prompt book to fit with: a file, or the name of a curated one.",
+        rich_help_panel=PROMPTS,
+    ),
+]
+BookOrGrammar = Annotated[
+    str | None,
+    typer.Option(
+        "--book",
+        "-b",
+        help=(
+            "The prompt book to fit with: a file, or the name of a curated one. grammar writes one"
+            " by rule."
+        ),
         rich_help_panel=PROMPTS,
     ),
 ]
