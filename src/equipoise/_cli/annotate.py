@@ -22,9 +22,11 @@ from equipoise._cli.printing import Console
 class _ServeByDefault(TyperGroup):
     """``equipoise annotate FOLDER`` is ``equipoise annotate serve FOLDER``."""
 
+    default_verb = "serve"
+
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
         known = not args or args[0] in self.commands or args[0] == "--help"
-        return super().parse_args(ctx, args if known else ["serve", *args])
+        return super().parse_args(ctx, args if known else [self.default_verb, *args])
 
 
 app = typer.Typer(

@@ -78,7 +78,8 @@ def _command(command: Any, typed: list[str]) -> Any:
     for word in typed:
         if not isinstance(command, TyperGroup):
             break
-        command = command.commands.get(word, command)
+        usual = command.commands.get(getattr(command, "default_verb", None), command)
+        command = command.commands.get(word, usual)
     return command
 
 
