@@ -1117,7 +1117,7 @@ def test_a_full_disk(tmp_path, rng, space):
     assert run.returncode == 0, run.stderr
     filled, told, written, resumed = run.stdout.splitlines()
     assert "No space left on device" in filled
-    assert "cannot be written (No space left on device)" in told and "--resume" in told
+    assert "cannot be written (No space left on device)" in told and "`resume`" in told
     assert written == ""
     rows, same = resumed.split()
     assert 0 < int(rows) < 8000 and same == "True"

@@ -807,7 +807,7 @@ def test_bad_input(places, tmp_path):
             "none.csv is not a text file with a prompt a line",
         ),
         ({"prompts": str(tmp_path)}, "is not a text file with a prompt a line"),
-        ({"methods": ("leace",)}, "none of generation's"),
+        ({"methods": ("leace",)}, "does not edit generation"),
         ({"methods": ("closed-form:kapa=2",)}, "no parameter 'kapa'"),
         ({"annotator": "somebody"}, "blip2:ID-or-folder, encoder:SPEC"),
         ({"preset": "other"}, "there is paper"),

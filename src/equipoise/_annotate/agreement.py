@@ -1,5 +1,6 @@
-"""How far the annotators agree: unanimity as in the paper's appendix D, Fleiss' kappa, gold
-questions, and what is to be made again.
+"""How far the annotators agree, and which images must be made again.
+
+Unanimity is that of the paper's appendix D; Fleiss' kappa and gold questions stand beside it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RESAMPLES = 1000
 def agreement(
     project: Project, *, needed: int | None = None, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Any]:
-    """What people said, as a document of plain values.
+    """Return what people said, as a document of plain values.
 
     needed: answers that make an image unanimous; one of each annotator by default.
     """
@@ -36,7 +37,7 @@ def agreement(
     needed = len(annotators) if needed is None else needed
     if needed < 2:
         raise InputError(
-            f"{needed} answers an image cannot agree; two annotators or more are needed, and there"
+            f"{needed} answers per image cannot agree; two annotators or more are needed, and there"
             f" are {len(annotators)}"
         )
     known = catalogue.pictures(project.database)
@@ -46,13 +47,8 @@ def agreement(
     for label in said:
         answers[label.image].append(label.answer)
     outcomes = {picture.image: outcome(answers[picture.image], needed) for picture in asked}
-    estimates = _estimates(
-        project.question,
-        [given for given in answers.values() if len(given) >= needed],
-        len(asked),
-        resamples,
-        seed,
-    )
+    whole = [given for given in answers.values() if len(given) >= needed]
+    estimates = _estimates(project.question, whole, len(asked), resamples, seed)
     gold = {picture.image: picture.gold for picture in known if picture.gold is not None}
     checked = labels.said(project.database, gold=True)
     return {
@@ -75,7 +71,7 @@ def agreement(
 
 
 def outcome(answers: Sequence[str], needed: int) -> str:
-    """What an image's answers come to.
+    """Return what an image's answers come to.
 
     Two that differ, or one that is unsure, decide it before all have answered.
     """
@@ -99,41 +95,50 @@ def _methods(asked: Sequence[Picture], outcomes: Mapping[str, str]) -> list[dict
     by: dict[str, list[str]] = defaultdict(list)
     for picture in asked:
         by[picture.method].append(outcomes[picture.image])
-    return [
-        {"method": method, "images": len(of), **_counted(of)}
-        for method, of in sorted(by.items())
-        if method
-    ]
+    rows = []
+    for method, found in sorted(by.items()):
+        if method:
+            rows.append({"method": method, "images": len(found), **_counted(found)})
+    return rows
 
 
 def _estimates(
     question: Question, answered: list[list[str]], images: int, resamples: int, seed: int
 ) -> dict[str, Any]:
-    """Unanimity and kappa of the images that all have answered, with intervals over those images;
-    None where there are none.
+    """Return unanimity and kappa of the images that all have answered; None where there are none.
+
+    Intervals are over those images.
     """
     if not answered:
         return {"unanimity": None, "kappa": None}
-    counts = np.array([[given.count(answer) for answer in question.legal] for given in answered])
+    counts = np.zeros((len(answered), len(question.legal)), int)
+    for i, given in enumerate(answered):
+        for j, answer in enumerate(question.legal):
+            counts[i, j] = given.count(answer)
     patterns, often = np.unique(counts, axis=0, return_counts=True)
     sure = patterns[:, :-1].max(1) == patterns.sum(1)
     n = int(often.sum())
     drawn = np.random.default_rng(seed).multinomial(n, often / n, resamples)
     values = {"unanimity": float(often @ sure / n), "kappa": fleiss_kappa(patterns, often)}
     replicates = {"unanimity": drawn @ sure / n, "kappa": fleiss_kappa(patterns, drawn)}
-    keyed = ({("people", name): value for name, value in of.items()} for of in (values, replicates))
     result = Bootstrap(
-        *keyed, leave_one_out=lambda key: [], over="images", n=n, left_out=images - n
+        {("people", name): value for name, value in values.items()},
+        {("people", name): value for name, value in replicates.items()},
+        leave_one_out=lambda key: [],
+        over="images",
+        n=n,
+        left_out=images - n,
     )
     return {name: _plain(asdict(result.estimate("people", name))) for name in values}
 
 
 def _plain(estimate: dict[str, Any]) -> dict[str, Any]:
-    """Without what JSON cannot say."""
-    return {
-        name: None if isinstance(value, float) and np.isnan(value) else value
-        for name, value in estimate.items()
-    }
+    """Return an estimate with None for NaN, which JSON cannot say."""
+    plain = dict(estimate)
+    for name, value in estimate.items():
+        if isinstance(value, float) and np.isnan(value):
+            plain[name] = None
+    return plain
 
 
 def _annotator(
@@ -145,16 +150,16 @@ def _annotator(
 ) -> dict[str, Any]:
     counts = Counter(label.answer for label in said if label.annotator == name)
     asked = [label.answer == gold[label.image] for label in checked if label.annotator == name]
-    row = {
+    return {
         "annotator": name,
         "answered": counts.total(),
         "counts": {answer: counts[answer] for answer in question.legal},
+        "gold": _share(sum(asked), len(asked)) if asked else None,
     }
-    return row | {"gold": _share(sum(asked), len(asked)) if asked else None}
 
 
 def _share(right: int, asked: int) -> dict[str, float]:
-    """With Wilson's interval."""
+    """Return the share of right answers with Wilson's interval."""
     from scipy.stats import binomtest
 
     low, high = binomtest(right, asked).proportion_ci(0.95, method="wilson")

@@ -1,5 +1,6 @@
-"""The pictures that a project knows: each path and content once, under a name that tells nothing of
-either.
+"""The pictures that a project knows.
+
+Each path and content is known once, under a name that tells nothing of either.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Picture(NamedTuple):
 
 
 def stamps(database: Database) -> dict[str, tuple[Stamp, str]]:
-    """By path: the stamp and the digest that its file had last."""
+    """Return the stamp and the digest that each path's file had last."""
     with database.reading() as db:
         rows = db.execute(
             "select path, size, changed, digest from pictures where state != ?", (REPLACED,)
@@ -50,43 +51,33 @@ def stamps(database: Database) -> dict[str, tuple[Stamp, str]]:
 
 
 def answered(database: Database) -> set[str]:
-    """Paths of pictures that have a label and are part of the project."""
+    """Return the paths of pictures that have a label and are part of the project."""
     with database.reading() as db:
-        return {
-            path
-            for (path,) in db.execute(
-                "select distinct path from labels join pictures on picture = id where state != ?",
-                (REPLACED,),
-            )
-        }
+        rows = db.execute(
+            "select distinct path from labels join pictures on picture = id where state != ?",
+            (REPLACED,),
+        )
+        return {path for (path,) in rows}
 
 
 def put(database: Database, files: Iterable[File], missing: Iterable[str]) -> None:
-    """The pictures as they are now.
+    """Store the pictures as they are now.
 
     missing: paths that are asked for and have no file. All others are replaced.
     """
     missing = set(missing)
     with database.writing() as db:
-        known = {
-            (path, digest): (id, state)
-            for id, path, digest, state in db.execute(
-                "select id, path, digest, state from pictures"
-            )
-        }
+        known = {}
+        for id, path, digest, state in db.execute("select id, path, digest, state from pictures"):
+            known[path, digest] = id, state
         kept = set()
         for found, stamp, digest in files:
             key = found.path, digest
             id, state = known.get(key, (secrets.token_urlsafe(12), HERE))
             kept.add(id)
-            about = (
-                *stamp,
-                found.prompt,
-                found.method,
-                found.asked,
-                found.gold,
-                UNREADABLE if state == UNREADABLE else HERE,
-            )
+            if state != UNREADABLE:
+                state = HERE
+            about = (*stamp, found.prompt, found.method, found.asked, found.gold, state)
             if key not in known:
                 db.execute(
                     "insert into pictures values (?, ?, ?, 0, 0, ?, '', '', 0, null, '')",
@@ -98,14 +89,12 @@ def put(database: Database, files: Iterable[File], missing: Iterable[str]) -> No
             db.execute(f"update pictures set {columns} where id = ?", (*about, id))
         for (path, _), (id, state) in known.items():
             if id not in kept and state != REPLACED:
-                db.execute(
-                    "update pictures set state = ? where id = ?",
-                    (GONE if path in missing else REPLACED, id),
-                )
+                now = GONE if path in missing else REPLACED
+                db.execute("update pictures set state = ? where id = ?", (now, id))
 
 
 def mark(database: Database, picture: str, state: str) -> None:
-    """What was found out when a picture was to be shown."""
+    """Store that a picture could not be shown, and why."""
     with database.writing() as db:
         db.execute(
             "update pictures set state = ? where id = ? and state = ?", (state, picture, HERE)
@@ -113,7 +102,7 @@ def mark(database: Database, picture: str, state: str) -> None:
 
 
 def look_up(database: Database, picture: str) -> tuple[str, str, Stamp] | None:
-    """State, path and stamp of a picture; None for one that nobody knows."""
+    """Return the state, path and stamp of a picture; None for one that nobody knows."""
     with database.reading() as db:
         row = db.execute(
             "select state, path, size, changed from pictures where id = ?", (picture,)
@@ -122,7 +111,7 @@ def look_up(database: Database, picture: str) -> tuple[str, str, Stamp] | None:
 
 
 def pictures(database: Database) -> list[Picture]:
-    """All that are part of the project now, by path."""
+    """Return all pictures that are part of the project now, by path."""
     with database.reading() as db:
         query = (
             "select path, prompt, method, asked, gold, state from pictures where state != ? order"

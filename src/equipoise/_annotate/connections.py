@@ -1,5 +1,7 @@
-"""Connections that cost little: one that sends no whole request, or reads no answer, is cut off,
-and the one that has waited longest makes room for a new one.
+"""Connections that cost little.
+
+One that sends no whole request, or reads no answer, is cut off. The one that has waited longest
+makes room for a new one.
 """
 
 from __future__ import annotations

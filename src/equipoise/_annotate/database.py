@@ -1,5 +1,6 @@
-"""The SQLite file of a project: its tables, and transactions that are whole or nothing and on disk
-when they end.
+"""The SQLite file of a project: its tables and transactions.
+
+A transaction is whole or nothing, and on the disk when it ends.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ create table if not exists labels (
 
 
 class Database:
-    """One connection that the server's threads share; other processes may read and write at the
-    same time.
+    """One connection that the server's threads share.
+
+    Other processes may read and write at the same time.
     """
 
     def __init__(self, path: Path):
@@ -57,9 +59,8 @@ class Database:
                 path, timeout=60, isolation_level=None, check_same_thread=False
             )
             self._db.execute("pragma journal_mode = wal")
-            self._db.execute(
-                "pragma synchronous = full"
-            )  # an answer that was confirmed outlives a power cut
+            # An answer that was confirmed outlives a power cut.
+            self._db.execute("pragma synchronous = full")
             self._db.execute("pragma foreign_keys = on")
             version = self._db.execute("pragma user_version").fetchone()[0]
             if version > VERSION:
@@ -80,10 +81,8 @@ class Database:
 
     def settings(self) -> dict[str, Any]:
         with self.reading() as db:
-            return {
-                name: json.loads(value)
-                for name, value in db.execute("select name, value from settings")
-            }
+            rows = db.execute("select name, value from settings")
+            return {name: json.loads(value) for name, value in rows}
 
     def set(self, settings: Mapping[str, Any]) -> None:
         with self.writing() as db:
@@ -92,13 +91,13 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One state of the file, whatever others write meanwhile."""
+        """Yield a connection to one state of the file, whatever others write meanwhile."""
         with self._transaction("begin") as db:
             yield db
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """All of it or nothing."""
+        """Yield a connection whose writes are all kept or none."""
         with self._transaction("begin immediate") as db:
             yield db
 
@@ -112,8 +111,8 @@ class Database:
             except sqlite3.Error as error:
                 self._roll_back()
                 raise ArtefactError(
-                    f"{self.path} cannot be read or written ({error}); see that its disk is there"
-                    " and has space"
+                    f"{self.path} cannot be read or written ({error}); check that its disk is"
+                    " mounted and has space"
                 ) from None
             except UnicodeEncodeError:
                 self._roll_back()
@@ -130,17 +129,18 @@ class Database:
 
 
 def number(text: str) -> int:
-    """Of pictures and annotators: their products modulo ``PRIME`` give everyone an order of their
-    own, the same every day.
+    """Return a number for a picture or an annotator.
+
+    Their products modulo ``PRIME`` give everyone an order of their own, the same every day.
     """
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") % (PRIME - 1) + 1
 
 
 def now() -> str:
-    """As labels carry it."""
+    """Return the time as labels carry it."""
     return stamp(datetime.now(UTC))
 
 
 def stamp(at: datetime) -> str:
-    """A time in UTC as labels carry it, whose order is that of its letters."""
+    """Return a time in UTC as labels carry it; such times sort as texts."""
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

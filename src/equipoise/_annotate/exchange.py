@@ -24,7 +24,10 @@ CONTROL = "answer"  # the name of the choices in Label Studio's configuration
 
 
 def to_csv(labels: Iterable[Label]) -> str:
-    """Columns image, annotator, answer, at: what ``equipoise generate`` takes."""
+    """Return labels as CSV with the columns image, annotator, answer, at.
+
+    ``equipoise generate`` reads it.
+    """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(Label._fields)
@@ -33,7 +36,7 @@ def to_csv(labels: Iterable[Label]) -> str:
 
 
 def to_label_studio(labels: Iterable[Label], pictures: Sequence[Picture]) -> str:
-    """A task for each picture, answered or not.
+    """Return a task per picture, answered or not.
 
     Paths are as Label Studio's local storage has them.
     """
@@ -48,33 +51,36 @@ def to_label_studio(labels: Iterable[Label], pictures: Sequence[Picture]) -> str
 
 
 def configuration(question: Question) -> str:
-    """The labelling configuration of a Label Studio project that asks the same."""
+    """Return the labelling configuration of a Label Studio project that asks the same."""
     from xml.sax.saxutils import quoteattr
 
     choices = "\n".join(f"    <Choice value={quoteattr(answer)}/>" for answer in question.legal)
-    head = (
-        f'<View>\n  <Header value={quoteattr(question.text)}/>\n  <Image name="image"'
-        ' value="$image"/>\n'
-    )
-    return (
-        f'{head}  <Choices name="{CONTROL}" toName="image" choice="single">\n{choices}\n '
-        " </Choices>\n</View>\n"
-    )
+    lines = [
+        "<View>",
+        f"  <Header value={quoteattr(question.text)}/>",
+        '  <Image name="image" value="$image"/>',
+        f'  <Choices name="{CONTROL}" toName="image" choice="single">',
+        choices,
+        "  </Choices>",
+        "</View>",
+        "",
+    ]
+    return "\n".join(lines)
 
 
 def read(path: Path, question: Question, pictures: Sequence[Picture]) -> list[Label]:
-    """Labels from a .csv file, or a .json file that Label Studio exported."""
+    """Return the labels of a .csv file, or of a .json file that Label Studio exported."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read ({error})") from None
     if path.suffix not in (".csv", ".json"):
         raise InputError(f"{path} is of an unknown kind; pass .csv, or the .json of Label Studio")
-    found = list(
-        _csv(path, text)
-        if path.suffix == ".csv"
-        else _label_studio(path, text, {picture.image for picture in pictures})
-    )
+    if path.suffix == ".csv":
+        found = list(_csv(path, text))
+    else:
+        images = {picture.image for picture in pictures}
+        found = list(_label_studio(path, text, images))
     said: dict[tuple[str, str], str] = {}
     for label in found:
         question.require(label.answer)
@@ -89,9 +95,9 @@ def read(path: Path, question: Question, pictures: Sequence[Picture]) -> list[La
 def _csv(path: Path, text: str) -> Iterator[Label]:
     rows = csv.DictReader(io.StringIO(text, newline=""))
     try:
-        if missing := [
-            name for name in ("image", "annotator", "answer") if name not in (rows.fieldnames or ())
-        ]:
+        columns = rows.fieldnames or ()
+        missing = [name for name in ("image", "annotator", "answer") if name not in columns]
+        if missing:
             raise InputError(
                 f"{path} has no column {', '.join(missing)}; labels are the columns image,"
                 " annotator, answer and, if known, at"
@@ -166,8 +172,9 @@ def _who(annotation: dict[str, Any], choice: dict[str, Any]) -> str:
 
 
 def _image(data: dict[str, Any], images: Set[str]) -> str:
-    """The picture that a task is about: by its path, or by the end of its address, which Label
-    Studio puts other things before.
+    """Return the picture that a task is about: by its path, or by the end of its address.
+
+    Label Studio puts other things before the path.
     """
     if data.get("path") in images:
         return data["path"]

@@ -1,5 +1,6 @@
-"""What stands in front of every address: requests from other sites are refused, and pages may load
-nothing from elsewhere.
+"""The guard before every address.
+
+Requests from other sites are refused, and pages may load nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ HEADERS = {
 
 
 class Guard:
-    """Refuses what comes from elsewhere, and sets the headers of what goes out.
+    """A guard that refuses what comes from elsewhere, and sets the headers of what goes out.
 
     loopback: only names of this machine are answered to.
     """

@@ -1,5 +1,6 @@
-"""What people said: one label for each annotator and picture, and a history in which each request
-stands once.
+"""What people said: one label per annotator and picture, and a history.
+
+Each request stands in the history once.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ class ConflictError(InputError):
 
 
 class Turn(NamedTuple):
-    """What an annotator sees: a picture and the one that follows it (None: there is none), how many
-    are answered and left.
+    """What an annotator sees, and how many pictures are answered and left.
+
+    following: the picture after this one. Both are None where there is none.
     """
 
     picture: str | None
@@ -40,7 +42,7 @@ class Label(NamedTuple):
 
 
 def turn(database: Database, annotator: str, first: str | None = None) -> Turn:
-    """What comes next, in the annotator's own order.
+    """Return what comes next, in the annotator's own order.
 
     first: a picture to come before the others, if it is unanswered.
     """
@@ -74,7 +76,10 @@ def keep(database: Database, annotator: str, picture: str, answer: str, request:
 
 
 def undo(database: Database, annotator: str, request: str) -> str | None:
-    """Take the last answer back. Gives its picture: the same one when the request comes again."""
+    """Take the last answer back, and return its picture.
+
+    The picture is the same one when the request comes again.
+    """
     with database.writing() as db:
         again = db.execute(
             "select picture, answer from history where annotator = ? and request = ?",
@@ -95,13 +100,13 @@ def undo(database: Database, annotator: str, request: str) -> str | None:
 
 
 def any_said(database: Database) -> bool:
-    """Whether there is an answer."""
+    """Return whether there is an answer."""
     with database.reading() as db:
         return db.execute("select 1 from labels limit 1").fetchone() is not None
 
 
 def said(database: Database, *, gold: bool = False) -> list[Label]:
-    """The answers of the study by image and annotator, or those to gold questions.
+    """Return the answers of the study by image and annotator, or those to gold questions.
 
     Answers to replaced pictures stay in the history.
     """
@@ -112,9 +117,9 @@ def said(database: Database, *, gold: bool = False) -> list[Label]:
 
 
 def add(database: Database, labels: Iterable[Label], replace: bool = False) -> int:
-    """Labels from elsewhere, all or none; gives how many were new.
+    """Add labels from elsewhere, all or none, and return how many were new.
 
-    replace: they win over others that are here.
+    replace: they win over the project's own.
     """
     added = 0
     with database.writing() as db:
@@ -165,7 +170,7 @@ def _enter(
     answer: str | None,
     at: str,
 ) -> int | None:
-    """A line of history; None where it is there already."""
+    """Write a line of history and return its number; None where it exists already."""
     line = (annotator, request, picture, answer)
     entered = db.execute(
         "insert or ignore into history (annotator, request, picture, answer, at) values (?, ?, ?,"

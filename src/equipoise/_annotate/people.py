@@ -20,19 +20,17 @@ NAME = re.compile(r"\w[\w .@+-]{0,59}")
 
 
 def names(database: Database, invited: bool = False) -> list[str]:
-    """Everyone who answers, here or elsewhere. invited: only those with a link."""
+    """Return everyone who answers, here or elsewhere. invited: only those with a link."""
     with database.reading() as db:
-        return [
-            name
-            for (name,) in db.execute(
-                "select name from annotators where token is not null or not ? order by name",
-                (invited,),
-            )
-        ]
+        rows = db.execute(
+            "select name from annotators where token is not null or not ? order by name",
+            (invited,),
+        )
+        return [name for (name,) in rows]
 
 
 def require_name(name: str) -> str:
-    """The name, once it is one."""
+    """Return the name; raise where it is not a legal one."""
     if not NAME.fullmatch(name):
         raise InputError(
             f"{name!r} is not a name; pass up to 60 letters, digits, spaces and . @ + - _,"
@@ -42,9 +40,9 @@ def require_name(name: str) -> str:
 
 
 def invite(database: Database, name: str, renew: bool = False) -> str | None:
-    """A token for someone who has none; None for someone who has.
+    """Return a token for someone who has none; None for someone who has.
 
-    renew: a new one; the old one opens nothing any more, and its sessions end.
+    renew: a new one for them too. The old one opens nothing any more, and its sessions end.
     """
     require_name(name)
     with database.writing() as db:
@@ -59,7 +57,10 @@ def invite(database: Database, name: str, renew: bool = False) -> str | None:
 
 
 def who(database: Database, token: str) -> str | None:
-    """Whose token it is. Takes the same time whoever's it is, and if it is nobody's."""
+    """Return whose token it is; None where it is nobody's.
+
+    It takes the same time in every case.
+    """
     given, found = _hash(token), None
     with database.reading() as db:
         rows = db.execute("select name, token from annotators where token is not null").fetchall()
@@ -100,5 +101,5 @@ def end_session(database: Database, token: str) -> None:
 
 
 def _hash(token: str) -> bytes:
-    """Plain sha256: a token is 24 random bytes, which nobody guesses."""
+    """Return the plain sha256: a token is 24 random bytes, which nobody guesses."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()

@@ -1,5 +1,6 @@
-"""The pictures of a folder: those that its manifest names, or all that lie in it; and the bytes of
-one, without what they tell of it.
+"""The pictures of a folder: those that its manifest names, or all that lie in it.
+
+A picture is shown without what its bytes tell of it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ from equipoise.datasets._table import SUFFIXES
 from equipoise.encoders._images import UnreadableImageError, open_image
 from equipoise.errors import InputError
 
-MANIFESTS = (
-    "manifest.jsonl",
-    "manifest.parquet",
-)  # one line an image, as ``equipoise generate`` writes it
+# One line per image, as ``equipoise generate`` writes it.
+MANIFESTS = ("manifest.jsonl", "manifest.parquet")
 LONGEST = 1600  # pixels of a side, as the page shows it
 QUALITY = 95
 
@@ -37,16 +36,16 @@ class Found:
     path: str
     prompt: str = ""
     method: str = ""
-    asked: bool = True  # part of the study, and not only there to check people
+    asked: bool = True  # part of the study, and not only a check of annotators
     gold: str | None = None
 
 
 def find(
     folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None
 ) -> list[Found]:
-    """The pictures to label, in the order of their paths.
+    """Return the pictures to label, in the order of their paths.
 
-    prompts: only those of these prompts. gold: the known answers of some.
+    prompts: only pictures of these prompts. gold: the known answers of some.
     """
     gold = gold or {}
     if not folder.is_dir():
@@ -54,41 +53,53 @@ def find(
             f"{folder} is not a folder; pass the folder of a run, or any folder of pictures"
         )
     manifest = next((folder / name for name in MANIFESTS if (folder / name).is_file()), None)
-    wanted = set(prompts)
-    if manifest is None:
-        if wanted:
-            raise InputError(
-                f"{folder} has no {' or '.join(MANIFESTS)}, so nothing is known of prompts; leave"
-                " `prompt` out"
-            )
-        found = {
-            path: Found(path, asked=path not in gold, gold=gold.get(path))
-            for path in _in_folder(folder)
-        }
+    if manifest is not None:
+        found = _listed(folder, manifest, set(prompts), gold)
+    elif set(prompts):
+        raise InputError(
+            f"{folder} has no {' or '.join(MANIFESTS)}, so nothing is known of prompts; leave"
+            " `prompt` out"
+        )
     else:
-        rows = _rows(manifest)
-        if unknown := sorted(wanted - {row.prompt for row in rows}):
-            known = ", ".join(sorted({row.prompt for row in rows})[:10])
-            raise InputError(
-                f"{manifest} has no picture of {unknown[0]!r}; its prompts are {known}"
-            )
-        found = {row.path: row for row in rows if not wanted or row.prompt in wanted}
-        for row in found.values():
-            inside(folder, row.path)
-        found = {
-            path: Found(path, row.prompt, row.method, True, gold.get(path))
-            for path, row in found.items()
-        }
+        found = _unlisted(folder, gold)
     for path, answer in gold.items():
         inside(folder, path)
         found.setdefault(path, Found(path, asked=False, gold=answer))
     return [found[path] for path in sorted(found)]
 
 
+def _unlisted(folder: Path, gold: Mapping[str, str]) -> dict[str, Found]:
+    """Return the pictures that lie in a folder, by path."""
+    found = {}
+    for path in _in_folder(folder):
+        found[path] = Found(path, asked=path not in gold, gold=gold.get(path))
+    return found
+
+
+def _listed(
+    folder: Path, manifest: Path, wanted: set[str], gold: Mapping[str, str]
+) -> dict[str, Found]:
+    """Return the pictures that a manifest names, by path; only those of the wanted prompts."""
+    rows = _rows(manifest)
+    known = {row.prompt for row in rows}
+    unknown = sorted(wanted - known)
+    if unknown:
+        raise InputError(
+            f"{manifest} has no picture of {unknown[0]!r}; its prompts are"
+            f" {', '.join(sorted(known)[:10])}"
+        )
+    found = {}
+    for row in rows:
+        if not wanted or row.prompt in wanted:
+            inside(folder, row.path)
+            found[row.path] = Found(row.path, row.prompt, row.method, True, gold.get(row.path))
+    return found
+
+
 def find_some(
     folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None
 ) -> list[Found]:
-    """As ``find``, where there must be one."""
+    """Return what ``find`` returns; raise where it is nothing."""
     if not (found := find(folder, prompts, gold)):
         raise InputError(
             f"{folder} holds no picture ({', '.join(sorted(SUFFIXES))}), or only links that lead"
@@ -98,14 +109,12 @@ def find_some(
 
 
 def has_manifest(folder: Path) -> bool:
-    """Whether a manifest says which pictures there are; else they are those that lie in the
-    folder.
-    """
+    """Return whether a manifest says which pictures there are; else all in the folder are."""
     return any((folder / name).is_file() for name in MANIFESTS)
 
 
 def read(folder: Path, path: str, stamp: tuple[int, int]) -> bytes:
-    """The file as it was when the project was last looked through.
+    """Return the file as it was when the project was last looked through.
 
     stamp: its size and time of change then.
     """
@@ -119,13 +128,14 @@ def read(folder: Path, path: str, stamp: tuple[int, int]) -> bytes:
 
 
 def stamp_of(stat: os.stat_result) -> tuple[int, int]:
-    """What changes when a file is written again."""
+    """Return what changes when a file is written again."""
     return stat.st_size, stat.st_mtime_ns
 
 
 def shown(data: bytes) -> bytes:
-    """A JPEG of the pixels alone: prompt and method, which a generated PNG carries in its text,
-    stay here.
+    """Return a JPEG of the pixels alone.
+
+    Prompt and method, which a generated PNG carries in its text, are left out.
     """
     image = open_image(data, longest=LONGEST)
     image.info.clear()  # comments, which Pillow would write again
@@ -135,12 +145,11 @@ def shown(data: bytes) -> bytes:
 
 
 def _in_folder(folder: Path) -> list[str]:
-    paths = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if path.suffix.lower() in SUFFIXES and path.is_file()
-    ]
-    paths = [path.relative_to(folder).as_posix() for path in paths if not path.name.startswith(".")]
+    paths = []
+    for path in sorted(folder.rglob("*")):
+        hidden = path.name.startswith(".")
+        if path.suffix.lower() in SUFFIXES and path.is_file() and not hidden:
+            paths.append(path.relative_to(folder).as_posix())
     inside = [path for path in paths if _is_inside(folder, path)]
     if left_out := len(paths) - len(inside):
         warnings.warn(
@@ -160,20 +169,20 @@ def _is_inside(folder: Path, path: str) -> bool:
 
 
 def _rows(manifest: Path) -> list[Found]:
-    """Of several attempts at the picture of one method, prompt and number the last one counts."""
+    """Return the pictures of a manifest.
+
+    Of several attempts at the picture of one method, prompt and number the last one counts.
+    """
     lines = _parquet(manifest) if manifest.suffix == ".parquet" else _json_lines(manifest)
     latest: dict[tuple, tuple[int, Found]] = {}
     for line in lines:
-        if (
-            not isinstance(line, dict)
-            or not isinstance(line.get("image"), str)
-            or not line["image"]
-        ):
+        image = line.get("image") if isinstance(line, dict) else None
+        if not isinstance(image, str) or not image:
             raise InputError(
                 f"a line of {manifest} has no image: {str(line)[:100]}; each line needs the path of"
                 " its image in the folder"
             )
-        row = Found(line["image"], str(line.get("prompt") or ""), str(line.get("method") or ""))
+        row = Found(image, str(line.get("prompt") or ""), str(line.get("method") or ""))
         slot = (row.prompt, row.method, str(line["number"])) if "number" in line else (row.path,)
         attempt = line["attempt"] if isinstance(line.get("attempt"), int) else 0
         if slot not in latest or latest[slot][0] <= attempt:
@@ -192,9 +201,8 @@ def _json_lines(manifest: Path) -> Iterable[Any]:
         try:
             yield parse_json(line, infinite=True)
         except ValueError as error:
-            if number == len(
-                lines
-            ):  # being written, or cut off by a kill: the run that writes it goes on from there
+            # The last line is being written, or was cut off by a kill: its run goes on from there.
+            if number == len(lines):
                 return
             raise InputError(f"line {number} of {manifest} is not JSON ({error})") from None
 

@@ -1,6 +1,4 @@
-"""A project: a folder of pictures, what is asked of them, and the file that holds what people
-said.
-"""
+"""A project: a folder of pictures, a question about them, and the file of what people said."""
 
 from __future__ import annotations
 
@@ -25,9 +23,10 @@ DATABASE = "annotate.sqlite"
 
 @dataclass
 class Project:
-    """prompts: only pictures of these are asked about; all, where there are none.
+    """Pictures, a question, and the labels.
 
-    gold: known answers by path. show_prompt: not blind.
+    prompts: only pictures of these are asked about; all, where there are none. gold: known answers
+    by path. show_prompt: annotators see the prompt.
     """
 
     folder: Path
@@ -51,8 +50,9 @@ class Project:
         show_prompt: bool | None = None,
         create: bool = True,
     ) -> Project:
-        """A project as it was, with what is given now in place of what it had; a new one where
-        there is none and ``create`` says so.
+        """Return a project as it was, with what is given now in place of what it had.
+
+        Where there is none, ``create`` makes a new one.
         """
         folder = Path(folder)
         file = Path(database) if database else folder / DATABASE
@@ -62,9 +62,8 @@ class Project:
             "show_prompt": show_prompt,
         }
         if not file.is_file():
-            pictures.find_some(
-                folder, given["prompts"] or (), gold
-            )  # nothing is written where there is nothing to ask about
+            # Nothing is written where there is nothing to ask about.
+            pictures.find_some(folder, given["prompts"] or (), gold)
             if not create:
                 raise InputError(
                     f"there are no labels at {file}; type: equipoise annotate {folder} --annotators"
@@ -96,13 +95,11 @@ class Project:
         self.database.close()
 
     def size(self) -> int:
-        """Pictures that can be shown."""
+        """Return how many pictures can be shown."""
         return sum(picture.state == catalogue.HERE for picture in catalogue.pictures(self.database))
 
     def scan(self, show: bool | None = False) -> None:
-        """Look the folder through again: pictures that are new, gone, or hold something else than
-        before.
-        """
+        """Look through the folder again for pictures that are new, gone or changed."""
         known = catalogue.stamps(self.database)
         files, missing = [], []
         wanted = pictures.find(self.folder, self.prompts, self.gold)
@@ -118,16 +115,16 @@ class Project:
                 except OSError:
                     missing.append(found.path)
                 advance(1)
-        if not pictures.has_manifest(
-            self.folder
-        ):  # nothing says that they were replaced: what people said of them stays
+        # Without a manifest nothing says that pictures were replaced, so labels of them stay.
+        if not pictures.has_manifest(self.folder):
             missing += sorted(catalogue.answered(self.database) - {found.path for found in wanted})
-        if (scanned := (tuple(files), tuple(missing))) != self._scanned:
+        scanned = tuple(files), tuple(missing)
+        if scanned != self._scanned:
             catalogue.put(self.database, files, missing)
             self._scanned = scanned
 
     def miss(self, picture: str, state: str) -> None:
-        """A picture cannot be shown. The next look at the folder may find it again."""
+        """Mark a picture that cannot be shown. The next look at the folder may find it again."""
         catalogue.mark(self.database, picture, state)
         self._scanned = None
 
@@ -152,7 +149,7 @@ def _settled(
 
 
 def read_gold(path: Path) -> dict[str, str]:
-    """Known answers: a csv file with the columns image and answer."""
+    """Return the known answers of a csv file with the columns image and answer."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))

@@ -40,7 +40,7 @@ class Question:
 
     @classmethod
     def about(cls, attribute: Attribute) -> Question:
-        """The question that the paper asks of people and of BLIP-2 alike."""
+        """Return the question that the paper asks of people and of BLIP-2 alike."""
         return cls(
             f"What is the perceived {attribute.name} of the person in this image?", attribute.groups
         )
@@ -50,7 +50,7 @@ class Question:
         return (*self.answers, UNSURE)
 
     def require(self, answer: object) -> str:
-        """The answer, once it is a legal one."""
+        """Return the answer; raise where it is not a legal one."""
         if answer not in self.legal:
             raise InputError(
                 f"{answer!r} is no answer to {self.text!r}; legal are {', '.join(self.legal)}"
@@ -58,7 +58,7 @@ class Question:
         return str(answer)
 
     def require_known(self, answer: object) -> str:
-        """The answer, once it is a legal one that says something."""
+        """Return the answer; raise where it is not a legal one, or is "unsure"."""
         if answer not in self.answers:
             raise InputError(
                 f"{answer!r} cannot be the known answer to {self.text!r}; legal are"
@@ -67,7 +67,7 @@ class Question:
         return str(answer)
 
     def keys(self) -> dict[str, list[str]]:
-        """A digit for each answer, and its first letter where no other begins with it."""
+        """Return the keys of each answer: a digit, and its first letter where that is its own."""
         first = {answer: answer.strip()[0].lower() for answer in self.answers}
         often = Counter(first.values())
         keys = {answer: [str(i)] for i, answer in enumerate(self.answers, 1)}

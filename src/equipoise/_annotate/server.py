@@ -46,17 +46,17 @@ _log = logging.getLogger(__name__)
 def application(
     project: Project, *, loopback: bool = True, scan_every: float = SCAN_EVERY
 ) -> ASGIApp:
-    """The whole site of a project. loopback: it is served on this machine only."""
-    site = _Site(project)
+    """Return the whole site of a project. loopback: it is served on this machine only."""
+    answers = _Site(project)
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
         Mount("/static", StaticFiles(directory=STATIC)),
-        Route("/api/enter", _with_fields(site.enter), methods=["POST"]),
-        Route("/api/leave", _with_fields(site.leave), methods=["POST"]),
-        Route("/api/turn", site.turn),
-        Route("/api/label", _with_fields(site.label), methods=["POST"]),
-        Route("/api/undo", _with_fields(site.undo), methods=["POST"]),
-        Route("/picture/{id}", site.picture),
+        Route("/api/enter", _with_fields(answers.enter), methods=["POST"]),
+        Route("/api/leave", _with_fields(answers.leave), methods=["POST"]),
+        Route("/api/turn", answers.turn),
+        Route("/api/label", _with_fields(answers.label), methods=["POST"]),
+        Route("/api/undo", _with_fields(answers.undo), methods=["POST"]),
+        Route("/picture/{id}", answers.picture),
     ]
 
     @asynccontextmanager
@@ -69,13 +69,13 @@ def application(
             with suppress(asyncio.CancelledError):
                 await scanning
 
-    handlers = {EquipoiseError: _trouble, HTTPException: _refusal}
-    return Guard(
-        Starlette(
-            routes=routes, lifespan=lifespan, exception_handlers=handlers, max_body_size=LARGEST
-        ),
-        loopback,
+    site = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={EquipoiseError: _trouble, HTTPException: _refusal},
+        max_body_size=LARGEST,
     )
+    return Guard(site, loopback)
 
 
 class _Site:
@@ -124,9 +124,8 @@ class _Site:
 
     def undo(self, request: Request, fields: dict[str, Any]) -> Response:
         annotator = self._annotator(request)
-        return self._turn(
-            annotator, first=labels.undo(self.database, annotator, _request_of(fields))
-        )
+        undone = labels.undo(self.database, annotator, _request_of(fields))
+        return self._turn(annotator, first=undone)
 
     async def picture(self, request: Request) -> Response:
         # those who wait for a decoder hold no thread, so that answers are taken meanwhile
@@ -164,7 +163,7 @@ class _Site:
     def _turn(self, annotator: str, first: str | None = None) -> Response:
         turn = labels.turn(self.database, annotator, first)
         question = self.project.question
-        document = {
+        document: dict[str, Any] = {
             "annotator": annotator,
             "question": question.text,
             "answers": [
@@ -175,21 +174,20 @@ class _Site:
             "answered": turn.answered,
             "left": turn.left,
         }
-        return JSONResponse(
-            document | ({"prompt": turn.prompt} if self.project.show_prompt else {})
-        )
+        if self.project.show_prompt:
+            document["prompt"] = turn.prompt
+        return JSONResponse(document)
 
 
 def _with_fields(answer: Callable[[Request, dict[str, Any]], Response]) -> Callable:
-    """An address that takes a JSON object; other types of content are what another site's form
-    could send.
+    """Return an address that takes a JSON object.
+
+    Other types of content are refused: they are what another site's form could send.
     """
 
     async def respond(request: Request) -> Response:
-        if (
-            request.headers.get("content-type", "").split(";")[0].strip().lower()
-            != "application/json"
-        ):
+        kind = request.headers.get("content-type", "").split(";")[0]
+        if kind.strip().lower() != "application/json":
             raise HTTPException(415, "send application/json")
         try:
             fields = json.loads(await request.body())
@@ -220,22 +218,18 @@ async def _scan(project: Project, every: float) -> None:
         began = time.monotonic()
         try:
             await run_in_threadpool(project.scan)
-        except (
-            EquipoiseError,
-            OSError,
-        ) as error:  # a manifest that is being written; the next look will do
+        except (EquipoiseError, OSError) as error:
+            # A manifest may be half written; the next look will do.
             _log.warning("%s", error)
         took = time.monotonic() - began
 
 
 def _trouble(_: Request, error: Exception) -> Response:
-    status = (
-        409
-        if isinstance(error, labels.ConflictError)
-        else 503
-        if isinstance(error, ArtefactError)
-        else 400
-    )
+    status = 400
+    if isinstance(error, labels.ConflictError):
+        status = 409
+    elif isinstance(error, ArtefactError):
+        status = 503
     return JSONResponse({"error": str(error)}, status)
 
 

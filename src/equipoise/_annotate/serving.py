@@ -50,7 +50,7 @@ def serve(
 
 
 def server(project: Project, **options: Any) -> uvicorn.Server:
-    """What answers to requests; addresses are not logged. options: of ``application``."""
+    """Return the server of a project; addresses are not logged. options: of ``application``."""
     import uvicorn
 
     from equipoise._annotate.connections import BACKLOG, patient_protocol
@@ -71,7 +71,7 @@ def server(project: Project, **options: Any) -> uvicorn.Server:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes connections already."""
+    """Return a socket that takes connections already."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         made = socket.create_server((host, port), family=family)
@@ -86,7 +86,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _shown(host: str) -> str:
-    """The host as a link has it."""
+    """Return the host as a link has it."""
     if host in ("0.0.0.0", "::"):
         return socket.gethostname()
     return f"[{host}]" if ":" in host else host

@@ -1,5 +1,6 @@
-"""The annotation page under load: a real server in a process of its own, and many annotators who
-look, answer, take back and repeat.
+"""The annotation page under load: a real server in a process of its own, and many annotators.
+
+They look, answer, take back and repeat.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured, and what must be nought: answers of 500 and above, labels that were
-    confirmed and are not there or there twice.
+    """What was measured, and what must be zero.
+
+    Zero must be answers of 500 and above, and confirmed labels that are missing or stored twice.
     """
 
     annotators: int
@@ -79,7 +81,7 @@ class Client:
         self._connection = http.client.HTTPConnection(urlsplit(self.address).netloc, timeout=60)
 
     def call(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The document or the bytes that come back."""
+        """Return the document or the bytes that come back."""
         headers = {"Cookie": self.cookie} | (
             {"Content-Type": "application/json"} if body is not None else {}
         )
@@ -103,7 +105,7 @@ class Client:
         )
 
     def enter(self) -> dict[str, Any]:
-        """The first turn."""
+        """Return the first turn."""
         return self.call("/api/enter", {"token": self.token})
 
     def close(self) -> None:
@@ -114,8 +116,9 @@ class Client:
 def started(
     folder: Path, annotators: Sequence[str], *options: str
 ) -> Iterator[tuple[subprocess.Popen, dict[str, Any]]]:
-    """A server of its own process, and what it said when it was ready: its address, and a link for
-    each annotator.
+    """Start a server in a process of its own; yield it and what it said when it was ready.
+
+    It says its address, and a link for each annotator.
     """
     named = ["--annotators", ",".join(annotators)] if annotators else []
     command = [
@@ -145,7 +148,7 @@ def measure(
     pixels: int = 512,
     seed: int = 0,
 ) -> Result:
-    """For so long, or until all is answered.
+    """Measure for some seconds, or until all is answered.
 
     pause: seconds that each annotator looks at a picture, give or take half; 0: none.
     """
@@ -188,10 +191,12 @@ def measure(
             took = time.perf_counter() - begun
             timer.cancel()
         lost, doubled = _compare(folder / DATABASE, dict(zip(names, confirmed, strict=True)))
-    rows = [
-        _row(path, [s for client in clients for s in client.seconds[path]])
-        for path in ("/picture", "/api/label", "/api/undo")
-    ]
+    rows = []
+    for path in ("/picture", "/api/label", "/api/undo"):
+        seconds_of_path: list[float] = []
+        for client in clients:
+            seconds_of_path += client.seconds[path]
+        rows.append(_row(path, seconds_of_path))
     errors = sum(n for client in clients for status, n in client.statuses.items() if status >= 500)
     return Result(
         annotators, images, pause, took, [row for row in rows if row.count], errors, lost, doubled
@@ -199,7 +204,7 @@ def measure(
 
 
 def _work(client: Client, random: Random, pause: float, stop: threading.Event) -> dict[str, str]:
-    """Answers that were confirmed and not taken back, by picture."""
+    """Return the answers that were confirmed and not taken back, by picture."""
     said: dict[str, str] = {}
     turn = client.enter()
     while turn["picture"] and not stop.is_set():

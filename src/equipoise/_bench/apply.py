@@ -1,5 +1,6 @@
-"""``equipoise bench apply``: streaming apply of .npy shards beside cp and sync of the same files,
-and beside a numpy script.
+"""``equipoise bench apply``: streaming apply of .npy shards beside two rivals.
+
+They are cp and sync of the same files, and a numpy script.
 """
 
 from __future__ import annotations
@@ -81,13 +82,14 @@ class Row:
 
     @property
     def over_copy(self) -> float:
-        """Start-up left out: it is the same for any number of rows."""
+        """Return the time over the copy's, without start-up, which no number of rows changes."""
         return (self.seconds - self.startup_seconds) / self.copy_seconds
 
     @property
     def over_script(self) -> float:
-        """How many times faster than the script, start-up of both included; NaN where it was not
-        run.
+        """Return how many times faster than the script it is; NaN where the script was not run.
+
+        Start-up of both is included.
         """
         return self.script_seconds / self.seconds
 
@@ -95,7 +97,7 @@ class Row:
 def run(
     rows: Sequence[int], dim: int, rank: int, rounds: int, folder: Path | None, script: bool
 ) -> Iterator[Row]:
-    """One row of the table for each size."""
+    """Yield one row of the table per size."""
     if min(*rows, dim, rank) < 1 or rank >= dim:
         raise InputError(
             f"rows {list(rows)}, dim {dim} and rank {rank} are not legal; each starts at 1, and the"
@@ -190,7 +192,7 @@ def _core_seconds() -> float:
 
 
 def _write_shards(rng: np.random.Generator, folder: Path, rows: int, dim: int) -> None:
-    """The same rows in every shard: their number counts, not what they hold."""
+    """Write the same rows into every shard: their number counts, not what they hold."""
     block = rng.standard_normal((min(SHARD_ROWS, rows), dim), dtype=np.float32)
     block /= np.linalg.norm(block, axis=1, keepdims=True)
     block = block.astype(np.float16)

@@ -1,5 +1,6 @@
-"""``equipoise bench audit``: a whole audit of stored embeddings, intervals and page included, in
-seconds of wall and processor.
+"""``equipoise bench audit``: a whole audit of stored embeddings, intervals and page included.
+
+It is given in seconds of wall time and of the processor.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def measure(images: int, prompts: int, dim: int, resamples: int, seed: int = 0) 
 
 
 def made(images: int, prompts: int, dim: int, settings: AuditSettings) -> AuditPlan:
-    """The plan of an audit of made vectors."""
+    """Return the plan of an audit of made vectors."""
     import pandas as pd
 
     rng = np.random.default_rng(settings.seed)

@@ -1,5 +1,6 @@
-"""``equipoise bench bootstrap``: intervals from cell counts beside scipy's bootstrap of the rows,
-and both sets of intervals.
+"""``equipoise bench bootstrap``: intervals from cell counts beside scipy's bootstrap of rows.
+
+Both sets of intervals are given.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ class Row:
 
     @property
     def over_scipy(self) -> float:
-        """How many times faster than scipy.stats.bootstrap."""
+        """Return how many times faster than scipy.stats.bootstrap it is."""
         return self.scipy_seconds / self.seconds
 
 
 def run(
     samples: int = SAMPLES, groups: int = GROUPS, resamples: int = RESAMPLES, rounds: int = 3
 ) -> Row:
-    """Percentile interval of the mean pair gap in the true positive rate of a binary task, from
-    labels to interval.
+    """Measure a percentile interval, from labels to interval.
+
+    It is of the mean pair gap in the true positive rate of a binary task.
     """
     from equipoise import metrics
 
@@ -68,7 +70,7 @@ def run(
 
 
 def _task(samples: int, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Labels, predictions and groups with 15 % positives and rates that differ by group."""
+    """Return labels, predictions and groups: 15 % positives, and rates that differ by group."""
     rng = np.random.default_rng(0)
     g = rng.integers(0, groups, samples)
     y = (rng.random(samples) < 0.15).astype(int)
@@ -79,7 +81,7 @@ def _task(samples: int, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def _scipy(
     y: np.ndarray, p: np.ndarray, g: np.ndarray, groups: int, resamples: int
 ) -> tuple[float, float]:
-    """The rival at its best: one count of the rows a resample, no Python loop over groups."""
+    """Return the rival at its best: one count of the rows per resample, no loop over groups."""
     from scipy.stats import bootstrap
 
     pairs = np.triu_indices(groups, 1)

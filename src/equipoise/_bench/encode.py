@@ -1,5 +1,6 @@
-"""``equipoise bench encode``: an encoder on picture files, beside the model alone on pixels that
-are already decoded.
+"""``equipoise bench encode``: an encoder on picture files, beside the model alone.
+
+The model alone gets pixels that are already decoded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ QUALITY = 90
 
 @dataclass(frozen=True)
 class Row:
-    """Pictures a second, and texts; the pictures are JPEG files of ``pixels`` x ``pixels``."""
+    """Pictures and texts per second; the pictures are JPEG files of ``pixels`` x ``pixels``."""
 
     encoder: str
     runs: str
@@ -37,7 +38,7 @@ class Row:
 
     @property
     def share(self) -> float:
-        """Of the model's own rate that is reached from files."""
+        """Return the share of the model's own rate that is reached from files."""
         return self.from_files / self.model_alone
 
 
@@ -97,7 +98,7 @@ def _measure(
 
 
 def _write(folder: Path, count: int, size: int) -> list[Path]:
-    """Smooth pictures with some noise: about as many bytes as photographs of that size."""
+    """Write smooth pictures with some noise: about as many bytes as photographs of that size."""
     from PIL import Image
 
     rng = np.random.default_rng(0)

@@ -1,5 +1,6 @@
-"""``equipoise bench kernel``: the closed form beside a plain copy of the array and beside the
-paper's formula written straight down.
+"""``equipoise bench kernel``: the closed form beside a copy of the array and beside the formula.
+
+The formula is the paper's, written straight down.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class Row:
 
     @property
     def over_transcription(self) -> float:
-        """How many times faster than the transcription."""
+        """Return how many times faster than the transcription it is."""
         return self.transcription_seconds / self.seconds
 
     @property
     def gigabytes_per_second(self) -> float:
-        """Bytes that must move (each row read once, written once) over the time."""
+        """Return the bytes that must move (each row read once, written once) over the time."""
         item = {"float64": 8, "float32": 4}.get(self.dtype, 2)
         return 2 * self.rows * self.dim * item / self.seconds / 1e9
 
@@ -113,8 +114,9 @@ class _Case:
 
 @np.errstate(invalid="ignore")  # it takes roots of negative numbers where 1 - b cancels
 def transcription(xp: Any, e: Any, projector: Any) -> Any:
-    """Theorem 1 as the paper prints it: a dense projector, separate normalisations, a temporary for
-    each term.
+    """Return Theorem 1 as the paper prints it.
+
+    It has a dense projector, separate normalisations, and a temporary for each term.
     """
     e = e / xp.linalg.norm(e, axis=-1, keepdims=True)
     par = e @ projector

@@ -14,7 +14,7 @@ _PACKAGES = ("numpy", "scipy", "numba", "torch", "triton", "jax", "faiss-cpu")
 
 
 def describe() -> dict[str, str]:
-    """Processor, cores, accelerator and the versions that matter."""
+    """Return processor, cores, accelerator and the versions that matter."""
     facts = {
         "processor": _processor(),
         "cores": str(

@@ -26,11 +26,8 @@ METHODS = (
     "sfid",
     "fairer-clip",
 )
-FORMS = {
-    "clip-clip": "coordinates",
-    "sfid": "coordinates",
-    "fairer-clip": "random features",
-}  # the others are maps of low rank
+# Methods that are not listed are maps of low rank.
+FORMS = {"clip-clip": "coordinates", "sfid": "coordinates", "fairer-clip": "random features"}
 SMALL = {"sfid": {"modality": "image"}}  # there are no texts to grow a forest on
 FITTED_ON = 4000
 YARDSTICK = "closed-form"
@@ -38,8 +35,9 @@ YARDSTICK = "closed-form"
 
 @dataclass(frozen=True)
 class Row:
-    """One method: what it does to a row, seconds to fit, and to apply to (rows, dim); closed-form's
-    beside it in the same rounds.
+    """One method: what it does to a row, and its seconds to fit and to apply to (rows, dim).
+
+    The closed form's seconds in the same rounds stand beside them.
     """
 
     method: str
@@ -62,8 +60,9 @@ def run(
     rounds: int = 5,
     seed: int = 0,
 ) -> Iterator[Row]:
-    """Measure each method on float32 rows of the modality that it changes; fitted on 4,000 labelled
-    rows and two prompts a group.
+    """Measure each method on float32 rows of the modality that it changes.
+
+    Methods are fitted on 4,000 labelled rows and two prompts per group.
     """
     if min(rows, rounds) < 1 or dim < 8 or not 2 <= groups <= dim // 4:
         raise InputError(
@@ -101,7 +100,7 @@ def _rank(operator: Operator) -> int | None:
 
 
 def _context(rng: np.random.Generator, dim: int, groups: int) -> FitContext:
-    """Rows of groups and classes that can be told apart."""
+    """Return rows of groups and classes that can be told apart."""
     attribute = Attribute("attribute", tuple(f"group {i}" for i in range(groups)))
     centres, classes = rng.standard_normal((groups, dim)), rng.standard_normal((2, dim))
     s, y = rng.integers(0, groups, FITTED_ON), rng.integers(0, 2, FITTED_ON)

@@ -1,5 +1,6 @@
-"""``equipoise bench retrieval``: exact search beside the bare matrix product, its floor, and beside
-faiss's flat index.
+"""``equipoise bench retrieval``: exact search beside the bare matrix product, its floor.
+
+faiss's flat index is the rival.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def run(
     rounds: int = 3,
     clock: str = "wall",
 ) -> Iterator[Row]:
-    """One row a depth; rounds of all contenders alternate, and their medians are given."""
+    """Yield one row per depth: medians over alternating rounds of all contenders."""
     if clock not in CLOCKS:
         raise InputError(f"clock={clock!r} is not legal; pass one of {', '.join(CLOCKS)}")
     if min(images, queries, dim, block, *depths) < 1 or max(depths) > images:
@@ -87,6 +88,7 @@ def run(
     for k in depths:
         ours, mebibytes = _measured(lambda k=k: top_k(t, x, k, block=block, show_progress=False)[0])
         theirs = index.search(t, k)[1]
+        shares = [np.isin(a, b).mean() for a, b in zip(theirs, ours, strict=True)]
         seconds = interleaved(
             {
                 "product": product,
@@ -109,17 +111,16 @@ def run(
             product_seconds=seconds["product"],
             faiss_seconds=seconds["faiss"],
             mebibytes=mebibytes,
-            agreement=float(
-                np.mean([np.isin(a, b).mean() for a, b in zip(theirs, ours, strict=True)])
-            ),
+            agreement=float(np.mean(shares)),
             product_blas=product_blas,
             faiss_blas=_blas("faiss"),
         )
 
 
 def _faiss(product_blas: str) -> Any:
-    """faiss, its OpenBLAS told to use the kernels that numpy's found: an old one may not know a new
-    processor.
+    """Return faiss, with its OpenBLAS told to use the kernels that numpy's found.
+
+    An old OpenBLAS may not know a new processor.
     """
     os.environ.setdefault("OPENBLAS_CORETYPE", product_blas.rsplit(maxsplit=1)[-1])
     try:
@@ -133,7 +134,7 @@ def _faiss(product_blas: str) -> Any:
 
 
 def _blas(library: str = "numpy") -> str:
-    """Name, version and kernels of a loaded library's BLAS."""
+    """Return the name, version and kernels of a loaded library's BLAS."""
     from threadpoolctl import threadpool_info
 
     for info in threadpool_info():

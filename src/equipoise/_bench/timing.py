@@ -1,5 +1,6 @@
-"""Interleaved timing: each round runs every contender once, so that a slow moment of the machine
-falls on all of them.
+"""Interleaved timing: each round runs every contender once.
+
+A slow moment of the machine then falls on all of them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ def interleaved(
     clock: Clock = time.perf_counter,
     before: Sync = lambda: None,
 ) -> dict[str, float]:
-    """Median seconds of one call of each contender over ``rounds`` rounds, after one that is not
-    counted.
+    """Return the median seconds of one call of each contender over ``rounds`` rounds.
 
-    calls: how many calls a round times together. Several, on an accelerator, so that launching one
-    overlaps with running the last. clock: time.process_time counts the processor's seconds of all
-    threads, which neighbours on the machine disturb less. before: what each call needs first, and
-    is not timed.
+    One more round comes first and is not counted. calls: how many calls a round times together.
+    Several, on an accelerator, so that launching one overlaps with running the last. clock:
+    time.process_time counts the processor's seconds of all threads, which neighbours on the machine
+    disturb less. before: what each call needs first, and is not timed.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for round_ in range(rounds + 1):

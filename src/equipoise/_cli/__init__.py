@@ -1,4 +1,4 @@
-"""The command line: one file a verb, no logic in it."""
+"""The command line: one file per verb, no logic in it."""
 
 from __future__ import annotations
 
@@ -61,22 +61,20 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line; a user's error is a message, never a traceback, and so is a warning.
+    """Run the command line.
 
-    A mistake of our own is a traceback without secrets.
+    A user's error is a message, never a traceback, and so is a warning. A mistake of our own is a
+    traceback without secrets.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # a terminal that lacks a letter, as stderr has it
+        # As stderr does, for a terminal that lacks a letter.
+        sys.stdout.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
         warnings.showwarning = _tell
         try:
             app()
-        except (
-            EquipoiseError,
-            OSError,
-        ) as error:  # a full disk, a folder that cannot be written to
+        except (EquipoiseError, OSError) as error:
+            # An OSError is a full disk, or a folder that cannot be written to.
             message = as_options(str(error), app, typed_words())
             say(f"equipoise: {message}", err=True, fg=typer.colors.RED)
             sys.exit(2)
@@ -88,11 +86,6 @@ def main() -> None:
 def _tell(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
 ) -> None:
-    """What a user should know, in words as an error would be; what a developer should, with where
-    it came from.
-    """
-    say(
-        f"equipoise: {message}" if category is UserWarning else f"{filename}:{lineno}: {message}",
-        err=True,
-        fg=typer.colors.YELLOW,
-    )
+    """Print a warning: as an error's words for users, with its place for developers."""
+    source = "equipoise" if category is UserWarning else f"{filename}:{lineno}"
+    say(f"{source}: {message}", err=True, fg=typer.colors.YELLOW)

@@ -1,5 +1,6 @@
-"""``equipoise annotate``: people label images on a page of this machine; their labels, and how far
-they agree.
+"""``equipoise annotate``: people label images on a page of this machine.
+
+Their labels are exported and imported, and their agreement is measured.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from equipoise._cli.printing import Console
 class _ServeByDefault(TyperGroup):
     """``equipoise annotate FOLDER`` is ``equipoise annotate serve FOLDER``."""
 
+    default_verb = "serve"
+
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
         known = not args or args[0] in self.commands or args[0] == "--help"
-        return super().parse_args(ctx, args if known else ["serve", *args])
+        return super().parse_args(ctx, args if known else [self.default_verb, *args])
 
 
 app = typer.Typer(
@@ -64,7 +67,10 @@ def serve(
         typer.Option(
             "--attribute",
             "-a",
-            help='What is asked: gender (default), age, "skin tone", or a .toml file.',
+            help=(
+                'gender, age, "skin tone", race, joined with &, or a .toml file. What is asked;'
+                " gender by default."
+            ),
         ),
     ] = None,
     question: Annotated[str | None, typer.Option(help="The question in your own words.")] = None,
@@ -74,7 +80,7 @@ def serve(
     ] = None,
     prompt: Annotated[
         list[str] | None,
-        typer.Option(help="Only pictures of this prompt of the manifest; repeat for several."),
+        typer.Option(help="Only this prompt. Repeat for several prompts of the manifest."),
     ] = None,
     gold: Annotated[
         Path | None,
@@ -113,17 +119,14 @@ def serve(
     ) as project:
 
         def ready(address: str) -> None:
-            tokens = commands.invitations(
-                project, annotators or [], renew or []
-            )  # now, when nothing keeps them from being told
-            links = {
-                name: f"{address}#token={token}" if token else None
-                for name, token in tokens.items()
-            }
+            # Tokens are made now, when nothing can keep them from being told.
+            tokens = commands.invitations(project, annotators or [], renew or [])
+            links: dict[str, str | None] = {}
+            for name, token in tokens.items():
+                links[name] = f"{address}#token={token}" if token else None
             if as_json:
-                typer.echo(
-                    json.dumps({"address": address, "images": project.size(), "links": links})
-                )
+                told = {"address": address, "images": project.size(), "links": links}
+                typer.echo(json.dumps(told))
             else:
                 _invite(Console(), project, address, links, expose)
 
@@ -142,7 +145,9 @@ def export(
     ] = None,
     gold: Annotated[
         bool,
-        typer.Option("--gold", help="The answers to gold questions, and not those of the study."),
+        typer.Option(
+            "--only-gold", help="The answers to gold questions, and not those of the study."
+        ),
     ] = False,
     configuration: Annotated[
         Path | None,
@@ -166,7 +171,14 @@ def import_(
     ],
     attribute: Annotated[
         str | None,
-        typer.Option("--attribute", "-a", help="What was asked, where the project is new."),
+        typer.Option(
+            "--attribute",
+            "-a",
+            help=(
+                'gender, age, "skin tone", race, joined with &, or a .toml file. What was asked,'
+                " where the project is new."
+            ),
+        ),
     ] = None,
     force: Force = False,
     database: File = None,
@@ -199,12 +211,13 @@ def agreement(
             )
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of everything random.")] = 0,
     database: File = None,
     as_json: Json = False,
 ) -> None:
-    """How far annotators agree: unanimity, Fleiss' kappa, gold questions, and which images must be
-    made again.
+    """Measure how far annotators agree, and list the images that must be made again.
+
+    It prints unanimity, Fleiss' kappa and the share of gold questions that each answered right.
     """
     from equipoise._annotate.agreement import agreement as measure
     from equipoise._artefact import write_atomically
@@ -268,12 +281,10 @@ def _agreement(console: Console, document: dict[str, Any]) -> None:
     )
     for row in document["annotators"]:
         gold = row["gold"]
-        right = (
-            f"{gold['right']} of {gold['asked']}: {gold['share']:.0%} [{gold['low']:.0%},"
-            f" {gold['high']:.0%}]"
-            if gold
-            else ""
-        )
+        right = ""
+        if gold:
+            bounds = f"[{gold['low']:.0%}, {gold['high']:.0%}]"
+            right = f"{gold['right']} of {gold['asked']}: {gold['share']:.0%} {bounds}"
         counts = (f"{row['counts'][answer]:,}" for answer in document["answers"])
         table.add_row(escape(row["annotator"]), f"{row['answered']:,}", *counts, right)
     console.print(table)

@@ -94,7 +94,10 @@ def apply(
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say how many rows, bytes and seconds, and write nothing."),
+        typer.Option(
+            "--dry-run",
+            help="Say what the run would take, and write nothing. In rows, bytes and seconds.",
+        ),
     ] = False,
     as_json: options.Json = False,
 ) -> None:

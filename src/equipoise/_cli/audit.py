@@ -45,7 +45,7 @@ def audit(
     caption_column: options.CaptionColumn = None,
     embeddings: options.Embeddings = None,
     root: options.Root = None,
-    book: options.Book = None,
+    book: options.BookOrGrammar = None,
     kappa: options.Kappa = None,
     skew_at: options.SkewAt = None,
     resamples: options.Resamples = 1000,

@@ -22,24 +22,19 @@ MIB = 1 << 20
 
 @app.callback()
 def show(context: typer.Context, as_json: Json = False) -> None:
-    """Where the cache is, how large it is, and whose embeddings it holds."""
+    """Show where the cache is, how large it is, and whose embeddings it holds."""
     if context.invoked_subcommand:
         return
     cache = _cache()
     usage = cache.usage()
     if as_json:
-        rows = [item._asdict() for item in usage]
-        typer.echo(
-            json.dumps(
-                {
-                    "path": str(cache.path),
-                    "bytes": cache.size(),
-                    "limit": cache.limit,
-                    "encoders": rows,
-                },
-                indent=1,
-            )
-        )
+        document = {
+            "path": str(cache.path),
+            "bytes": cache.size(),
+            "limit": cache.limit,
+            "encoders": [item._asdict() for item in usage],
+        }
+        typer.echo(json.dumps(document, indent=1))
         return
     table = Table(
         "encoder", "fingerprint and precision", "rows", "MiB", title=escape(str(cache.path))

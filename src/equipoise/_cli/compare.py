@@ -1,5 +1,6 @@
-"""``equipoise compare``: a grid of methods and parameters, a file a cell, finished ones not
-computed again; or a sweep of strengths.
+"""``equipoise compare``: a grid of methods and parameters, or a sweep of strengths.
+
+Each cell is a file, and finished ones are not computed again.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ def compare(
         typer.Option(
             "--out",
             "-o",
-            help="The folder of the runs; a run that is there already is not computed again.",
+            help="The folder of the runs; a run that exists already is not computed again.",
         ),
     ],
     preset: Annotated[
         str | None,
-        typer.Option(help="The paper's own: table2, table3 or table5."),
+        typer.Option(help="An experiment of the paper. table2, table3 or table5."),
     ] = None,
     sweep: Annotated[
         bool,

@@ -23,8 +23,10 @@ def crash_report(error: BaseException) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with *** for passwords in addresses and for what the environment keeps under a
-    name like API_KEY or TOKEN.
+    """Return a text with *** in place of secrets.
+
+    They are passwords in addresses, and what the environment keeps under a name like API_KEY or
+    TOKEN.
     """
     secrets = [value for name, value in os.environ.items() if _SECRET.search(name)]
     for secret in sorted(secrets, key=len, reverse=True):

@@ -53,11 +53,9 @@ def doctor(
         console.print("no encoder was tried; name one with --model")
         return
     trial = examination.try_encoder(model, **options)
-    image = (
-        "no image tower"
-        if trial.image_milliseconds is None
-        else f"an image in {trial.image_milliseconds:.0f} ms, cosine {trial.cosine:+.3f}"
-    )
+    image = "no image tower"
+    if trial.image_milliseconds is not None:
+        image = f"an image in {trial.image_milliseconds:.0f} ms, cosine {trial.cosine:+.3f}"
     console.print(
         f"[bold]{escape(trial.id)}[/] on {trial.device} in {trial.precision}: {trial.dim}"
         f" dimensions, fingerprint {trial.fingerprint[:12]}, loaded in {trial.seconds_to_load:.1f}"

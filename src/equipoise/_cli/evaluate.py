@@ -23,8 +23,9 @@ def evaluate(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Measure methods on labelled images, with intervals and the paired difference from no
-    debiasing.
+    """Measure methods on labelled images, each beside the model without debiasing.
+
+    Every number has an interval, and every difference from no debiasing is paired.
     """
     from equipoise._verbs.destinations import require_free_file
     from equipoise.evaluation import parse

@@ -36,8 +36,8 @@ Books = Annotated[
         "--book",
         "-b",
         help=(
-            "The prompt book to fit with: a file, a curated name, or grammar. Several make it a"
-            " part of the grid."
+            "The prompt book to fit with: a file, or the name of a curated one. grammar writes one"
+            " by rule. Several make it a part of the grid."
         ),
         rich_help_panel=options.PROMPTS,
     ),
@@ -260,17 +260,14 @@ def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
     own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
 
     def command(**typed: Any) -> None:
-        verb(
-            shared(**{name: value for name, value in typed.items() if name not in mine}),
-            **{name: typed[name] for name in mine},
-        )
+        given = {name: value for name, value in typed.items() if name not in mine}
+        verb(shared(**given), **{name: typed[name] for name in mine})
 
     mine = {parameter.name for parameter in own}
     parameters = [*own, *inspect.signature(shared, eval_str=True).parameters.values()]
     kind = inspect.Parameter.KEYWORD_ONLY
-    command.__signature__ = inspect.Signature(
-        [parameter.replace(kind=kind) for parameter in parameters]
-    )  # pyright: ignore[reportFunctionMemberAccess]
+    signature = inspect.Signature([parameter.replace(kind=kind) for parameter in parameters])
+    command.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
     command.__name__, command.__doc__ = verb.__name__, verb.__doc__
     return command
 

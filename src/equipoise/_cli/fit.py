@@ -31,7 +31,9 @@ def fit(
     book: Annotated[
         str | None,
         typer.Option(
-            "--book", "-b", help="The prompt book to fit with: a file, a curated name, or grammar."
+            "--book",
+            "-b",
+            help="The prompt book to fit with: a file, or the name of a curated one.",
         ),
     ] = None,
     model: options.Model = None,
@@ -74,7 +76,7 @@ def fit(
         bool,
         typer.Option(
             "--allow-partial",
-            help="Leave out prompts that lack a group.",
+            help="Go on without prompts that lack a group.",
             rich_help_panel=SPACE,
         ),
     ] = False,

@@ -46,7 +46,9 @@ def generate(
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="The paper's own: paper, its prompts, methods and 100 pictures of each."),
+        typer.Option(
+            help="An experiment of the paper. paper: its prompts, methods and 100 pictures of each."
+        ),
     ] = None,
     annotator: Annotated[
         str | None,
@@ -154,13 +156,8 @@ def generate(
     )
     manifest, results = run(request)
     if as_json:
-        say(
-            json.dumps(
-                results or {"pictures": len(manifest.pictures), "folder": str(out)},
-                ensure_ascii=False,
-                indent=1,
-            )
-        )
+        document = results or {"pictures": len(manifest.pictures), "folder": str(out)}
+        say(json.dumps(document, ensure_ascii=False, indent=1))
         return
     console = table_console()
     if results is not None:

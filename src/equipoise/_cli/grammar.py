@@ -25,13 +25,14 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
     "generate": {
         "--model": "now --pipeline",
         "--prompts": NOW_FIRST,
+        "-p": NOW_FIRST,
         "--images": "now --per-prompt",
         "--replace": "now --redraw",
     },
     "write": {"--model": "now --llm", "--replace": "now --force"},
+    "export": {"--gold": "now --only-gold"},
     "import": {"--replace": "now --force"},
 }
-DEFAULT = "serve"  # equipoise annotate FOLDER is equipoise annotate serve FOLDER
 BACKTICKED = re.compile(r"`([a-z_]+)`")
 ASSIGNED = re.compile(r"\b([a-z_]+)='?([^\s';]*)'? is not legal")
 
@@ -77,9 +78,8 @@ def _command(command: Any, typed: list[str]) -> Any:
     for word in typed:
         if not isinstance(command, TyperGroup):
             break
-        command = command.commands.get(word, command)
-    if isinstance(command, TyperGroup):
-        command = command.commands.get(DEFAULT, command)
+        usual = command.commands.get(getattr(command, "default_verb", None), command)
+        command = command.commands.get(word, usual)
     return command
 
 

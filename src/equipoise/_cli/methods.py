@@ -1,5 +1,6 @@
-"""``equipoise methods``: what there is, what each needs and changes; the paper's Table 1,
-corrected.
+"""``equipoise methods``: the methods, what each needs and what it changes.
+
+It is the paper's Table 1, corrected.
 """
 
 from __future__ import annotations
@@ -42,34 +43,41 @@ def methods(
     for method in found:
         table.add_row(*_row(method))
     console.print(table)
-    for method in found if details else ():
-        params = ", ".join(f"{name}={value}" for name, value in method["params"].items())
-        lines = [
-            f"[bold]{method['name']}[/bold]  {method['summary']}",
-            f"  needs {'; '.join(method['needs']) or 'nothing'}",
-        ]
-        lines += [f"  the code: {method['code']}"] if method["code"] else []
-        lines += [f"  {params}"] if params else []
-        console.print("\n".join(lines), highlight=False)
     if not details:
         console.print(
             "--details says what each needs, and where a method's code differs from its paper",
             style="dim",
         )
+        return
+    for method in found:
+        console.print("\n".join(_details(method)), highlight=False)
+
+
+def _details(method: dict[str, Any]) -> list[str]:
+    params = ", ".join(f"{name}={value}" for name, value in method["params"].items())
+    lines = [
+        f"[bold]{method['name']}[/bold]  {method['summary']}",
+        f"  needs {'; '.join(method['needs']) or 'nothing'}",
+    ]
+    if method["code"]:
+        lines.append(f"  the code: {method['code']}")
+    if params:
+        lines.append(f"  {params}")
+    return lines
 
 
 def _row(method: dict[str, Any]) -> tuple[str, ...]:
-    trains = " ".join(
-        filter(
-            None,
-            (method["training"], method["gradients"] and f"(gradients: {method['gradients']})"),
-        )
-    )
+    labels = "no" if method["text_only"] else "no, but images"
+    if method["labels"]:
+        labels = " and ".join(method["labels"])
+    trains = method["training"]
+    if method["gradients"]:
+        trains = f"{trains} (gradients: {method['gradients']})".strip()
     strength = method["strength"]
     return (
         method["name"],
         " and ".join(method["changes"]) or "nothing",
-        " and ".join(method["labels"]) or ("no" if method["text_only"] else "no, but images"),
+        labels,
         trains or "nothing",
         "\n".join(method["tasks"]) or "none of these",
         strength["param"] if strength else "",

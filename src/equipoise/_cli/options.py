@@ -68,7 +68,19 @@ Book = Annotated[
     typer.Option(
         "--book",
         "-b",
-        help="The prompt book to fit with: a file, a curated name, or grammar.",
+        help="The prompt book to fit with: a file, or the name of a curated one.",
+        rich_help_panel=PROMPTS,
+    ),
+]
+BookOrGrammar = Annotated[
+    str | None,
+    typer.Option(
+        "--book",
+        "-b",
+        help=(
+            "The prompt book to fit with: a file, or the name of a curated one. grammar writes one"
+            " by rule."
+        ),
         rich_help_panel=PROMPTS,
     ),
 ]
@@ -87,7 +99,7 @@ Vectors = Annotated[
     ),
 ]
 
-Force = Annotated[bool, typer.Option("--force", help="Replace what is there already.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace what exists already.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

@@ -1,5 +1,6 @@
-"""Where tables and messages are printed: names that hold control characters cannot act on the
-terminal.
+"""Where tables and messages are printed.
+
+Names that hold control characters cannot act on the terminal.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ class Console(rich.console.Console):
 
 
 def table_console() -> Console:
-    """As wide as the terminal; wide enough for every table where the output is a file or a pipe."""
+    """Return a console as wide as the terminal.
+
+    It is wide enough for every table where the output is a file or a pipe.
+    """
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=WIDE)

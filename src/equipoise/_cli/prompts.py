@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -14,6 +14,9 @@ from equipoise._cli.grammar import Verb
 from equipoise._cli.options import BaseUrl, Force, Json
 from equipoise._cli.printing import Console, say
 from equipoise._progress import reporting
+
+if TYPE_CHECKING:
+    from equipoise.prompts._book import PromptBook
 
 app = typer.Typer(
     pretty_exceptions_show_locals=False,
@@ -26,7 +29,7 @@ AttributeOption = Annotated[
     typer.Option(
         "--attribute",
         "-a",
-        help='gender, age, "skin tone", race, joined with &, or a .toml file of your own.',
+        help='gender, age, "skin tone", race, joined with &, or a .toml file.',
     ),
 ]
 NounOption = Annotated[
@@ -40,14 +43,12 @@ def write(
     prompts: Annotated[list[str] | None, typer.Argument(help="Prompts; or --from FILE.")] = None,
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", "-o", help="The book to write; entries of one that is there are kept."
-        ),
+        typer.Option("--out", "-o", help="The book to write; entries of one that exists are kept."),
     ] = Path("book.json"),
     force: Force = False,
     attribute: AttributeOption = "gender",
     file: Annotated[
-        Path | None, typer.Option("--from", help="A text file with one prompt a line.")
+        Path | None, typer.Option("--from", help="A text file with one prompt per line.")
     ] = None,
     writer: Annotated[
         str, typer.Option(help="grammar (rules, offline), book (the curated ones, offline) or llm.")
@@ -62,20 +63,30 @@ def write(
     temperature: Annotated[
         float | None, typer.Option(help="llm: as the server understands it.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="llm: as the server understands it.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="The seed of everything random. llm: it is passed to the server."),
+    ] = None,
     min_variants: Annotated[
-        int, typer.Option(help="llm: variants that an entry needs.", min=0)
+        int, typer.Option(help="Variants that an entry needs. For llm.", min=0)
     ] = 5,
     cache: Annotated[
         Path | None,
         typer.Option(help="llm: the file of answers; default in the user's cache folder."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="llm: state calls and tokens, and stop.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what the run would take, and write nothing. llm: calls and tokens.",
+        ),
     ] = False,
     allow_partial: Annotated[
         bool,
-        typer.Option("--allow-partial", help="Succeed though some prompts could not be written."),
+        typer.Option(
+            "--allow-partial",
+            help="Go on without prompts that lack a group. Some may not have been written.",
+        ),
     ] = False,
     person_noun: NounOption = None,
     as_json: Json = False,
@@ -92,8 +103,6 @@ def write(
         "concurrency": concurrency,
         "tries": tries,
         "timeout": timeout,
-    }
-    options |= {
         "temperature": temperature,
         "seed": seed,
         "min_variants": min_variants,
@@ -134,7 +143,10 @@ def check(
     book: Annotated[str, typer.Argument(help="A book's file, or the name of a curated one.")],
     attribute: AttributeOption = "gender",
     file: Annotated[
-        Path | None, typer.Option("--from", help="Prompts that the book must cover, one a line.")
+        Path | None,
+        typer.Option(
+            "--from", help="A text file with one prompt per line. The book must cover them."
+        ),
     ] = None,
     min_variants: Annotated[int, typer.Option(help="Variants that an entry needs.", min=0)] = 0,
     person_noun: NounOption = None,
@@ -197,11 +209,13 @@ def show(
             )
         ),
     ] = None,
-    prompt: Annotated[str | None, typer.Option(help="One prompt, whole.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Only this prompt. All its texts are shown.")
+    ] = None,
     texts: Annotated[
         bool,
         typer.Option(
-            "--texts", help="Every text of the book, one a line: what an encoder has to encode."
+            "--texts", help="Every text of the book, one per line: what an encoder has to encode."
         ),
     ] = False,
     diff: Annotated[
@@ -209,53 +223,56 @@ def show(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Look at a book: its counts and sources, one prompt, all its texts, or what differs from
-    another.
-    """
+    """Look at a book: its counts and sources, one prompt, all its texts, or how it differs."""
     from equipoise._verbs import prompts as commands
     from equipoise.prompts._book import PromptBook
 
-    console = Console()
     if book is None:
-        names = {name: PromptBook.curated(name).statistics() for name in PromptBook.curated_names()}
-        if as_json:
-            typer.echo(json.dumps(names))
-            return
-        table = Table("book", "prompts", "groups", "texts", title="Curated books")
-        for name, facts in names.items():
-            table.add_row(
-                name, str(facts["prompts"]), ", ".join(facts["groups"]), str(facts["texts"])
-            )
-        console.print(table)
+        _show_curated(as_json)
         return
     loaded = PromptBook.load(book)
     if texts or diff:
         lines = commands.texts(loaded) if texts else loaded.diff(PromptBook.load(diff or ""))
         say(json.dumps(lines) if as_json else "\n".join(lines))
     elif prompt:
-        entries = {group: list(entry.texts) for group, entry in loaded[prompt].items()}
-        say(
-            json.dumps(entries)
-            if as_json
-            else "\n".join(f"{group}\n  " + "\n  ".join(said) for group, said in entries.items())
-        )
-    elif as_json:
-        typer.echo(
-            json.dumps(
-                loaded.statistics()
-                | {"sources": [source.model_dump() for source in loaded.sources]}
-            )
-        )
+        _show_prompt(loaded, prompt, as_json)
     else:
-        _summary(console, loaded.statistics(), book)
-        for source in loaded.sources:
-            console.print(
-                ", ".join(
-                    f"{name} {value}" for name, value in source.model_dump().items() if value
-                ),
-                style="dim",
-                markup=False,
-            )
+        _show_facts(loaded, book, as_json)
+
+
+def _show_curated(as_json: bool) -> None:
+    from equipoise.prompts._book import PromptBook
+
+    names = {name: PromptBook.curated(name).statistics() for name in PromptBook.curated_names()}
+    if as_json:
+        typer.echo(json.dumps(names))
+        return
+    table = Table("book", "prompts", "groups", "texts", title="Curated books")
+    for name, facts in names.items():
+        groups = ", ".join(facts["groups"])
+        table.add_row(name, str(facts["prompts"]), groups, str(facts["texts"]))
+    Console().print(table)
+
+
+def _show_prompt(book: PromptBook, prompt: str, as_json: bool) -> None:
+    entries = {group: list(entry.texts) for group, entry in book[prompt].items()}
+    if as_json:
+        say(json.dumps(entries))
+        return
+    for group, said in entries.items():
+        say("\n  ".join([group, *said]))
+
+
+def _show_facts(book: PromptBook, name: str, as_json: bool) -> None:
+    if as_json:
+        sources = [source.model_dump() for source in book.sources]
+        typer.echo(json.dumps({**book.statistics(), "sources": sources}))
+        return
+    console = Console()
+    _summary(console, book.statistics(), name)
+    for source in book.sources:
+        facts = [f"{name} {value}" for name, value in source.model_dump().items() if value]
+        console.print(", ".join(facts), style="dim", markup=False)
 
 
 @app.command(cls=Verb)
@@ -285,7 +302,9 @@ def merge(
 
 
 def _summary(console: Console, facts: dict, title: str) -> None:
-    table = Table("prompts", "groups", "entries", "texts", "variants an entry", title=escape(title))
+    table = Table(
+        "prompts", "groups", "entries", "texts", "variants per entry", title=escape(title)
+    )
     table.add_column("hash", no_wrap=True)
     spread = facts["variants"]
     variants = f"{spread['min']} to {spread['max']}, mean {spread['mean']:.1f}"

@@ -19,7 +19,7 @@ FORMATS = ("csv", "label-studio")
 
 
 def question_of(attribute: str | None, text: str | None, answers: Sequence[str]) -> Question | None:
-    """What was typed; None where nothing was."""
+    """Return the question that was typed; None where nothing was."""
     if not (attribute or text or answers):
         return None
     if answers and not (attribute or text):
@@ -29,17 +29,16 @@ def question_of(attribute: str | None, text: str | None, answers: Sequence[str])
 
 
 def opened(folder: Path, database: Path | None, gold: Path | None, **options: Any) -> Project:
-    """A project with what was typed."""
-    return Project.open(
-        folder, database=database, gold=None if gold is None else read_gold(gold), **options
-    )
+    """Open a project with what was typed."""
+    answers = None if gold is None else read_gold(gold)
+    return Project.open(folder, database=database, gold=answers, **options)
 
 
 def invitations(
     project: Project, names: Sequence[str], renew: Sequence[str]
 ) -> dict[str, str | None]:
     """Return a token per annotator, or None where the old one still opens the page."""
-    wanted = [name.strip() for given in names for name in given.split(",") if name.strip()]
+    wanted = [name.strip() for name in ",".join(names).split(",") if name.strip()]
     everyone = list(dict.fromkeys([*people.names(project.database, invited=True), *wanted]))
     if unknown := [name for name in renew if name not in everyone]:
         raise InputError(
@@ -60,20 +59,24 @@ def export(
     gold: bool = False,
     configuration: Path | None = None,
 ) -> int:
-    """Write all labels, and give how many they are.
+    """Write all labels, and return how many they are.
 
     gold: those of gold questions instead. configuration: where Label Studio's goes.
     """
-    form = form or ("label-studio" if out.suffix == ".json" else "csv")
+    if not form:
+        form = "label-studio" if out.suffix == ".json" else "csv"
     if form not in FORMATS:
         raise InputError(f"{form!r} is no format; pass {' or '.join(FORMATS)}")
     said = labels.said(project.database, gold=gold)
-    about = [
-        picture
-        for picture in catalogue.pictures(project.database)
-        if (picture.gold is not None if gold else picture.asked)
-    ]
-    text = exchange.to_csv(said) if form == "csv" else exchange.to_label_studio(said, about)
+    if form == "csv":
+        text = exchange.to_csv(said)
+    else:
+        about = catalogue.pictures(project.database)
+        if gold:
+            about = [picture for picture in about if picture.gold is not None]
+        else:
+            about = [picture for picture in about if picture.asked]
+        text = exchange.to_label_studio(said, about)
     write_atomically(out, text.encode())
     if configuration is not None:
         write_atomically(configuration, exchange.configuration(project.question).encode())
@@ -81,13 +84,13 @@ def export(
 
 
 def import_labels(project: Project, path: Path, replace: bool) -> tuple[int, int]:
-    """Labels of a file into the project: how many it holds, and how many of them were new."""
+    """Add the labels of a file; return how many it holds, and how many of them were new."""
     found = exchange.read(path, project.question, catalogue.pictures(project.database))
     return len(found), labels.add(project.database, found, replace)
 
 
 def regenerate_csv(document: dict[str, Any]) -> bytes:
-    """The images to make again, one a line."""
+    """Return the images to make again, one per line."""
     file = io.StringIO()
     writer = csv.DictWriter(file, ("image", "why", "prompt", "method"), lineterminator="\n")
     writer.writeheader()

@@ -38,11 +38,11 @@ def apply(
     device: str = "cpu",
     engine: Engine = threads.run,
 ) -> Report:
-    """Debias a store of any size into another: a folder of .npy or .parquet files, or one of them,
-    here or behind a URL.
+    """Debias a store of any size into another.
 
-    space, operator: objects or their files; with both, the operator is certified in the space.
-    rows, metadata: globs below ``source`` where its layout is not a known one. column: the one with
+    source: a folder of .npy or .parquet files, or one of them, here or behind a URL. space,
+    operator: objects or their files; with both, the operator is certified in the space. rows,
+    metadata: globs below ``source`` where its layout is not a known one. column: the one with
     embeddings, of a parquet file that has several. resume: go on with a run that was stopped.
 
     A column of PostgreSQL (``postgresql://user@host/database#table.column``) or of Lance
@@ -73,28 +73,36 @@ def apply(
 
 def require_fitting(source: str | os.PathLike, **given: Any) -> None:
     """Raise for options that would do nothing. given: by name, None or False where nothing was."""
-    idle = FOR_FILES if in_database(source) else () if given["ray"] else ("address",)
-    idle += () if is_postgres(source) else ("key",)
-    if found := [name for name in idle if given[name]]:
-        told = ", ".join(f"`{'engine' if name == 'ray' else name}`" for name in found)
-        kind = "such a column" if in_database(source) else "files on this machine's threads"
+    idle: list[str] = []
+    kind = "files on this machine's threads"
+    if in_database(source):
+        kind = "such a column"
+        idle.extend(FOR_FILES)
+    elif not given["ray"]:
+        idle.append("address")
+    if not is_postgres(source):
+        idle.append("key")
+    found = ["engine" if name == "ray" else name for name in idle if given[name]]
+    if found:
+        told = ", ".join(f"`{name}`" for name in found)
         # The source is not named: it may hold a password.
         raise InputError(f"{told} would do nothing for {kind}; leave it out")
 
 
 def in_database(source: str | os.PathLike) -> bool:
-    """Whether a source is a column, and its destination a new column beside it."""
+    """Return whether a source is a column of a database."""
     return is_postgres(source) or ".lance#" in os.fspath(source)
 
 
 def is_postgres(source: str | os.PathLike) -> bool:
-    """Whether it is a PostgreSQL address."""
+    """Return whether a source is a PostgreSQL address."""
     return os.fspath(source).startswith(SCHEMES)
 
 
 def find_engine(name: str, address: str | None = None) -> tuple[Engine, str]:
-    """The engine called "threads" or "ray" (on the cluster at an address), and the device that it
-    computes on by default.
+    """Return the engine called "threads" or "ray", and the device that it computes on by default.
+
+    address: of the Ray cluster.
     """
     if name == "threads":
         return threads.run, "cpu"

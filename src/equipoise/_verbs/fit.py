@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from equipoise import _space as space
+from equipoise import methods
+from equipoise._audit.plan import curated_prompts
 from equipoise._audit.sources import ImageSource, read_images
 from equipoise._audit.sources import rows as image_rows
 from equipoise._space import AttributeSpace
@@ -20,8 +22,11 @@ from equipoise.methods import FitContext, Operator
 from equipoise.methods._specs import MethodSpec, parse
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._book import PromptBook
+from equipoise.prompts._choosing import whole
 from equipoise.prompts._prototypes import PROTOTYPES
 
+# What a method may need that a book of prompts gives.
+TEXTS = {"prompts", "words", "book", "neutral texts"}
 KINDS = {"shared": AttributeSpace, "per prompt": SpaceSet}
 
 
@@ -126,6 +131,7 @@ def fit_method(
         if images is None or not images.group_columns:
             raise InputError("no attribute was given; pass `attribute`, for example gender")
         attribute = attribute_of(images.group_columns)
+    words = _book_for(spec, attribute, book)
     source = None if images is None else images.read()
     encoder = open_model()
     known: dict[str, Any] = {}
@@ -135,13 +141,27 @@ def fit_method(
     context = FitContext(
         attribute,
         encoder=encoder,
-        book=book,
+        book=words,
         seed=seed,
         device=None if device is None else str(device),
         workdir=workdir,
         **known,
     )
     return spec.fit(context, "shared")
+
+
+def _book_for(spec: MethodSpec, attribute: Attribute, book: PromptBook | None) -> PromptBook | None:
+    """Return the book to fit with: the one given, or a curated one where the method needs texts."""
+    if book is not None or TEXTS.isdisjoint(methods.find(spec.name).needs):
+        return book
+    try:
+        name = curated_prompts(attribute)
+    except InputError:
+        raise InputError(
+            f"{spec.label} is fitted on prompts, and no curated book has any for {attribute.name};"
+            " pass `book`"
+        ) from None
+    return whole(PromptBook.load(name), attribute)
 
 
 def operator_facts(operator: Operator) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from equipoise.generation import _preset as preset
 from equipoise.generation import _results as documents
 from equipoise.generation import _table as table
 from equipoise.generation._annotators import load_annotator
+from equipoise.generation._annotators.annotator import Annotator
 from equipoise.generation._drawing import draw
 from equipoise.generation._labels import read_labels, unanimous
 from equipoise.generation._manifest import Manifest, Picture
 from equipoise.generation._measures import Resamples
-from equipoise.generation._painters import MINI, load_painter
+from equipoise.generation._painters import MINI, Painter, load_painter
 from equipoise.generation._plan import Plan, make_plan
 from equipoise.generation._results import Measured, results
 from equipoise.generation._scores import clip_scores, require_independent
@@ -74,92 +75,150 @@ class GenerationRequest:
     server: dict[str, Any] = field(default_factory=dict)
 
     def perform(self) -> tuple[Manifest, dict[str, Any] | None]:
-        """Draw, label, score; the document, where anything was asked of the pictures.
+        """Draw the pictures, and measure them where anything was asked of them.
 
         What can be wrong is found before long work.
         """
+        asked = self._read()
+        tools = self._load(asked.attribute)
+        asked.plan = asked.plan.model_copy(update={"revision": tools.painter.revision})
+        manifest = self._draw(asked, tools)
+        if tools.annotator is None and tools.scorer is None and asked.labels is None:
+            return manifest, None
+        return manifest, results(self._measure(asked, tools, manifest))
+
+    def _read(self) -> _Asked:
+        """Read what the request names, and check it."""
         attribute = Attribute.load(self.attribute)
         plan = self.plan(attribute)
-        given = None if self.labels is None else read_labels(self.labels, attribute.groups)
-        if self.redraw and given is None:
+        labels = None
+        if self.labels is not None:
+            labels = read_labels(self.labels, attribute.groups)
+        if self.redraw and labels is None:
             raise InputError(
                 "`redraw` draws again what people disagree on or are unsure of; pass their answers"
                 " as `labels`"
             )
-        local: dict[str, Any] = {name: self.loading.get(name) for name in ("device", "offline")}
-        annotator = (
-            None
-            if self.annotator is None
-            else load_annotator(self.annotator, attribute, **local, **self.server)
-        )
-        scorer = (
-            None if self.clip_score is None else load_encoder(self.clip_score, cache=True, **local)
-        )
+        return _Asked(attribute, plan, labels)
+
+    def _load(self, attribute: Attribute) -> _Tools:
+        """Load the models that draw, label and score."""
+        device, offline = self.loading.get("device"), self.loading.get("offline")
+        annotator = scorer = None
+        if self.annotator is not None:
+            annotator = load_annotator(
+                self.annotator, attribute, device=device, offline=offline, **self.server
+            )
+        if self.clip_score is not None:
+            scorer = load_encoder(self.clip_score, cache=True, device=device, offline=offline)
         painter = load_painter(
             self.model, steps=self.steps, guidance=self.guidance, size=self.size, **self.loading
         )
-        plan = plan.model_copy(update={"revision": painter.revision})
         if scorer is not None and not self.same_encoder:
             require_independent(scorer, painter)
-        least = self.people or (preset.ANNOTATORS if self.preset else 1)
-        again = _unsettled(given, least) if self.redraw and given is not None else None
-        manifest = draw(
-            plan, painter, attribute, self.out, batch_size=self.batch_size, replace=again
+        return _Tools(painter, annotator, scorer)
+
+    def _draw(self, asked: _Asked, tools: _Tools) -> Manifest:
+        """Draw what the folder lacks, and again what people cannot agree on."""
+        again = None
+        if self.redraw and asked.labels is not None:
+            again = _unsettled(asked.labels, self._least())
+        return draw(
+            asked.plan,
+            tools.painter,
+            asked.attribute,
+            self.out,
+            batch_size=self.batch_size,
+            replace=again,
         )
-        if annotator is None and scorer is None and given is None:
-            return manifest, None
-        measured = Measured(
-            plan, manifest, attribute, resamples=Resamples(self.resamples, seed=self.seed)
-        )
+
+    def _measure(self, asked: _Asked, tools: _Tools, manifest: Manifest) -> Measured:
+        """Label and score the pictures, and add what people said of them."""
+        resamples = Resamples(self.resamples, seed=self.seed)
+        measured = Measured(asked.plan, manifest, asked.attribute, resamples=resamples)
+        painter, annotator, scorer = tools.painter, tools.annotator, tools.scorer
         if annotator is not None:
             measured.answers = annotator.annotate(manifest)
-            same = painter.conditioned_by(getattr(annotator, "encoder", None))
+            encoder = getattr(annotator, "encoder", None)
             measured.annotator = {
                 "name": annotator.name,
                 "question": annotator.question,
-                "same": same,
+                "same": painter.conditioned_by(encoder),
             }
         if scorer is not None:
             measured.scores = clip_scores(scorer, manifest)
             measured.clip = {"encoder": scorer.id, "same": painter.conditioned_by(scorer)}
-        if given is not None:
-            _judge(measured, given, least)
-        return manifest, results(measured)
+        if asked.labels is not None:
+            _judge(measured, asked.labels, self._least())
+        return measured
+
+    def _least(self) -> int:
+        """Return how many answers a picture needs."""
+        if self.people:
+            return self.people
+        return preset.ANNOTATORS if self.preset else 1
 
     def plan(self, attribute: Attribute) -> Plan:
-        """Of what was asked for, or of the preset, which options add to."""
-        if self.preset not in (None, preset.NAME):
+        """Return the plan of what was asked for, or of the preset, which options add to."""
+        if self.preset is None:
+            prompts, images, gate = _prompts(self.prompts), 8, True
+        else:
+            self._check_preset(attribute)
+            prompts, images, gate = preset.prompts(), preset.IMAGES, False
+        if self.gate is not None:
+            gate = self.gate
+        return make_plan(
+            self.model,
+            attribute,
+            prompts,
+            self.methods or self._default_methods(),
+            self.per_prompt or images,
+            seed=self.seed,
+            gate=gate,
+            tokens=self.tokens,
+            book=self.book or "",
+            steps=self.steps,
+            guidance=self.guidance,
+            size=self.size,
+            preset=self.preset or "",
+        )
+
+    def _check_preset(self, attribute: Attribute) -> None:
+        """Raise for a preset that does not exist, and for what it decides by itself."""
+        if self.preset != preset.NAME:
             raise InputError(f"preset={self.preset!r} is not legal; pass `preset` {preset.NAME}")
-        paper = self.preset is not None
-        if paper and (self.prompts is not None or self.gate or attribute.name != "gender"):
+        if self.prompts is not None or self.gate or attribute.name != "gender":
             raise InputError(
                 f"`preset` {preset.NAME} has its own prompts, of gender, and no gate; leave"
                 " `prompts`, `attribute` and `gate` out"
             )
-        default = (
-            (preset.MINI_METHODS if self.model == MINI else preset.METHODS)
-            if paper
-            else ("closed-form",)
-        )
-        options = {
-            "seed": self.seed,
-            "gate": not paper if self.gate is None else self.gate,
-            "tokens": self.tokens,
-            "book": self.book or "",
-        }
-        options |= {
-            "steps": self.steps,
-            "guidance": self.guidance,
-            "size": self.size,
-            "preset": self.preset or "",
-        }
-        images = self.per_prompt or (preset.IMAGES if paper else 8)
-        prompts = preset.prompts() if paper else _prompts(self.prompts)
-        return make_plan(self.model, attribute, prompts, self.methods or default, images, **options)
+
+    def _default_methods(self) -> tuple[str, ...]:
+        if self.preset is None:
+            return ("closed-form",)
+        return preset.MINI_METHODS if self.model == MINI else preset.METHODS
+
+
+@dataclass
+class _Asked:
+    """What a request names, read and checked."""
+
+    attribute: Attribute
+    plan: Plan
+    labels: list[Label] | None
+
+
+@dataclass(frozen=True)
+class _Tools:
+    """The models of a run; the annotator and the scorer only where they were asked for."""
+
+    painter: Painter
+    annotator: Annotator | None
+    scorer: Any
 
 
 def _prompts(given: str | None) -> list[str]:
-    """Of a text file, one a line, or of a prompt book; or the prompt itself."""
+    """Return the prompts of a text file (one per line) or of a prompt book; or the one given."""
     if given is None:
         raise InputError(
             "no prompts were given; pass `prompts`: a text file with one per line, a prompt book,"
@@ -167,7 +226,8 @@ def _prompts(given: str | None) -> list[str]:
         )
     if given in PromptBook.curated_names() or given.endswith(".json"):
         return list(PromptBook.load(given).prompts)
-    if os.path.isfile(given) or given.endswith(".txt"):  # which takes a prompt too long for a name
+    # os.path, unlike Path, takes a prompt that is too long for a file name
+    if os.path.isfile(given) or given.endswith(".txt"):
         return read_prompts(Path(given))
     if os.path.isdir(given) or (Path(given).suffix and " " not in given):
         raise InputError(
@@ -178,6 +238,7 @@ def _prompts(given: str | None) -> list[str]:
 
 
 def _unsettled(labels: list[Label], least: int) -> Any:
+    """Return a function that tells whether people could not agree on a picture."""
     verdicts = unanimous(labels, least)
 
     def replaced(picture: Picture) -> bool:
@@ -187,8 +248,9 @@ def _unsettled(labels: list[Label], least: int) -> Any:
 
 
 def _judge(measured: Measured, labels: list[Label], least: int) -> None:
-    """What people say of the run's pictures; labels of pictures that were replaced since are
-    counted and no more.
+    """Add what people say of the run's pictures.
+
+    Labels of pictures that were replaced since are only counted.
     """
     current = {picture.image for picture in measured.manifest.pictures.values()}
     mine = [label for label in labels if label.image in current]

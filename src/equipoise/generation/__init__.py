@@ -1,6 +1,4 @@
-"""Text-to-image generation: debias what prompts condition in a pipeline (``attach``), draw, label
-and measure.
-"""
+"""Text-to-image generation: debias what prompts condition, then draw, label and measure."""
 
 from equipoise.generation._annotators import load_annotator
 from equipoise.generation._attach import Attached, attach

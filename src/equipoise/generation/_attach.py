@@ -1,5 +1,6 @@
-"""``attach``: a hook on a pipeline's ``encode_prompt``, so that what prompts condition is debiased;
-taken off, nothing is left of it.
+"""``attach``: a hook on a pipeline's ``encode_prompt`` that debiases what prompts condition.
+
+Once the hook is removed, the pipeline is what it was.
 """
 
 from __future__ import annotations
@@ -39,17 +40,18 @@ def attach(
     seed: int = 0,
     **params: Any,
 ) -> Attached:
-    """Debias what prompts condition in a diffusers pipeline with CLIP text encoders, until
-    ``remove()`` or the end of a ``with``.
+    """Debias what prompts condition in a diffusers pipeline with CLIP text encoders.
 
-    The states of a prompt's tokens are edited by ``method`` ("closed-form", "orth-proj",
-    "orth-cali", "sfid", "none") with its ``params``, fitted on ``book`` (a curated one by default)
-    with the pipeline's own text encoders, in a space for each. The start token, negative prompts
-    and the unconditional branch are left alone. tokens: "after-sos" edits words, end token and
-    padding, which has seen the whole prompt; "unpadded" leaves padding as it is. gate: True leaves
-    prompts that name a group as they are; a function of the prompt decides by itself. spaces:
-    fitted ones in place of a book. ``sfid`` with ``on="unet"`` edits the UNet's features instead,
-    as its authors do.
+    The hook stays until ``remove()`` or the end of a ``with`` block. The states of a prompt's
+    tokens are edited by ``method`` ("closed-form", "orth-proj", "orth-cali", "sfid", "none") with
+    its ``params``, fitted on ``book`` (a curated one by default) with the pipeline's own text
+    encoders, in a space for each. The start token, negative prompts and the unconditional branch
+    are left alone.
+
+    tokens: "after-sos" edits words, end token and padding, which has seen the whole prompt;
+    "unpadded" leaves padding as it is. gate: True leaves prompts that name a group as they are; a
+    function of the prompt decides by itself. spaces: fitted ones in place of a book. ``sfid`` with
+    ``on="unet"`` edits the UNet's features instead, as its authors do.
 
     Embeddings that are passed in place of a prompt are left alone: ``pipe.encode_prompt`` gives
     edited ones while this is attached.
@@ -69,21 +71,10 @@ def attach(
     conditioning = pipe.conditioning() if hasattr(pipe, "conditioning") else Conditioning(pipe)
     made = edits.create(method, kappa, params)
     if isinstance(made, FeatureSfid):
-        return Attached(
-            conditioning,
-            attribute,
-            Given({}),
-            gate,
-            tokens,
-            made.fit(pipe, attribute, book_of(book, attribute), seed),
-        )
-    return Attached(
-        conditioning,
-        attribute,
-        edits_for(conditioning, attribute, made, book, spaces, kappa, seed),
-        gate,
-        tokens,
-    )
+        features = made.fit(pipe, attribute, book_of(book, attribute), seed)
+        return Attached(conditioning, attribute, Given({}), gate, tokens, features)
+    source = edits_for(conditioning, attribute, made, book, spaces, kappa, seed)
+    return Attached(conditioning, attribute, source, gate, tokens)
 
 
 class Attached:
@@ -102,17 +93,13 @@ class Attached:
         tokens: str,
         features: Any = None,
     ):
-        self.conditioning, self.attribute, self.gate, self.tokens = (
-            conditioning,
-            attribute,
-            gate,
-            tokens,
-        )
+        self.conditioning, self.attribute = conditioning, attribute
+        self.gate, self.tokens = gate, tokens
         self.edited: Counter[str] = Counter()
         self.gated: Counter[str] = Counter()
         self.passed = 0
         self._source, self._features = source, features
-        self._source.edits({})  # what cannot be fitted is told now
+        self._source.edits({})  # raises now for what cannot be fitted
         original = conditioning.encode
 
         @functools.wraps(original)
@@ -126,19 +113,21 @@ class Attached:
 
     @property
     def pipe(self) -> Any:
-        """The pipeline."""
+        """Return the pipeline."""
         return self.conditioning.pipe
 
     @property
     def spaces(self) -> dict[str, AttributeSpace]:
-        """Part -> its attribute space, for methods that have one: to be saved, and given to
-        ``attach`` again.
+        """Return part -> attribute space, for methods that have one.
+
+        They can be saved, and given to ``attach`` again.
         """
-        found = {
-            part: getattr(edit.operator, "space", None)
-            for part, edit in self._source.edits({}).items()
-        }
-        return {part: space for part, space in found.items() if isinstance(space, AttributeSpace)}
+        found = {}
+        for part, edit in self._source.edits({}).items():
+            space = getattr(edit.operator, "space", None)
+            if isinstance(space, AttributeSpace):
+                found[part] = space
+        return found
 
     def remove(self) -> None:
         """Take the hook off: the pipeline is what it was."""
@@ -154,22 +143,20 @@ class Attached:
         self.remove()
 
     def keeps(self, prompt: str) -> bool:
-        """Whether the gate leaves a prompt as it is."""
+        """Return whether the gate leaves a prompt as it is."""
         if callable(self.gate):
             return bool(self.gate(prompt))
         return self.gate and bool(explicit_groups(prompt, self.attribute))
 
     def certify(self, prompts: Sequence[str]) -> dict[str, Certificate]:
-        """Part -> the certificate of the prompts' end states as they are edited, gate aside."""
-        states, found, spaces = (
-            self.conditioning.states(prompts, {}),
-            self._source.edits({}),
-            self.spaces,
-        )
-        return {
-            part: certify(states[part], spaces[part], u=found[part].apply(states[part], ""))
-            for part in spaces
-        }
+        """Return part -> the certificate of the prompts' end states as edited, gate aside."""
+        states = self.conditioning.states(prompts, {})
+        found = self._source.edits({})
+        certificates = {}
+        for part, space in self.spaces.items():
+            edited = found[part].apply(states[part], "")
+            certificates[part] = certify(states[part], space, u=edited)
+        return certificates
 
     def _hooked(self, call: Call, output: Any) -> Any:
         prompts = () if call.prompts is None else next(iter(call.prompts.values()))
@@ -180,15 +167,14 @@ class Attached:
             self._tell_passed()
             return output
         for prompt in prompts:
-            (self.gated if self.keeps(prompt) else self.edited)[prompt] += 1
+            counter = self.gated if self.keeps(prompt) else self.edited
+            counter[prompt] += 1
         found = self._source.edits(call.options)
 
         def apply(part: str, states: Any, prompt: str) -> Any:
-            return (
-                None
-                if part not in found or self.keeps(prompt)
-                else found[part].apply(states, prompt)
-            )
+            if part not in found or self.keeps(prompt):
+                return None
+            return found[part].apply(states, prompt)
 
         return self.conditioning.edit(output, call, self.tokens, apply)
 

@@ -1,5 +1,4 @@
-"""Where a diffusers pipeline's conditioning lies: the parts of what ``encode_prompt`` returns,
-their tokens, and the states of texts.
+"""The conditioning of a diffusers pipeline: what ``encode_prompt`` returns, part by part.
 
 A part is what one text encoder gives: ``text_encoder`` and ``text_encoder_2`` are slices of
 ``prompt_embeds`` (n, tokens, width), and ``pooled`` is ``pooled_prompt_embeds`` (n, width), which
@@ -38,7 +37,7 @@ class Call(NamedTuple):
 
 
 class TextEncoder(NamedTuple):
-    """One of the pipeline's."""
+    """A text encoder of the pipeline."""
 
     name: str
     tokenizer: Any
@@ -46,8 +45,9 @@ class TextEncoder(NamedTuple):
 
 
 class Conditioning:
-    """Of a pipeline whose text encoders are CLIP's: Stable Diffusion 1.x, 2.x, XL, and what is
-    built like them.
+    """The conditioning of a pipeline whose text encoders are all CLIP's.
+
+    Such are Stable Diffusion 1.x, 2.x and XL, and what is built like them.
     """
 
     def __init__(self, pipe: Any):
@@ -59,13 +59,13 @@ class Conditioning:
 
     @property
     def id(self) -> str:
-        """The pipeline's name."""
+        """Return the pipeline's name."""
         config = getattr(self.pipe, "config", {})
         return str(config.get("_name_or_path") or type(self.pipe).__name__)
 
     @property
     def parts(self) -> dict[str, int]:
-        """Part -> width."""
+        """Return part -> width."""
         widths = {encoder.name: encoder.width for encoder in self.encoders}
         if self._has_pooled:
             last = getattr(self.pipe, self.encoders[-1].name)
@@ -73,11 +73,7 @@ class Conditioning:
         return widths
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> Call:
-        """What a call asks for.
-
-        A prompt that does not fit the window is an error: what is cut off would be neither drawn
-        nor gated.
-        """
+        """Return what a call asks for."""
         given = self._signature.bind(*args, **kwargs).arguments
         options = {
             name: given[name] for name in ("clip_skip", "lora_scale") if given.get(name) is not None
@@ -87,11 +83,9 @@ class Conditioning:
             return Call(None, copies, options)
         first = _listed(given["prompt"])
         second = _listed(given.get("prompt_2") or given["prompt"])
-        prompts = {
-            encoder.name: second if encoder.name == "text_encoder_2" else first
-            for encoder in self.encoders
-        }
+        prompts = {}
         for encoder in self.encoders:
+            prompts[encoder.name] = second if encoder.name == "text_encoder_2" else first
             self._require_room(encoder, prompts[encoder.name])
         if self._has_pooled and given.get("pooled_prompt_embeds") is None:
             prompts[POOLED] = prompts[self.encoders[-1].name]
@@ -103,8 +97,10 @@ class Conditioning:
             self._require_room(encoder, texts)
 
     def states(self, texts: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Part -> the states (n, width) that texts are fitted by: each one's end token, which has
-        seen it all, as the pipeline sees it.
+        """Return part -> the states (n, width) by which texts are fitted.
+
+        They are the states of each text's end token, which has seen the whole text as the pipeline
+        sees it.
         """
         import torch
 
@@ -117,11 +113,9 @@ class Conditioning:
                     embeds, pooled = self._encode(batch, options)
                 at = 0
                 for encoder in self.encoders:
-                    rows = (
-                        torch.arange(len(batch), device=embeds.device),
-                        self._ends(encoder, batch).to(embeds.device),
-                    )
-                    found[encoder.name].append(embeds[rows][:, at : at + encoder.width])
+                    each = torch.arange(len(batch), device=embeds.device)
+                    ends = self._ends(encoder, batch).to(embeds.device)
+                    found[encoder.name].append(embeds[each, ends, at : at + encoder.width])
                     at += encoder.width
                 if pooled is not None:
                     found[POOLED].append(pooled)
@@ -129,8 +123,9 @@ class Conditioning:
         return {name: torch.cat(rows) for name, rows in found.items()}
 
     def edit(self, output: tuple, call: Call, tokens: str, apply: Apply) -> tuple:
-        """What ``encode_prompt`` returned, with the states of every prompt edited; the start token
-        and the negative branch untouched.
+        """Return the output of ``encode_prompt`` with the states of every prompt edited.
+
+        The start token and the negative branch stay as they are.
         """
         if call.prompts is None:
             return output
@@ -140,10 +135,8 @@ class Conditioning:
             prompts = call.prompts[encoder.name]
             ends = self._ends(encoder, prompts) + 1
             for i, prompt in enumerate(prompts):
-                place = (
-                    slice(1, None if tokens == "after-sos" else int(ends[i])),
-                    slice(at, at + encoder.width),
-                )
+                stop = None if tokens == "after-sos" else int(ends[i])
+                place = slice(1, stop), slice(at, at + encoder.width)
                 _write(embeds, i, call.copies, place, apply, encoder.name, prompt)
             at += encoder.width
         if POOLED not in call.prompts:
@@ -160,28 +153,26 @@ class Conditioning:
             "do_classifier_free_guidance": False,
         }
         output = self.encode(prompt=texts, **fixed, **options)
-        return output[0], output[2] if self._has_pooled else None
+        pooled = output[2] if self._has_pooled else None
+        return output[0], pooled
 
     def _ids(self, encoder: TextEncoder, texts: Sequence[str], **options: Any) -> Any:
         texts = list(texts)
-        if hasattr(
-            self.pipe, "maybe_convert_prompt"
-        ):  # textual inversion: one word may be several tokens
+        # With textual inversion, one word may be several tokens.
+        if hasattr(self.pipe, "maybe_convert_prompt"):
             texts = self.pipe.maybe_convert_prompt(texts, encoder.tokenizer)
-        return encoder.tokenizer(
-            texts, max_length=encoder.tokenizer.model_max_length, **options
-        ).input_ids
+        most = encoder.tokenizer.model_max_length
+        return encoder.tokenizer(texts, max_length=most, **options).input_ids
 
     def _ends(self, encoder: TextEncoder, texts: Sequence[str]) -> Any:
-        """The place of each text's end token."""
+        """Return the place of each text's end token."""
         ids = self._ids(encoder, texts, padding="max_length", truncation=True, return_tensors="pt")
         return (ids == encoder.tokenizer.eos_token_id).int().argmax(1)
 
     def _require_room(self, encoder: TextEncoder, texts: Sequence[str]) -> None:
         most = encoder.tokenizer.model_max_length
-        for text, ids in zip(
-            texts, self._ids(encoder, texts, truncation=False, verbose=False), strict=True
-        ):
+        each = self._ids(encoder, texts, truncation=False, verbose=False)
+        for text, ids in zip(texts, each, strict=True):
             if len(ids) > most:
                 raise InputError(
                     f"the prompt {text[:60]!r}... has {len(ids)} tokens and {encoder.name} of this"
@@ -191,41 +182,43 @@ class Conditioning:
 
 
 def _encoders(pipe: Any) -> tuple[TextEncoder, ...]:
-    """The pipeline's text encoders, once they are all CLIP's."""
-    found = {
-        name: getattr(pipe, name) for name in _ENCODERS if getattr(pipe, name, None) is not None
-    }
-    kinds = {
-        name: getattr(getattr(encoder, "config", None), "model_type", type(encoder).__name__)
-        for name, encoder in found.items()
-    }
+    """Return the pipeline's text encoders; raise unless they are all CLIP's."""
+    found, kinds = {}, {}
+    for name in _ENCODERS:
+        encoder = getattr(pipe, name, None)
+        if encoder is not None:
+            found[name] = encoder
+            config = getattr(encoder, "config", None)
+            kinds[name] = getattr(config, "model_type", type(encoder).__name__)
+    _require_clip(pipe, kinds)
+    encoders = []
+    for name, encoder in found.items():
+        tokenizer = getattr(pipe, name.replace("text_encoder", "tokenizer"), None)
+        if tokenizer is None:
+            raise InputError(
+                f"{type(pipe).__name__} has no tokenizer for {name}; load the pipeline whole"
+            )
+        encoders.append(TextEncoder(name, tokenizer, encoder.config.hidden_size))
+    return tuple(encoders)
+
+
+def _require_clip(pipe: Any, kinds: Mapping[str, str]) -> None:
+    """Raise unless every text encoder is CLIP's. kinds: text encoder -> type of model."""
     if not callable(getattr(pipe, "encode_prompt", None)) or FAMILY not in kinds.values():
-        has = (
-            f"its text encoders are {', '.join(kinds.values())}"
-            if kinds
-            else "it has no text encoder"
-        )
+        has = "it has no text encoder"
+        if kinds:
+            has = f"its text encoders are {', '.join(kinds.values())}"
         raise InputError(
             f"{type(pipe).__name__} has no CLIP text encoder to attach to ({has}); pass a loaded"
             " diffusers pipeline, such as Stable Diffusion 1.x, 2.x or XL"
         )
-    if others := [f"{name} ({kind})" for name, kind in kinds.items() if kind != FAMILY]:
+    others = [f"{name} ({kind})" for name, kind in kinds.items() if kind != FAMILY]
+    if others:
         raise InputError(
             f"{type(pipe).__name__} is also conditioned by {', '.join(others)}, which is not"
             " CLIP's, and would keep the attribute; pass a pipeline whose text encoders are all"
             " CLIP's, such as Stable Diffusion 1.x, 2.x or XL"
         )
-    tokenizers = {
-        name: getattr(pipe, name.replace("text_encoder", "tokenizer"), None) for name in found
-    }
-    if missing := [name for name, tokenizer in tokenizers.items() if tokenizer is None]:
-        raise InputError(
-            f"{type(pipe).__name__} has no tokenizer for {missing[0]}; load the pipeline whole"
-        )
-    return tuple(
-        TextEncoder(name, tokenizers[name], encoder.config.hidden_size)
-        for name, encoder in found.items()
-    )
 
 
 def _listed(prompt: Any) -> list[str]:

@@ -1,5 +1,7 @@
-"""Drawing a plan: pictures with their provenance inside, method by method, from the same noise;
-killed, gone on, replaced.
+"""Draw the pictures of a plan, method by method, from the same noise.
+
+Each picture carries its provenance. A run that was killed goes on where it was, and single pictures
+can be replaced.
 """
 
 from __future__ import annotations
@@ -48,10 +50,10 @@ def draw(
     batch_size: int | None = None,
     replace: Verdicts | None = None,
 ) -> Manifest:
-    """Draw what of a plan is not there yet, and, with ``replace``, new attempts at pictures it
-    names; then a contact sheet a prompt.
+    """Draw the pictures of a plan that the folder lacks, then a contact sheet per prompt.
 
-    A batch that the device has no room for is halved, and later ones are as small.
+    With ``replace``, new attempts at the pictures that it names are drawn too. A batch that the
+    device has no room for is halved, and later ones are as small.
     """
     painter.require([asked.prompt for asked in plan.prompts])
     with alone_in(folder):
@@ -80,15 +82,8 @@ def draw(
                 with _attached(plan, painter, attribute, method) as hook:
                     about = _about(plan, painter, hook)
                     for batch in _batches(list(pictures), batches):
-                        _draw(
-                            painter,
-                            folder,
-                            batch,
-                            batches,
-                            lambda picture, hook=hook, about=about: _provenance(
-                                picture, hook, about
-                            ),
-                        )
+                        says = [_provenance(picture, hook, about) for picture in batch]
+                        _draw(painter, folder, batch, batches, says)
                         manifest.add(batch)
                         advance(len(batch))
         manifest.compact()
@@ -114,24 +109,23 @@ def _require_of(plan: Plan, manifest: Manifest) -> None:
 
 
 def _missing(plan: Plan, manifest: Manifest) -> Iterable[Picture]:
-    """What was never drawn, or whose file is gone."""
+    """Yield the pictures that were never drawn, or whose file is gone."""
     for method in plan.specs():
         for asked in plan.prompts:
             for number in range(plan.images):
-                if (slot := (method, asked.prompt, number)) not in manifest.pictures:
-                    yield manifest.lost.get(slot) or _picture(
-                        plan, method, asked.prompt, asked.explicit_group, number, 0
-                    )
+                slot = method, asked.prompt, number
+                if slot in manifest.lost:
+                    yield manifest.lost[slot]
+                elif slot not in manifest.pictures:
+                    yield _picture(plan, method, asked.prompt, asked.explicit_group, number, 0)
 
 
 def _again(plan: Plan, manifest: Manifest, replace: Verdicts | None) -> list[Picture]:
-    """The next attempt at pictures that are to be replaced, by method."""
+    """Return the next attempt at each picture that is to be replaced, method by method."""
+    if replace is None:
+        return []
     order = list(plan.specs())
-    named = [
-        picture
-        for picture in manifest.pictures.values()
-        if replace is not None and replace(picture)
-    ]
+    named = [picture for picture in manifest.pictures.values() if replace(picture)]
     named.sort(key=lambda picture: order.index(picture.method))
     return [
         _picture(plan, p.method, p.prompt, p.explicit_group, p.number, p.attempt + 1) for p in named
@@ -146,7 +140,7 @@ def _picture(
 
 
 def _batches(pictures: list[Picture], batches: Batches) -> Iterable[list[Picture]]:
-    """Of one prompt each."""
+    """Yield batches of pictures of one prompt each."""
     for _, group in groupby(pictures, key=lambda picture: picture.prompt):
         rest = list(group)
         while rest:
@@ -166,19 +160,22 @@ def _draw(
     folder: Path,
     pictures: list[Picture],
     batches: Batches,
-    says: Callable[[Picture], dict[str, Any]],
+    says: list[dict[str, Any]],
 ) -> None:
+    """Draw pictures of one prompt, and write each with what it says of itself."""
+
     def paint(some: list[Picture]) -> np.ndarray:
         return painter.paint(
             [picture.prompt for picture in some], [picture.seed for picture in some]
         )
 
-    for picture, pixels in zip(pictures, batches.run(paint, pictures), strict=True):
-        write_atomically(folder / picture.image, _png(pixels, says(picture)))
+    drawn = batches.run(paint, pictures)
+    for picture, pixels, about in zip(pictures, drawn, says, strict=True):
+        write_atomically(folder / picture.image, _png(pixels, about))
 
 
 def _about(plan: Plan, painter: Painter, hook: Attached) -> dict[str, Any]:
-    """What all pictures of a method say."""
+    """Return what all pictures of a method say."""
     spaces = {part: space.fingerprint for part, space in hook.spaces.items()}
     return {
         "model": painter.id,
@@ -192,7 +189,7 @@ def _about(plan: Plan, painter: Painter, hook: Attached) -> dict[str, Any]:
 
 
 def _provenance(picture: Picture, hook: Attached, about: dict[str, Any]) -> dict[str, Any]:
-    """What a picture says of itself."""
+    """Return what a picture says of itself."""
     own = {name: value for name, value in asdict(picture).items() if name != "image"}
     return {**own, **about, "gated": hook.keeps(picture.prompt), "equipoise": __version__}
 
@@ -206,12 +203,12 @@ def _png(pixels: np.ndarray, about: dict[str, Any]) -> bytes:
 
 
 def read_provenance(path: str | os.PathLike) -> dict[str, Any] | None:
-    """What ``generate`` wrote into a picture; None where it did not."""
+    """Return what ``generate`` wrote into a picture; None where it did not write it."""
     try:
         with identified(path) as image:
             text = getattr(image, "text", {}).get(CHUNK)
         return None if text is None else parse_json(text)
     except FileNotFoundError:
-        raise InputError(f"there is no picture {path}; pass one that is there") from None
+        raise InputError(f"there is no picture {path}; pass one that exists") from None
     except (OSError, ValueError, SyntaxError) as error:
         raise ArtefactError(f"{path} is no whole picture ({error}); draw it again") from None

@@ -1,17 +1,22 @@
-"""What a method does to the states of a prompt: fitted in a part's own space, then a function of
-states (k, width) of any length.
+"""What a method does to the states of a prompt's tokens.
 
-- ``closed-form``: each state's direction is debiased and its length kept.
-- ``orth-proj``, ``orth-cali``: the linear map itself, ``P h``, as their authors apply it, so that
-  states get shorter.
-- ``sfid``: coordinates of each state's direction overwritten, its length kept.
+A method is fitted in the space of one part of the conditioning, and then edits states (k, width) of
+any length. Methods declare by ``generation`` that they can; how, goes by the operator:
+
+- by default each state's direction is edited and its length kept;
+- the closed form debiases each state in the operator's space, and keeps its length;
+- ``orth-proj`` and ``orth-cali`` apply the linear map itself, ``P h``, as their authors do, so
+  that states get shorter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import singledispatch
 from typing import Any
+
+import numpy as np
 
 from equipoise import kernels, methods
 from equipoise._debiasing import debias
@@ -20,15 +25,15 @@ from equipoise.errors import InputError
 from equipoise.generation._unet import FeatureSfid
 from equipoise.kernels._recipe import PROJECT, LowRank
 from equipoise.methods import FitContext, Operator
+from equipoise.methods._closed_form import ClosedFormOperator
+from equipoise.methods._orth_cali import OrthCaliOperator
+from equipoise.methods._orth_proj import OrthProjOperator
 
 NONE, CLOSED_FORM = "none", "closed-form"
-DEFAULTS: dict[str, dict[str, Any]] = {  # where generation differs from the method's own defaults
-    NONE: {},
-    CLOSED_FORM: {"modality": "text"},
-    "orth-proj": {},
-    "orth-cali": {"lam": 500.0},
-    "sfid": {"modality": "text"},
-}
+# Methods that can edit the features of a UNet instead of the states of prompts, with on="unet".
+IN_THE_UNET = {"sfid": FeatureSfid}
+
+StateEdit = Callable[[Any, str], Any]
 
 
 @dataclass(frozen=True)
@@ -36,80 +41,112 @@ class Edit:
     """A fitted operator, and what it does to the states (k, width) of a prompt."""
 
     operator: Operator
-    apply: Callable[[Any, str], Any]
+    apply: StateEdit
 
 
 def require_method(name: str) -> None:
-    """Raise for a method that is not one of generation's."""
-    if name not in DEFAULTS:
-        raise InputError(
-            f"method={name!r} is none of generation's; pass one of {', '.join(DEFAULTS)}"
-        )
+    """Raise for a method that does not declare how generation begins with it."""
+    if name in methods.names() and methods.find(name).generation is not None:
+        return
+    legal = [each for each in methods.names() if methods.find(each).generation is not None]
+    raise InputError(f"method={name!r} does not edit generation; pass one of {', '.join(legal)}")
 
 
 def create(name: str, kappa: float | None, params: Mapping[str, Any]) -> Any:
-    """The method with generation's defaults, checked; SFID in the UNet, which is no method of
-    texts, with ``on="unet"``.
+    """Return the method with generation's defaults, checked.
+
+    With ``on="unet"`` it is the method that edits the UNet, which is no method of texts.
     """
     require_method(name)
-    if kappa is not None and name != CLOSED_FORM:
+    if kappa is not None and "kappa" not in methods.defaults(name):
         raise InputError(
-            f"kappa={kappa} was given, and {name} has none; it is {CLOSED_FORM}'s, so leave it away"
+            f"kappa={kappa} was given, and {name} has none; leave `kappa` out, or pass"
+            f" method={CLOSED_FORM!r}"
         )
-    given = DEFAULTS[name] | ({} if kappa is None else {"kappa": kappa}) | dict(params)
-    if name == "sfid" and (on := given.pop("on", "text")) != "text":
-        return _feature_sfid(str(on), params)
-    return methods.create(name, **given)
+    given = dict(params)
+    if name in IN_THE_UNET:
+        on = given.pop("on", "text")
+        if on == "unet":
+            return _create_in_the_unet(name, given)
+        if on != "text":
+            raise InputError(f'on={on!r} is not legal; {name} works on "text" or in the "unet"')
+    if kappa is not None:
+        given.setdefault("kappa", kappa)
+    defaults = methods.find(name).generation or {}
+    return methods.create(name, **{**defaults, **given})
 
 
-def _feature_sfid(on: str, params: Mapping[str, Any]) -> FeatureSfid:
-    if on != "unet":
-        raise InputError(f'on={on!r} is not legal; sfid works on "text" or in the "unet"')
-    given, legal = (
-        {key: value for key, value in params.items() if key != "on"},
-        [field.name for field in fields(FeatureSfid)],
-    )
-    if unknown := [name for name in given if name not in legal]:
-        raise InputError(
-            f"sfid in the UNet has no parameter {unknown[0]!r}; it has {', '.join(legal)}"
-        )
-    return FeatureSfid(**given)
+def _create_in_the_unet(name: str, params: Mapping[str, Any]) -> FeatureSfid:
+    method = IN_THE_UNET[name]
+    legal = [field.name for field in fields(method)]
+    for param in params:
+        if param not in legal:
+            raise InputError(
+                f"{name} in the UNet has no parameter {param!r}; it has {', '.join(legal)}"
+            )
+    return method(**params)
 
 
 def fit(method: methods.Method, context: FitContext) -> Edit:
-    """The edit for one part, whose encoder the context holds."""
-    operator = method.fit(context)
-    if method.name == CLOSED_FORM:
-        return in_space(operator)
-    if method.name == "orth-proj":
-        return Edit(operator, _linear(LowRank.projection(operator.space.basis)))  # pyright: ignore[reportAttributeAccessIssue]
-    if method.name == "orth-cali":
-        return Edit(operator, _linear(operator.maps["text"]))  # pyright: ignore[reportAttributeAccessIssue]
-    return Edit(operator, lambda states, prompt: operator.text(states) * _lengths(states))
+    """Return the edit for one part, whose encoder the context holds."""
+    return edit_with(method.fit(context))
 
 
-def in_space(operator: Any) -> Edit:
-    """The closed form in the operator's space; in the prompt's own, where there is one a prompt."""
+def edit_with(operator: Operator) -> Edit:
+    """Return the edit that a fitted operator makes."""
+    return Edit(operator, state_edit(operator))
+
+
+@singledispatch
+def state_edit(operator: Operator) -> StateEdit:
+    """Return how an operator edits states: their directions, their lengths kept."""
 
     def apply(states: Any, prompt: str) -> Any:
-        space = (
-            operator.space if isinstance(operator.space, AttributeSpace) else operator.space[prompt]
-        )
+        return operator.text(states) * _lengths(states)
+
+    return apply
+
+
+@state_edit.register
+def _(operator: ClosedFormOperator) -> StateEdit:
+    """Debias in the operator's space; in the prompt's own, where each prompt has one."""
+
+    def apply(states: Any, prompt: str) -> Any:
+        space = operator.space
+        if not isinstance(space, AttributeSpace):
+            space = space[prompt]
         return debias(states, space, norm="keep", on_invalid="keep")
 
-    return Edit(operator, apply)
+    return apply
 
 
-def _linear(low_rank: LowRank) -> Callable[[Any, str], Any]:
-    return lambda states, prompt: (
-        kernels.debias(states, low_rank, PROJECT, "raw")[0] * _lengths(states)
-    )
+@state_edit.register
+def _(operator: OrthProjOperator) -> StateEdit:
+    """Project off the operator's basis."""
+    space = operator.space
+    assert isinstance(space, AttributeSpace)  # orth-proj is fitted in one shared space
+    return _linear(LowRank.projection(space.basis))
+
+
+@state_edit.register
+def _(operator: OrthCaliOperator) -> StateEdit:
+    """Apply the operator's map of texts."""
+    return _linear(operator.maps["text"])
+
+
+def _linear(low_rank: LowRank) -> StateEdit:
+    def apply(states: Any, prompt: str) -> Any:
+        mapped, _ = kernels.debias(states, low_rank, PROJECT, "raw")
+        return mapped * _lengths(states)
+
+    return apply
 
 
 def _lengths(states: Any) -> Any:
-    """(k, 1), in the states' own dtype; squared in a wider one, where half width would overflow."""
+    """Return the lengths (k, 1) of states, in their own dtype.
+
+    They are squared in a wider one, since half precision would overflow.
+    """
     if hasattr(states, "detach"):
         return states.float().norm(dim=-1, keepdim=True).to(states.dtype)
-    import numpy as np
-
     return np.linalg.norm(states, axis=-1, keepdims=True).astype(states.dtype)

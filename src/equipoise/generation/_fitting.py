@@ -1,5 +1,6 @@
-"""Which edit each part of a pipeline's conditioning gets: fitted from a book with the pipeline's
-own text encoders, or given as spaces.
+"""Which edit each part of a pipeline's conditioning gets.
+
+Edits are fitted from a book with the pipeline's own text encoders, or given as spaces.
 """
 
 from __future__ import annotations
@@ -35,14 +36,16 @@ class Given:
         self.found = found
 
     def edits(self, options: Mapping[str, Any]) -> Edits:
-        """Whatever the call's options."""
+        """Return the edits, whatever the call's options are."""
         return self.found
 
 
 @dataclass
 class FromBook:
-    """Fitted when asked for, and again when the text encoders give other states than they gave
-    then: a LoRA, a skipped layer.
+    """Edits that are fitted when they are asked for.
+
+    They are fitted again when the text encoders give other states than they gave then: with a LoRA,
+    or a skipped layer.
     """
 
     conditioning: Any
@@ -54,26 +57,28 @@ class FromBook:
     _probe: dict[str, np.ndarray] = field(default_factory=dict)
 
     def edits(self, options: Mapping[str, Any]) -> Edits:
-        """Part -> edit, for calls with these options."""
-        probe = {
-            part: as_float64(rows)
-            for part, rows in self.conditioning.states([PROBE], options).items()
-        }
-        if not self._probe or not all(
-            _same(rows, self._probe[part]) for part, rows in probe.items()
-        ):
-            known: dict[str, dict[str, np.ndarray]] = {}
-            encoders = {
-                part: _PartEncoder(self.conditioning, part, options, known)
-                for part in self.conditioning.parts
-            }
-            context = {"attribute": self.attribute, "book": self.book, "seed": self.seed}
-            self._found = {
-                part: edits.fit(self.method, FitContext(encoder=encoder, **context))
-                for part, encoder in encoders.items()
-            }
+        """Return part -> edit, for calls with these options."""
+        states = self.conditioning.states([PROBE], options)
+        probe = {part: as_float64(rows) for part, rows in states.items()}
+        if not self._fits(probe):
+            self._found = self._fitted(options)
             self._probe = probe
         return self._found
+
+    def _fits(self, probe: dict[str, np.ndarray]) -> bool:
+        """Return whether the text encoders give the states that they gave when this was fitted."""
+        if not self._probe:
+            return False
+        return all(_same(rows, self._probe[part]) for part, rows in probe.items())
+
+    def _fitted(self, options: Mapping[str, Any]) -> Edits:
+        known: dict[str, dict[str, np.ndarray]] = {}
+        found = {}
+        for part in self.conditioning.parts:
+            encoder = _PartEncoder(self.conditioning, part, options, known)
+            context = FitContext(self.attribute, encoder=encoder, book=self.book, seed=self.seed)
+            found[part] = edits.fit(self.method, context)
+        return found
 
 
 class _PartEncoder:
@@ -91,23 +96,18 @@ class _PartEncoder:
     ):
         self.id = f"{conditioning.id}/{part}"
         self.dim = conditioning.parts[part]
-        self._conditioning, self._part, self._options, self._known = (
-            conditioning,
-            part,
-            options,
-            known,
-        )
+        self._conditioning, self._part = conditioning, part
+        self._options, self._known = options, known
 
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
-        """States (n, dim), float64, of any length."""
-        if new := [text for text in dict.fromkeys(texts) if text not in self._known]:
-            states = {
-                part: as_float64(rows)
-                for part, rows in self._conditioning.states(new, self._options).items()
-            }
-            self._known |= {
-                text: {part: rows[i] for part, rows in states.items()} for i, text in enumerate(new)
-            }
+        """Return states (n, dim), float64, of any length."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if new:
+            for text in new:
+                self._known[text] = {}
+            for part, rows in self._conditioning.states(new, self._options).items():
+                for text, row in zip(new, as_float64(rows), strict=True):
+                    self._known[text][part] = row
         return np.stack([self._known[text][self._part] for text in texts])
 
 
@@ -120,7 +120,10 @@ def edits_for(
     kappa: Any,
     seed: int,
 ) -> Given | FromBook:
-    """Of a method, for every part. kappa: None for the spaces' own, where they are given."""
+    """Return the edits of a method for every part.
+
+    kappa: None for the given spaces' own.
+    """
     if method.name == NONE:
         return Given({})
     if spaces is not None:
@@ -129,19 +132,19 @@ def edits_for(
 
 
 def book_of(book: PromptBook | str | os.PathLike | None, attribute: Attribute) -> PromptBook:
-    """The book to fit on, with the prompts that have every group: given, by name, or a curated
-    one.
+    """Return the book to fit on: given, by name, or a curated one.
+
+    Only prompts that have every group are kept.
     """
-    found = (
-        book
-        if isinstance(book, PromptBook)
-        else PromptBook.load(curated_prompts(attribute) if book is None else book)
-    )
-    return whole(found, attribute)
+    if book is None:
+        book = curated_prompts(attribute)
+    if not isinstance(book, PromptBook):
+        book = PromptBook.load(book)
+    return whole(book, attribute)
 
 
 def _in_spaces(spaces: Any, parts: Mapping[str, int], method: Method, kappa: float | None) -> Edits:
-    """The closed form in spaces that were fitted before, once each part has one of its width."""
+    """Return the closed form in fitted spaces; raise unless each part has one of its width."""
     if method.name != CLOSED_FORM:
         raise InputError(
             f"spaces= goes with method={CLOSED_FORM!r}, and {method.name!r} was given; it is fitted"
@@ -150,9 +153,9 @@ def _in_spaces(spaces: Any, parts: Mapping[str, int], method: Method, kappa: flo
     if isinstance(spaces, AttributeSpace):
         spaces = {next(iter(parts)): spaces}
     if not isinstance(spaces, Mapping) or set(spaces) != set(parts):
-        given = (
-            ", ".join(map(str, spaces)) if isinstance(spaces, Mapping) else type(spaces).__name__
-        )
+        given = type(spaces).__name__
+        if isinstance(spaces, Mapping):
+            given = ", ".join(map(str, spaces))
         raise InputError(
             f"spaces are of {given}, and this pipeline's parts are {', '.join(parts)}; pass a"
             " mapping with a space for each"
@@ -166,22 +169,21 @@ def _in_spaces(spaces: Any, parts: Mapping[str, int], method: Method, kappa: flo
         if space.dim != parts[part]:
             raise InputError(
                 f"the space of {part} is {space.dim} wide and its states are {parts[part]} wide:"
-                " another encoder made it; leave spaces= away to have one fitted with this"
+                " another encoder made it; leave spaces= out to have one fitted with this"
                 " pipeline's own"
             )
-    weighed = {
-        part: space if kappa is None else space.with_kappa(kappa) for part, space in spaces.items()
-    }
-    return {part: edits.in_space(ClosedFormOperator.of(space)) for part, space in weighed.items()}
+    found = {}
+    for part, space in spaces.items():
+        weighed = space if kappa is None else space.with_kappa(kappa)
+        found[part] = edits.edit_with(ClosedFormOperator.of(weighed))
+    return found
 
 
 def as_float64(rows: Any) -> np.ndarray:
-    """From any framework and device."""
-    return (
-        rows.detach().cpu().double().numpy()
-        if hasattr(rows, "detach")
-        else np.asarray(rows, np.float64)
-    )
+    """Return rows of any framework and device as a float64 array."""
+    if hasattr(rows, "detach"):
+        return rows.detach().cpu().double().numpy()
+    return np.asarray(rows, np.float64)
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -1,5 +1,6 @@
-"""Which pictures Figure 4 shows: ten at random of a prompt, the same numbers for every method,
-those that look of the minority numbered.
+"""The pictures that Figure 4 shows: ten at random per prompt, the same numbers for every method.
+
+Those that look of the minority are numbered.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ SHOWN = 10
 def gallery(
     plan: Plan, cells: Cells, codes: np.ndarray, groups: Sequence[str], prompts: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """A figure a neutral prompt: its rows are methods, each with pictures of the prompt and of the
-    explicit prompt that belongs to it.
+    """Return a figure per neutral prompt.
+
+    Its rows are methods, each with pictures of the prompt and of the explicit prompt that belongs
+    to it.
     """
     places = {prompt: i for i, prompt in enumerate(cells.prompts)}
     numbers = np.sort(np.random.default_rng(plan.seed).permutation(plan.images)[:SHOWN])
@@ -31,21 +34,14 @@ def gallery(
         )
         counts = np.bincount(codes[0, places[prompt]].clip(-1) + 1, minlength=len(groups) + 1)[1:]
         minority = groups[int(np.argmin(counts))]
-        wrong = (
-            None
-            if explicit is None
-            else [group for group in groups if group != explicit.explicit_group]
-        )
         rows = []
         for i, method in enumerate(cells.methods):
             left = _marked(cells, codes, groups, (i, places[prompt]), numbers, [minority])
-            right = (
-                []
-                if explicit is None
-                else _marked(
-                    cells, codes, groups, (i, places[explicit.prompt]), numbers, wrong or []
-                )
-            )
+            right: list[dict[str, Any]] = []
+            if explicit is not None:
+                at = i, places[explicit.prompt]
+                wrong = [group for group in groups if group != explicit.explicit_group]
+                right = _marked(cells, codes, groups, at, numbers, wrong)
             rows.append({"method": method, "neutral": left, "explicit": right})
         found.append(
             {
@@ -65,8 +61,8 @@ def _marked(
     at: tuple[int, int],
     numbers: np.ndarray,
     marked: Sequence[str],
-) -> list:
-    """Pictures with what they look like; those of the marked groups are counted 1, 2, ..."""
+) -> list[dict[str, Any]]:
+    """Return pictures with what they look like; those of the marked groups are counted 1, 2, ..."""
     shown, count = [], 0
     for number in numbers.tolist():
         image, code = cells.images[(*at, number)], codes[(*at, number)]

@@ -32,7 +32,10 @@ class Verdict(NamedTuple):
 
 
 def read_labels(path: Path, groups: Sequence[str]) -> list[Label]:
-    """The labels of a file, checked. Where an annotator answered twice, the later answer counts."""
+    """Return the labels of a file, checked.
+
+    Where an annotator answered twice, the later answer counts.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -71,9 +74,9 @@ def _latest(path: Path, rows: csv.DictReader, groups: Sequence[str]) -> list[Lab
 
 
 def unanimous(labels: Iterable[Label], least: int = 1) -> dict[str, Verdict]:
-    """Image -> verdict, as appendix D has it: a picture counts where all named the same group,
-    ``least`` of them at least.
+    """Return image -> verdict, as in appendix D.
 
+    A picture counts where all annotators named the same group, and at least ``least`` of them did.
     A picture that too few have seen, and all agree on, has no verdict yet.
     """
     answers: dict[str, list[str]] = {}
@@ -95,15 +98,15 @@ class LabelFile:
         self.path, self.annotator = path, annotator
         if path.is_file() and not (data := path.read_bytes()).endswith(b"\n"):
             os.truncate(path, data.rfind(b"\n") + 1)
-        new = not path.is_file() or not path.stat().st_size
-        self.answers: dict[str, str] = (
-            {} if new else {label.image: label.answer for label in read_labels(path, groups)}
-        )
-        if new:
+        self.answers: dict[str, str] = {}
+        if not path.is_file() or not path.stat().st_size:
             self._write([COLUMNS])
+            return
+        for label in read_labels(path, groups):
+            self.answers[label.image] = label.answer
 
     def add(self, answers: Mapping[str, str]) -> None:
-        """On the disk when this returns."""
+        """Add labels; they are on the disk when this returns."""
         at = clock.now().isoformat(timespec="seconds")
         self._write([(image, self.annotator, answer, at) for image, answer in answers.items()])
         self.answers |= answers

@@ -1,5 +1,7 @@
-"""The pictures of a run, a line of JSON each: added as each is on the disk, so that a run killed at
-any moment goes on where it was.
+"""The pictures of a run, one line of JSON per picture.
+
+A line is added once its picture is on the disk, so that a run that is killed at any moment goes on
+where it was.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ MANIFEST = "manifest.jsonl"
 
 @dataclass(frozen=True)
 class Picture:
-    """image: its path in the run's folder.
+    """A picture of a run.
 
-    explicit_group: the one its prompt names, or "". number: its place among those of its prompt and
-    method; attempt: how often it was replaced.
+    image: its path in the run's folder. explicit_group: the group that its prompt names, or "".
+    number: its place among those of its prompt and method. attempt: how often it was replaced.
     """
 
     image: str
@@ -37,14 +39,14 @@ class Picture:
 
     @property
     def slot(self) -> tuple[str, str, int]:
-        """What it is one of: one picture a slot counts."""
+        """Return method, prompt and number; one picture counts per slot."""
         return self.method, self.prompt, self.number
 
 
 class Manifest:
     """The manifest of a folder.
 
-    Of a slot the latest attempt counts; ``compact`` drops the others' lines.
+    The latest attempt of each slot counts; ``compact`` drops the lines of the others.
     """
 
     def __init__(self, folder: Path):
@@ -52,14 +54,12 @@ class Manifest:
         self.pictures: dict[tuple[str, str, int], Picture] = {}
         self.lost: dict[tuple[str, str, int], Picture] = {}
         for picture in self._read():
-            if (
-                picture.slot not in self.pictures
-                or self.pictures[picture.slot].attempt <= picture.attempt
-            ):
+            before = self.pictures.get(picture.slot)
+            if before is None or before.attempt <= picture.attempt:
                 self.pictures[picture.slot] = picture
 
     def add(self, pictures: Iterable[Picture]) -> None:
-        """Pictures that are on the disk."""
+        """Add pictures that are on the disk."""
         lines = []
         for picture in pictures:
             self.pictures[picture.slot] = picture
@@ -67,9 +67,7 @@ class Manifest:
         add_to(self.path, "".join(lines).encode())
 
     def forget_missing(self) -> None:
-        """Pictures whose files are gone are to be drawn again, in the same attempt: they are
-        ``lost``.
-        """
+        """Move pictures whose files are gone to ``lost``, to be drawn again in the same attempt."""
         self.lost = {
             slot: picture
             for slot, picture in self.pictures.items()
@@ -80,7 +78,7 @@ class Manifest:
         }
 
     def compact(self) -> None:
-        """One line a slot, in the order of slots' first lines."""
+        """Write one line per slot, in the order of the slots' first lines."""
         lines = [
             json.dumps(asdict(picture), ensure_ascii=False) + "\n"
             for picture in self.pictures.values()
@@ -88,7 +86,7 @@ class Manifest:
         write_atomically(self.path, "".join(lines).encode())
 
     def open(self, image: str) -> Any:
-        """One of the pictures, as an RGB image."""
+        """Return one of the pictures as an RGB image."""
         try:
             return open_image(inside(self.folder, image))
         except UnreadableImageError as error:
@@ -99,11 +97,9 @@ class Manifest:
 
     def require_files(self) -> None:
         """Raise where a picture vanished."""
-        if gone := [
-            picture.image
-            for picture in self.pictures.values()
-            if not (self.folder / picture.image).is_file()
-        ]:
+        images = [picture.image for picture in self.pictures.values()]
+        gone = [image for image in images if not (self.folder / image).is_file()]
+        if gone:
             raise InputError(
                 f"{len(gone)} pictures of {self.path} are no longer there, first {gone[0]}; the"
                 " same command draws them again"
@@ -127,7 +123,10 @@ class Manifest:
                 ) from None
 
     def _picture(self, line: Any) -> Picture:
-        """Of a line, once every field is of its kind and the file that it names lies in here."""
+        """Return the picture of a line.
+
+        Raise unless every field is of its kind and the file that it names lies in the folder.
+        """
         picture = Picture(**line)
         for field in fields(Picture):
             value = getattr(picture, field.name)

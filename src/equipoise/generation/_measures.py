@@ -1,5 +1,4 @@
-"""What labels and scores of a run's pictures come to: statistical parity, CLIP score and accuracy,
-each method beside the original model.
+"""Statistical parity, CLIP score and accuracy of a run, each method beside the original model.
 
 Intervals resample the pictures of each prompt, the same ones for all methods: pictures of one
 number share their noise. Prompts are given, and not resampled.
@@ -37,26 +36,25 @@ class Cells:
             self.images[at], self.attempts[at] = picture.image, picture.attempt
 
     def codes(self, answers: Mapping[str, str], groups: Sequence[str]) -> np.ndarray:
-        """The place of the group that each picture was said to show; -1 where none was, or nobody
-        was sure.
-        """
+        """Return the place of the group that each picture is said to show; -1 where not known."""
         place = {group: i for i, group in enumerate(groups)} | {UNSURE: UNKNOWN, "": UNKNOWN}
         return np.vectorize(lambda image: place[answers.get(image, "")], otypes=[int])(self.images)
 
     def of(self, rows: Mapping[str, float]) -> np.ndarray:
-        """A number for each picture; NaN where there is none."""
+        """Return a number per picture; NaN where there is none."""
         return np.vectorize(lambda image: rows.get(image, np.nan), otypes=[float])(self.images)
 
 
 def parity(codes: np.ndarray, groups: int) -> np.ndarray:
-    """SP (methods, prompts) of codes (methods, prompts, numbers); NaN where no picture has a known
-    group.
+    """Return SP (methods, prompts) of codes (methods, prompts, numbers).
+
+    It is NaN where no picture has a known group.
     """
     return _parity((codes[..., None] == np.arange(groups)).sum(2))
 
 
 def _parity(counts: np.ndarray) -> np.ndarray:
-    """Distance of the shares from equal ones, along the last axis."""
+    """Return the distance of the shares from equal ones, along the last axis."""
     total = counts.sum(-1, keepdims=True)
     with np.errstate(invalid="ignore"):
         shares = counts / np.where(total, total, np.nan)
@@ -64,8 +62,9 @@ def _parity(counts: np.ndarray) -> np.ndarray:
 
 
 def parity_floor(pictures: int, groups: int, draws: int = 20_000) -> float:
-    """SP to be expected of a generator without any bias, which is not 0: of two groups exactly, of
-    more by drawing.
+    """Return the SP to be expected of a generator without any bias, which is not 0.
+
+    It is exact for two groups, and drawn for more.
     """
     if groups == 2:
         from scipy.stats import binom
@@ -77,20 +76,20 @@ def parity_floor(pictures: int, groups: int, draws: int = 20_000) -> float:
 
 
 def mean_parity_floor(codes: np.ndarray, groups: int) -> float | None:
-    """The floor of a mean SP over prompts, of as many pictures as have a known group in codes
-    (prompts, numbers); None where none has.
+    """Return the floor of a mean SP over prompts; None where no picture has a known group.
+
+    codes: (prompts, numbers); the floor is for as many pictures as have a known group there.
     """
     known = (codes != UNKNOWN).sum(1)
     sizes, prompts = np.unique(known[known > 0], return_counts=True)
-    return (
-        float(np.average([parity_floor(int(n), groups) for n in sizes], weights=prompts))
-        if len(sizes)
-        else None
-    )
+    if not len(sizes):
+        return None
+    floors = [parity_floor(int(n), groups) for n in sizes]
+    return float(np.average(floors, weights=prompts))
 
 
 def _mean_known(array: np.ndarray, axis: int) -> np.ndarray:
-    """The mean of what is not NaN; NaN where all is."""
+    """Return the mean of what is not NaN; NaN where all is."""
     known = ~np.isnan(array)
     with np.errstate(invalid="ignore"):
         return np.where(known, array, 0.0).sum(axis) / known.sum(axis)
@@ -103,8 +102,9 @@ class Resamples:
         self.resamples, self.level, self.seed = resamples, level, seed
 
     def parity(self, codes: np.ndarray, groups: int) -> list[dict[str, Any]]:
-        """Mean SP over the prompts of which any group is known, one entry a method, with the change
-        from the first.
+        """Return the mean SP per method, with the change from the first.
+
+        The mean is over prompts of which any group is known.
         """
         points = _mean_known(parity(codes, groups), 1)
         shown = codes[..., None] == np.arange(groups)  # (methods, prompts, numbers, groups)
@@ -118,26 +118,27 @@ class Resamples:
         )
 
     def mean(self, numbers: np.ndarray, limits: tuple[float, float] = ANY) -> list[dict[str, Any]]:
-        """Mean over all pictures; NaN where a picture has no number."""
+        """Return the mean over all pictures; a picture with NaN has no number."""
         known = ~np.isnan(numbers)
         filled = np.where(known, numbers, 0.0)
         total, count = filled.sum((1, 2)), known.sum((1, 2))
-        drawn, counted = (
-            np.sum([part[:, p] @ weights.T for p, weights in self._weights(numbers)], axis=0)
-            for part in (filled, known)
-        )
+        resampled = self._weights(numbers)
+        drawn = np.sum([filled[:, p] @ weights.T for p, weights in resampled], axis=0)
+        counted = np.sum([known[:, p] @ weights.T for p, weights in resampled], axis=0)
         with np.errstate(invalid="ignore"):
             return self._entries(total / count, drawn / counted, known, limits)
 
     def accuracy(self, codes: np.ndarray, stated: np.ndarray) -> list[dict[str, Any]]:
-        """Share of pictures with a known group that show the one their prompt states: (methods,
-        prompts, numbers), (prompts,).
+        """Return the share of pictures that show the group that their prompt states.
+
+        Only pictures with a known group count. codes: (methods, prompts, numbers); stated:
+        (prompts,).
         """
         right = np.where(codes == UNKNOWN, np.nan, codes == stated[:, None])
         return self.mean(right, SHARE)
 
     def _weights(self, array: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        """Prompt, and how often each of its pictures is in each resample (resamples, numbers)."""
+        """Return per prompt how often each picture is in each resample (resamples, numbers)."""
         rng, n = np.random.default_rng(self.seed), array.shape[2]
         return [
             (prompt, rng.multinomial(n, np.full(n, 1 / n), self.resamples))

@@ -1,5 +1,6 @@
-"""The embedded generator as a pipeline: prompts to embeddings (``encode_prompt``, which ``attach``
-hooks), embeddings to small pictures.
+"""The embedded generator as a pipeline: prompts to embeddings, embeddings to small pictures.
+
+``attach`` hooks its ``encode_prompt``.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ class MiniPipeline:
         self.encoder, self.generator = encoder, generator
 
     def encode_prompt(self, prompt: str | Sequence[str]) -> np.ndarray:
-        """Embeddings (n, d) of prompts, each encoded by itself: what stands beside it in a batch
-        would move its last bits.
+        """Return embeddings (n, d) of prompts.
+
+        Each prompt is encoded by itself: what stands beside it in a batch would change its last
+        bits.
         """
         texts = [prompt] if isinstance(prompt, str) else list(prompt)
-        rows = {
-            text: np.asarray(self.encoder.encode_text([text]))[0] for text in dict.fromkeys(texts)
-        }
-        return (
-            np.stack([rows[text] for text in texts])
-            if texts
-            else np.zeros((0, self.encoder.dim), np.float32)
-        )
+        if not texts:
+            return np.zeros((0, self.encoder.dim), np.float32)
+        rows = {}
+        for text in dict.fromkeys(texts):
+            rows[text] = np.asarray(self.encoder.encode_text([text]))[0]
+        return np.stack([rows[text] for text in texts])
 
     def __call__(
         self,
@@ -48,7 +49,7 @@ class MiniPipeline:
         prompt_embeds: np.ndarray | None = None,
         **options: Any,
     ) -> np.ndarray:
-        """Pictures (n, height, width, 3) as bytes, one for each prompt (or embedding) and seed.
+        """Return pictures (n, height, width, 3) as bytes, one per prompt (or embedding) and seed.
 
         options: guidance, steps.
         """
@@ -61,18 +62,20 @@ class MiniPipeline:
             raise InputError(
                 f"{len(seeds)} seeds were given for {len(rows)} prompts; pass one for each"
             )
-        unit = geometry.unit(np.asarray(rows, np.float64)).astype(
-            np.float32
-        )  # linear methods shorten rows; the generator knows unit ones
-        return self.generator.sample(unit, list(seeds), **options)
+        # Linear methods shorten rows, and the generator knows unit ones.
+        unit = geometry.unit(np.asarray(rows, np.float64))
+        return self.generator.sample(unit.astype(np.float32), list(seeds), **options)
 
     def conditioning(self) -> MiniConditioning:
-        """What ``attach`` edits."""
+        """Return what ``attach`` edits."""
         return MiniConditioning(self)
 
 
 class MiniConditioning:
-    """One part, a row a prompt, no tokens: as ``conditioning.Conditioning`` is for diffusers."""
+    """The embeddings of prompts as one part, without tokens.
+
+    It is to the embedded generator what ``Conditioning`` is to diffusers.
+    """
 
     def __init__(self, pipe: MiniPipeline):
         self.pipe, self.encode = pipe, pipe.encode_prompt
@@ -80,22 +83,22 @@ class MiniConditioning:
 
     @property
     def parts(self) -> dict[str, int]:
-        """Part -> width."""
+        """Return part -> width."""
         return {PART: self.pipe.encoder.dim}
 
     def bind(self, args: tuple, kwargs: Mapping[str, Any]) -> Call:
-        """The prompts of a call."""
+        """Return the prompts of a call."""
         prompt = kwargs.get("prompt", args[0] if args else None)
         return Call({PART: [prompt] if isinstance(prompt, str) else list(prompt or ())})
 
     def states(self, texts: Sequence[str], options: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The embeddings of texts."""
+        """Return the embeddings of texts."""
         return {PART: self.encode(texts)}
 
     def edit(
         self, output: np.ndarray, call: Call, tokens: str, apply: Callable[[str, Any, str], Any]
     ) -> np.ndarray:
-        """The embeddings, edited."""
+        """Return the embeddings, edited."""
         rows = output.copy()
         for i, prompt in enumerate((call.prompts or {})[PART]):
             if (edited := apply(PART, rows[i : i + 1], prompt)) is not None:
@@ -104,8 +107,9 @@ class MiniConditioning:
 
 
 def load_mini(device: str | None = None) -> MiniPipeline:
-    """The installed one, on onnxruntime; with a device of torch, such as "cuda", there and in half
-    precision.
+    """Return the installed generator, on onnxruntime.
+
+    With a device of torch, such as "cuda", it runs there and in half precision.
     """
     try:
         import equipoise_mini

@@ -1,5 +1,6 @@
-"""What draws: a diffusers pipeline or the embedded generator, behind one small interface; a picture
-depends on its prompt and its seed.
+"""What draws: a diffusers pipeline or the embedded generator, behind one small interface.
+
+A picture depends on its prompt and its seed alone.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class Painter(ABC):
 
     @abstractmethod
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
-        """Pictures (n, height, width, 3) as bytes; each from the noise of its own seed, whatever
-        else is in the batch.
+        """Return pictures (n, height, width, 3) as bytes.
+
+        Each is drawn from the noise of its own seed, whatever else is in the batch.
         """
 
     @abstractmethod
@@ -46,7 +48,7 @@ class Painter(ABC):
 
     @abstractmethod
     def conditioned_by(self, encoder: Any) -> bool:
-        """Whether this encoder's text tower is one of those that condition the pictures."""
+        """Return whether this encoder's text tower is one of those that condition the pictures."""
 
 
 class DiffusersPainter(Painter):
@@ -69,10 +71,8 @@ class DiffusersPainter(Painter):
             "width": size,
         }
         self._options = {key: value for key, value in asked.items() if value is not None}
-        self.revision, self.precision = (
-            _revision(pipe),
-            f"{str(pipe.dtype).removeprefix('torch.')} on {pipe.device.type}",
-        )
+        self.revision = _revision(pipe)
+        self.precision = f"{str(pipe.dtype).removeprefix('torch.')} on {pipe.device.type}"
         pipe.set_progress_bar_config(disable=True)
 
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
@@ -85,9 +85,8 @@ class DiffusersPainter(Painter):
     def _paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
         import torch
 
-        noise = [
-            torch.Generator("cpu").manual_seed(seed) for seed in seeds
-        ]  # the same on every device
+        # The CPU's noise is the same on every device.
+        noise = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
         drawn = self.pipe(
             prompt=list(prompts), generator=noise, output_type="np", **self._options
         ).images
@@ -98,13 +97,13 @@ class DiffusersPainter(Painter):
 
     def conditioned_by(self, encoder: Any) -> bool:
         theirs = _token_embeddings(getattr(getattr(encoder, "towers", None), "module", None))
-        ours = [
-            _token_embeddings(getattr(self.pipe, name, None))
-            for name in ("text_encoder", "text_encoder_2")
-        ]
-        return theirs is not None and any(
-            mine is not None and _alike(mine, theirs) for mine in ours
-        )
+        if theirs is None:
+            return False
+        for name in ("text_encoder", "text_encoder_2"):
+            ours = _token_embeddings(getattr(self.pipe, name, None))
+            if ours is not None and _alike(ours, theirs):
+                return True
+        return False
 
 
 class MiniPainter(Painter):
@@ -115,11 +114,8 @@ class MiniPainter(Painter):
         parts = (getattr(part, "fingerprint", "") for part in (pipe.encoder, pipe.generator))
         self.revision = "-".join(part[:12] for part in parts if part)
         self.precision = getattr(pipe.generator, "precision", "")
-        self._options = {
-            key: value
-            for key, value in {"steps": steps, "guidance": guidance}.items()
-            if value is not None
-        }
+        asked = {"steps": steps, "guidance": guidance}
+        self._options = {key: value for key, value in asked.items() if value is not None}
 
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
         return self.pipe(list(prompts), seeds=seeds, **self._options)
@@ -147,14 +143,14 @@ def load_painter(
     dtype: str | None = None,
     offline: bool | None = None,
 ) -> Painter:
-    """By name: "mini", or a diffusers pipeline by its id on the hub or its folder.
+    """Return a painter by name: "mini", or a diffusers pipeline by its id on the hub or its folder.
 
     Weights are read from safetensors files only.
     """
     if model == MINI:
         for option, given in (("size", size), ("dtype", dtype)):
             if given is not None:
-                raise InputError(f"the embedded generator has one {option}; leave --{option} away")
+                raise InputError(f"the embedded generator has one {option}; leave `{option}` out")
         return MiniPainter(load_mini(device), steps, guidance)
     try:
         import torch
@@ -189,36 +185,37 @@ def load_painter(
 
 
 def _revision(pipe: Any) -> str:
-    """The commit of the hub that it was loaded from; of another folder a digest of its weights and
-    settings; "" where there is none.
+    """Return the commit of the hub that a pipeline was loaded from.
+
+    Of another folder it is a digest of weights and settings; "" where the pipeline was not loaded.
     """
-    loaded = (
-        getattr(getattr(getattr(pipe, "unet", None), "config", None), "_name_or_path", None) or ""
-    )
+    config = getattr(getattr(pipe, "unet", None), "config", None)
+    loaded = getattr(config, "_name_or_path", None) or ""
     folder = Path(loaded).parent
     if not loaded or not (folder / "model_index.json").is_file():
         return ""
     if folder.parent.name == "snapshots":  # as the hub's cache lies on the disk
         return folder.name[:12]
-    files = sorted(
-        path for path in folder.rglob("*") if path.suffix in (".safetensors", ".json", ".txt")
-    )
-    return hashlib.sha256(
-        "\n".join(f"{path.relative_to(folder)} {sha256(path)}" for path in files).encode()
-    ).hexdigest()[:12]
+    lines = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".safetensors", ".json", ".txt"):
+            lines.append(f"{path.relative_to(folder)} {sha256(path)}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 def _token_embeddings(module: Any) -> np.ndarray | None:
-    """The table of a text encoder's token embeddings, which tells one CLIP from another; None where
-    there is none.
+    """Return the table of a text encoder's token embeddings; None where there is none.
+
+    The table tells one CLIP from another.
     """
-    named = module.named_parameters() if hasattr(module, "named_parameters") else ()
-    table = next(
-        (weights for name, weights in named if name.endswith("token_embedding.weight")), None
-    )
-    return None if table is None else table.detach().cpu().float().numpy()
+    if not hasattr(module, "named_parameters"):
+        return None
+    for name, weights in module.named_parameters():
+        if name.endswith("token_embedding.weight"):
+            return weights.detach().cpu().float().numpy()
+    return None
 
 
 def _alike(a: np.ndarray, b: np.ndarray) -> bool:
-    """The same table, if not in the same precision."""
+    """Return whether two tables are the same, if not in the same precision."""
     return a.shape == b.shape and np.allclose(a, b, rtol=2.0**-7, atol=1e-3 * float(abs(b).max()))

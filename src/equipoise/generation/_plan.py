@@ -30,9 +30,9 @@ STRIDE = 1_000_000  # seeds between one attempt and the next
 
 
 class Asked(BaseModel):
-    """A prompt.
+    """A prompt of a plan.
 
-    groups: those it names. neutral: the prompt of the run that it makes explicit, or "".
+    groups: those that it names. neutral: the prompt of the run that it makes explicit, or "".
     """
 
     prompt: str
@@ -41,14 +41,15 @@ class Asked(BaseModel):
 
     @property
     def explicit_group(self) -> str:
-        """The one group it names; "" where it names none, or several."""
+        """Return the one group that the prompt names; "" where it names none or several."""
         return self.groups[0] if len(self.groups) == 1 else ""
 
 
 class Plan(BaseModel):
-    """images: of each prompt and method.
+    """The pictures of a run, and how they are drawn.
 
-    steps, guidance, size: None for the model's own. revision: of its weights, "" where not known.
+    images: pictures per prompt and method. steps, guidance, size: None for the model's own.
+    revision: of the model's weights, "" where not known.
     """
 
     format: int = FORMAT
@@ -70,16 +71,16 @@ class Plan(BaseModel):
 
     @property
     def neutral(self) -> list[int]:
-        """The places of prompts that name no group."""
+        """Return the places of prompts that name no group."""
         return [i for i, asked in enumerate(self.prompts) if not asked.groups]
 
     @property
     def explicit(self) -> list[int]:
-        """The places of prompts that name one."""
+        """Return the places of prompts that name exactly one group."""
         return [i for i, asked in enumerate(self.prompts) if asked.explicit_group]
 
     def specs(self) -> dict[str, MethodSpec]:
-        """Label -> method."""
+        """Return label -> method."""
         return {spec.label: spec for spec in parse(self.methods)}
 
     def seed_of(self, number: int, attempt: int) -> int:
@@ -87,18 +88,18 @@ class Plan(BaseModel):
         return self.seed + number + attempt * STRIDE
 
     def place_of(self, prompt: str, method: str, number: int, attempt: int) -> str:
-        """Where a picture lies in the run's folder."""
+        """Return where a picture lies in the run's folder."""
         index = [asked.prompt for asked in self.prompts].index(prompt)
         again = f"-{attempt}" if attempt else ""
         return f"images/{slug(method)}/{index:03d}-{slug(prompt)}/{number:05d}{again}.png"
 
     def save(self, folder: Path) -> None:
-        """Say whose the folder is."""
+        """Write the plan into the run's folder."""
         write_atomically(folder / PLAN, (self.model_dump_json(indent=1) + "\n").encode())
 
     @classmethod
     def load(cls, folder: Path) -> Plan:
-        """Of a run that was begun."""
+        """Return the plan of a run that was begun."""
         path = folder / PLAN
         try:
             plan = cls.model_validate_json(path.read_bytes())
@@ -118,18 +119,11 @@ class Plan(BaseModel):
 
         More pictures of each may be asked for, and more methods than were ``drawn``.
         """
-        free = (
-            "version",
-            "images",
-            "methods",
-            "format",
-            *(() if self.revision and other.revision else ("revision",)),
-        )
-        different = [
-            name
-            for name in Plan.model_fields
-            if name not in free and getattr(self, name) != getattr(other, name)
-        ]
+        free = {"version", "images", "methods", "format"}
+        if not (self.revision and other.revision):
+            free.add("revision")
+        compared = [name for name in Plan.model_fields if name not in free]
+        different = [name for name in compared if getattr(self, name) != getattr(other, name)]
         if set(drawn) - set(self.specs()):
             different.append("methods")
         if different or self.images < other.images:
@@ -148,7 +142,7 @@ def make_plan(
     images: int,
     **options: Any,
 ) -> Plan:
-    """A plan of these prompts, checked.
+    """Return a plan of these prompts, checked.
 
     The original model, ``none``, is always drawn, since all is compared with it.
     """
@@ -189,7 +183,7 @@ def make_plan(
 
 
 def asked(prompts: Sequence[str], attribute: Attribute) -> list[Asked]:
-    """Prompts, with the group that each names and the neutral one that it belongs to."""
+    """Return prompts with the groups that each names and the neutral prompt that it belongs to."""
     found = []
     for prompt in prompts:
         groups = explicit_groups(prompt, attribute)
@@ -201,5 +195,5 @@ def asked(prompts: Sequence[str], attribute: Attribute) -> list[Asked]:
 
 
 def slug(text: str) -> str:
-    """A name that every file system takes."""
+    """Return a name that every file system takes."""
     return re.sub(r"[^a-z0-9.=]+", "-", text.lower()).strip("-.")[:60] or "x"

@@ -14,16 +14,11 @@ from equipoise.prompts._book import PromptBook
 NAME = "paper"
 IMAGES, SUBSET, ANNOTATORS = 100, 5, 3
 METHODS = ("none", "orth-proj", "orth-cali", "sfid:on=unet", "closed-form")
-MINI_METHODS = (
-    "none",
-    "orth-proj",
-    "orth-cali",
-    "sfid:tau=0.9",
-    "closed-form",
-)  # no UNet there; and no text that 0.7 calls unsure
+# The embedded generator has no UNet, and no text of which the forest is less sure than 0.7.
+MINI_METHODS = ("none", "orth-proj", "orth-cali", "sfid:tau=0.9", "closed-form")
 NEUTRAL, EXPLICIT = "occupations-gender", "occupations-explicit-gender"
 
 
 def prompts() -> list[str]:
-    """Neutral ones first, then explicit ones, in the same order of occupations."""
+    """Return the neutral prompts, then the explicit ones in the same order of occupations."""
     return [*PromptBook.curated(NEUTRAL).prompts, *PromptBook.curated(EXPLICIT).prompts]

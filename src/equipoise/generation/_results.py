@@ -1,5 +1,6 @@
-"""The results of a run as one document of plain numbers: the paper's Table 4 with intervals, every
-prompt, and what Figure 4 shows.
+"""The results of a run as one document of plain numbers.
+
+It holds the paper's Table 4 with intervals, every prompt, and what Figure 4 shows.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ class Measured:
 
 
 def results(measured: Measured) -> dict[str, Any]:
-    """The document; the five-prompt subsets are those that were chosen when the folder was first
-    measured.
+    """Return the document.
+
+    The subsets of five prompts are those that were chosen when the folder was first measured.
     """
     cells = Cells(measured.plan, measured.manifest)
     codes, human = _codes(measured, cells)
@@ -57,6 +59,11 @@ def results(measured: Measured) -> dict[str, Any]:
     subsets = _subsets(measured, codes, clip)
     columns, floors = _columns(measured, codes, human, clip, subsets)
     shown = human if human is not None else codes
+    figures = []
+    if shown is not None:
+        groups = measured.attribute.groups
+        figures = gallery(measured.plan, cells, shown, groups, subsets["neutral"])
+    prompts = range(len(cells.prompts))
     return {
         "kind": "equipoise generation",
         "version": __version__,
@@ -71,37 +78,33 @@ def results(measured: Measured) -> dict[str, Any]:
             "interval": KIND,
         },
         "subsets": subsets,
-        "columns": [
-            {key: value for key, value in column.items() if key != "entries"} for column in columns
-        ],
+        "columns": [_without_entries(column) for column in columns],
         "floors": floors,
-        "methods": [
-            {
-                "label": method,
-                "pictures": cells.images[i].size,
-                "regenerated": int((cells.attempts[i] > 0).sum()),
-                "attempts": int(cells.attempts[i].sum()),
-                "cells": {column["key"]: column["entries"][i] for column in columns},
-            }
-            for i, method in enumerate(cells.methods)
-        ],
-        "prompts": [
-            _prompt(measured, cells, codes, human, clip, j) for j in range(len(cells.prompts))
-        ],
-        "gallery": (
-            []
-            if shown is None
-            else gallery(measured.plan, cells, shown, measured.attribute.groups, subsets["neutral"])
-        ),
+        "methods": [_method(cells, columns, i) for i in range(len(cells.methods))],
+        "prompts": [_prompt(measured, cells, codes, human, clip, j) for j in prompts],
+        "gallery": figures,
+    }
+
+
+def _without_entries(column: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in column.items() if key != "entries"}
+
+
+def _method(cells: Cells, columns: list[dict[str, Any]], i: int) -> dict[str, Any]:
+    attempts = cells.attempts[i]
+    return {
+        "label": cells.methods[i],
+        "pictures": cells.images[i].size,
+        "regenerated": int((attempts > 0).sum()),
+        "attempts": int(attempts.sum()),
+        "cells": {column["key"]: column["entries"][i] for column in columns},
     }
 
 
 def write(folder: Path, document: dict[str, Any]) -> None:
-    """results.json."""
-    write_atomically(
-        folder / RESULTS,
-        (json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode(),
-    )
+    """Write results.json."""
+    text = json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)
+    write_atomically(folder / RESULTS, f"{text}\n".encode())
 
 
 def _codes(measured: Measured, cells: Cells) -> tuple[np.ndarray | None, np.ndarray | None]:
@@ -110,109 +113,103 @@ def _codes(measured: Measured, cells: Cells) -> tuple[np.ndarray | None, np.ndar
     model = None if measured.answers is None else cells.codes(measured.answers, groups)
     if measured.verdicts is None:
         return model, None
-    return model, cells.codes(
-        {image: verdict.group for image, verdict in measured.verdicts.items()}, groups
-    )
+    judged = {image: verdict.group for image, verdict in measured.verdicts.items()}
+    return model, cells.codes(judged, groups)
 
 
 def _columns(
     measured: Measured, codes: Any, human: Any, clip: Any, subsets: dict[str, list[str]]
-) -> tuple[list[dict[str, Any]], dict]:
-    """Table 4's columns, each with an entry a method; then those of explicit prompts that the gate
-    leaves alone.
-    """
+) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
+    """Return Table 4's columns, each with an entry per method, and the floors of SP."""
     prompts, groups = [asked.prompt for asked in measured.plan.prompts], measured.attribute.groups
-    neutral, explicit = measured.plan.neutral, measured.plan.explicit
-    five, five_explicit = (
-        [prompts.index(prompt) for prompt in subsets[kind]] for kind in ("neutral", "explicit")
-    )
-    stated = np.array(
-        [
-            groups.index(asked.explicit_group) if asked.explicit_group else -1
-            for asked in measured.plan.prompts
-        ]
-    )
+    five = [prompts.index(prompt) for prompt in subsets["neutral"]]
+    five_explicit = [prompts.index(prompt) for prompt in subsets["explicit"]]
     by_model = (measured.annotator or {}).get("name", "")
-    judged, by = (human, PEOPLE) if human is not None else (codes, by_model)
-    draw, found, floors = measured.resamples, [], {}
-
-    def add(
-        key: str, name: str, better: str, by: str, which: list[int], entries: list[dict[str, Any]]
-    ) -> None:
-        found.append(
-            {
-                "key": key,
-                "name": name,
-                "better": better,
-                "by": by,
-                "prompts": len(which),
-                "entries": entries,
-            }
-        )
-
-    if codes is not None and neutral:
-        add("sp", "SP_all", "lower", by_model, neutral, draw.parity(codes[:, neutral], len(groups)))
-        floors["sp"] = mean_parity_floor(codes[0, neutral], len(groups))
-    if judged is not None and five:
-        add("sp_5", f"SP_{len(five)}", "lower", by, five, draw.parity(judged[:, five], len(groups)))
-        floors["sp_5"] = mean_parity_floor(judged[0, five], len(groups))
-    gated = [("", None)] if measured.plan.gate else [("", None), ("_gated", _kept(measured))]
-    for suffix, kept in gated:
-        note = ", gated" if suffix or measured.plan.gate else ""
-        if clip is not None and explicit:
-            entries = draw.mean(_behind(clip, kept)[:, explicit])
-            add(
-                f"clip{suffix}",
-                f"CLIP score{note}",
-                "higher",
-                (measured.clip or {}).get("encoder", ""),
-                explicit,
-                entries,
-            )
-        if judged is not None and five_explicit:
-            entries = draw.accuracy(_behind(judged, kept)[:, five_explicit], stated[five_explicit])
-            add(f"accuracy{suffix}", f"Acc^G{note}", "higher", by, five_explicit, entries)
+    judged, by = codes, by_model
+    if human is not None:
+        judged, by = human, PEOPLE
+    found, floors = [], {}
+    for key, name, shown, who, which in (
+        ("sp", "SP_all", codes, by_model, measured.plan.neutral),
+        ("sp_5", f"SP_{len(five)}", judged, by, five),
+    ):
+        if shown is not None and which:
+            entries = measured.resamples.parity(shown[:, which], len(groups))
+            found.append(_column(key, name, "lower", who, which, entries))
+            floors[key] = mean_parity_floor(shown[0, which], len(groups))
+    found += _explicit_columns(measured, judged, by, clip, five_explicit)
     return found, floors
 
 
+def _explicit_columns(
+    measured: Measured, judged: Any, by: str, clip: Any, five: list[int]
+) -> list[dict[str, Any]]:
+    """Return the columns of explicit prompts.
+
+    Without the gate, the same columns follow as the gate would leave them.
+    """
+    plan, groups, draw = measured.plan, measured.attribute.groups, measured.resamples
+    explicit = plan.explicit
+    stated = np.full(len(plan.prompts), -1)
+    for i in explicit:
+        stated[i] = groups.index(plan.prompts[i].explicit_group)
+    variants = [("", "", None), ("_gated", ", gated", _kept(measured))]
+    if plan.gate:
+        variants = [("", ", gated", None)]
+    found = []
+    for suffix, note, kept in variants:
+        if clip is not None and explicit:
+            encoder = (measured.clip or {}).get("encoder", "")
+            entries = draw.mean(_behind(clip, kept)[:, explicit])
+            key, name = f"clip{suffix}", f"CLIP score{note}"
+            found.append(_column(key, name, "higher", encoder, explicit, entries))
+        if judged is not None and five:
+            entries = draw.accuracy(_behind(judged, kept)[:, five], stated[five])
+            key, name = f"accuracy{suffix}", f"Acc^G{note}"
+            found.append(_column(key, name, "higher", by, five, entries))
+    return found
+
+
+def _column(
+    key: str, name: str, better: str, by: str, which: list[int], entries: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "key": key,
+        "name": name,
+        "better": better,
+        "by": by,
+        "prompts": len(which),
+        "entries": entries,
+    }
+
+
 def _kept(measured: Measured) -> np.ndarray:
-    """(prompts,): which of them a gate would leave as they are."""
+    """Return which prompts (prompts,) a gate would leave as they are."""
     return np.array([bool(asked.groups) for asked in measured.plan.prompts])
 
 
 def _behind(array: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
-    """With the gate: a prompt that it leaves alone gives the very pictures of the original model,
-    which is the first method.
+    """Return numbers as they would be with the gate.
+
+    A prompt that the gate leaves alone gives the very pictures of the original model, which is the
+    first method.
     """
     return array if kept is None else np.where(kept[None, :, None], array[:1], array)
 
 
 def _subsets(measured: Measured, codes: Any, clip: Any) -> dict[str, list[str]]:
-    """The neutral prompts with the largest SP, the explicit ones with the lowest CLIP score, under
-    the original model; chosen once.
+    """Return neutral prompts with the largest SP and explicit ones with the lowest CLIP score.
+
+    Both are under the original model, and chosen once.
     """
     path = measured.manifest.folder / SUBSETS
     if path.is_file():
-        try:
-            chosen = parse_json(path.read_text(encoding="utf-8"))
-            known = {asked.prompt: asked.prompt for asked in measured.plan.prompts}
-            return {
-                kind: [known[prompt] for prompt in chosen[kind]] for kind in ("neutral", "explicit")
-            }
-        except NOT_WHOLE as error:
-            raise ArtefactError(
-                f"{path} is damaged ({error!r}); delete it to have the prompts chosen again"
-            ) from None
-    prompts, neutral, explicit = (
-        measured.plan.prompts,
-        measured.plan.neutral,
-        measured.plan.explicit,
-    )
-    skews = (
-        None
-        if codes is None
-        else -np.nan_to_num(parity(codes[:1], len(measured.attribute.groups))[0])
-    )
+        return _read_subsets(path, measured.plan)
+    plan = measured.plan
+    prompts, neutral, explicit = plan.prompts, plan.neutral, plan.explicit
+    skews = None
+    if codes is not None:
+        skews = -np.nan_to_num(parity(codes[:1], len(measured.attribute.groups))[0])
     scores = None if clip is None else clip[0].mean(-1)
     chosen = {
         "neutral": _lowest(prompts, neutral, skews),
@@ -223,8 +220,22 @@ def _subsets(measured: Measured, codes: Any, clip: Any) -> dict[str, list[str]]:
     return chosen
 
 
+def _read_subsets(path: Path, plan: Plan) -> dict[str, list[str]]:
+    """Return the subsets that were chosen before; raise for a prompt that the plan lacks."""
+    known = {asked.prompt: asked.prompt for asked in plan.prompts}
+    try:
+        chosen = parse_json(path.read_text(encoding="utf-8"))
+        neutral = [known[prompt] for prompt in chosen["neutral"]]
+        explicit = [known[prompt] for prompt in chosen["explicit"]]
+    except NOT_WHOLE as error:
+        raise ArtefactError(
+            f"{path} is damaged ({error!r}); delete it to have the prompts chosen again"
+        ) from None
+    return {"neutral": neutral, "explicit": explicit}
+
+
 def _lowest(prompts: Sequence[Any], which: list[int], by: np.ndarray | None) -> list[str]:
-    """Five of the prompts; all of them where nothing says which."""
+    """Return the five lowest of the prompts; all of them where nothing orders them."""
     ordered = which if by is None else sorted(which, key=lambda i: by[i])[:SUBSET]
     return [prompts[i].prompt for i in ordered]
 
@@ -238,12 +249,15 @@ def _prompt(
         entry: dict[str, Any] = {}
         for by, given in (("model", codes), (PEOPLE, human)):
             if given is not None:
-                counts = {
-                    group: int((given[i, j] == place).sum()) for place, group in enumerate(groups)
-                }
-                skew = parity(given[i : i + 1, j : j + 1], len(groups))[0, 0]
-                entry[by] = {"counts": counts, "sp": None if np.isnan(skew) else float(skew)}
+                entry[by] = _shown(given[i, j], groups)
         if clip is not None:
             entry["clip"] = float(np.nanmean(clip[i, j]))
         found["methods"].append(entry)
     return found
+
+
+def _shown(codes: np.ndarray, groups: Sequence[str]) -> dict[str, Any]:
+    """Return how many pictures (numbers,) of a method and prompt show each group, and the SP."""
+    counts = {group: int((codes == place).sum()) for place, group in enumerate(groups)}
+    skew = parity(codes[None, None], len(groups))[0, 0]
+    return {"counts": counts, "sp": None if np.isnan(skew) else float(skew)}

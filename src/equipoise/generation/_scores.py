@@ -1,5 +1,6 @@
-"""CLIP score: the cosine of a picture and its prompt, by an encoder that did not condition the
-picture.
+"""CLIP score: the cosine of a picture and its prompt.
+
+The encoder must not be one that conditioned the picture.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ _BATCH = 64
 
 
 def require_independent(encoder: Any, painter: Painter) -> None:
-    """Raise for an encoder that conditioned the pictures: it would score how well the generator
-    listens to it.
+    """Raise for an encoder that conditioned the pictures.
+
+    It would score how well the generator listens to it.
     """
     if painter.conditioned_by(encoder):
         raise InputError(
@@ -29,13 +31,13 @@ def require_independent(encoder: Any, painter: Painter) -> None:
 
 
 def clip_scores(encoder: Any, manifest: Manifest) -> dict[str, float]:
-    """Image -> the cosine with its own prompt, not below 0."""
+    """Return image -> the cosine with its own prompt, not below 0."""
     manifest.require_files()
     pictures = list(manifest.pictures.values())
     prompts = list(dict.fromkeys(picture.prompt for picture in pictures))
-    texts = (
-        dict(zip(prompts, np.asarray(encoder.encode_text(prompts)), strict=True)) if prompts else {}
-    )
+    if not prompts:
+        return {}
+    texts = dict(zip(prompts, np.asarray(encoder.encode_text(prompts)), strict=True))
     found = {}
     with progress(f"CLIP score by {encoder.id}", len(pictures)) as advance:
         for start in range(0, len(pictures), _BATCH):
@@ -43,12 +45,9 @@ def clip_scores(encoder: Any, manifest: Manifest) -> dict[str, float]:
             rows = encoder.encode_images(
                 [manifest.folder / picture.image for picture in some], on_unreadable="raise"
             )
-            cosines = np.einsum(
-                "nd,nd->n", rows, np.stack([texts[picture.prompt] for picture in some])
-            )
-            found |= {
-                picture.image: max(float(cosine), 0.0)
-                for picture, cosine in zip(some, cosines, strict=True)
-            }
+            asked = np.stack([texts[picture.prompt] for picture in some])
+            cosines = np.einsum("nd,nd->n", rows, asked)
+            for picture, cosine in zip(some, cosines, strict=True):
+                found[picture.image] = max(float(cosine), 0.0)
             advance(len(some))
     return found

@@ -1,4 +1,4 @@
-"""A contact sheet a prompt: a row a method, the same noise in each column."""
+"""A contact sheet per prompt: one row per method, the same noise in each column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ ACROSS, SIDE, GAP, LETTERS = 20, 96, 4, 14
 
 
 def write_sheets(plan: Plan, manifest: Manifest, changed: Container[str]) -> None:
-    """sheets/*.png, of the first pictures of each prompt that changed or has none yet."""
+    """Write sheets/*.png for each prompt that changed or has none yet.
+
+    A sheet shows the first pictures of its prompt.
+    """
     places = {
         asked.prompt: manifest.folder / "sheets" / f"{i:03d}-{slug(asked.prompt)}.png"
         for i, asked in enumerate(plan.prompts)

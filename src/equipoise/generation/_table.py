@@ -1,5 +1,6 @@
-"""Results as the paper's Table 4: methods down, SP, CLIP score and accuracy across, in percent with
-intervals; four kinds of file.
+"""Results as the paper's Table 4: methods down, SP, CLIP score and accuracy across.
+
+Numbers are in percent with intervals. Four kinds of file are written.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from equipoise._artefact import write_atomically
 
 ARROWS = {"lower": "↓", "higher": "↑"}
 TEX = {"↓": r"$\downarrow$", "↑": r"$\uparrow$", "^": r"\^{}"}
-PAPER = {
-    "sp": "SP_all",
-    "sp_5": "SP_5",
-    "clip": "CLIP score",
-    "accuracy": "Acc^G",
-}  # columns as ``published`` names the metrics
+# Columns, as ``published`` names their metrics.
+PAPER = {"sp": "SP_all", "sp_5": "SP_5", "clip": "CLIP score", "accuracy": "Acc^G"}
+CSV_HEADER = (
+    *("method", "metric", "better", "by", "prompts"),
+    *("value", "low", "high", "n", "left_out"),
+    *("change", "change_low", "change_high"),
+)
 
 
 def lines(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of strings; below a method its change from the first, and what the paper
-    printed, where the run is its preset.
+    """Return the header and the rows as strings.
+
+    Below a method stand its change from the first and, where the run is the paper's preset, what
+    the paper printed.
     """
     header = [
         "Method",
@@ -35,39 +39,21 @@ def lines(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for method in results["methods"]:
         entries = [method["cells"][column["key"]] for column in results["columns"]]
-        rows.append(
-            [
-                method["label"],
-                *map(interval, entries),
-                f"{method['regenerated']} of {method['pictures']}",
-            ]
-        )
+        regenerated = f"{method['regenerated']} of {method['pictures']}"
+        rows.append([method["label"], *map(interval, entries), regenerated])
         if any("change" in entry for entry in entries):
-            rows.append(
-                [
-                    "  change",
-                    *(
-                        interval(entry["change"], "+.1f") if "change" in entry else ""
-                        for entry in entries
-                    ),
-                    "",
-                ]
-            )
-        if printed := _published(results, method["label"]):
-            rows.append(
-                [
-                    "  as published, SD v2.1",
-                    *(printed.get(column["key"], "") for column in results["columns"]),
-                    "",
-                ]
-            )
+            rows.append(["  change", *map(_change, entries), ""])
+        printed = _published(results, method["label"])
+        if printed:
+            cells = [printed.get(column["key"], "") for column in results["columns"]]
+            rows.append(["  as published, SD v2.1", *cells, ""])
     return header, rows
 
 
 def note(results: dict[str, Any], judges: bool = True) -> str:
-    """What a reader of the numbers must know.
+    """Return what a reader of the numbers must know.
 
-    judges: who labelled and scored what, where the table itself does not say.
+    judges: say who labelled and scored what, where the table itself does not.
     """
     plan, settings = results["plan"], results["settings"]
     parts = [
@@ -92,30 +78,32 @@ def note(results: dict[str, Any], judges: bool = True) -> str:
         )
     if results["annotator"] and results["annotator"]["same"]:
         parts.append("The pictures were labelled by the encoder that conditioned them.")
-    through = (
-        "are left alone by the gate."
-        if plan["gate"]
-        else "go through the method, save where gated is said."
-    )
+    through = "go through the method, save where gated is said."
+    if plan["gate"]:
+        through = "are left alone by the gate."
     parts.append(f"Prompts that name a group {through}")
     parts.append("Perceived, not identity; equal shares are not the same as fair.")
     return " ".join(parts)
 
 
 def interval(entry: dict[str, Any], form: str = ".1f") -> str:
-    """value [low, high] in percent."""
+    """Return "value [low, high]" in percent."""
     if entry["value"] is None:
         return "not known"
     value = f"{100 * entry['value']:{form}}"
-    return (
-        value
-        if entry["low"] is None
-        else f"{value} [{100 * entry['low']:{form}}, {100 * entry['high']:{form}}]"
-    )
+    if entry["low"] is None:
+        return value
+    return f"{value} [{100 * entry['low']:{form}}, {100 * entry['high']:{form}}]"
+
+
+def _change(entry: dict[str, Any]) -> str:
+    if "change" not in entry:
+        return ""
+    return interval(entry["change"], "+.1f")
 
 
 def rich_table(results: dict[str, Any]) -> Any:
-    """For a rich console."""
+    """Return the table for a rich console."""
     from rich.table import Table
 
     header, rows = lines(results)
@@ -123,28 +111,26 @@ def rich_table(results: dict[str, Any]) -> Any:
     for name in header:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(
-            *(_broken(cell) for cell in row), style="dim" if row[0].startswith(" ") else None
-        )
+        style = "dim" if row[0].startswith(" ") else None
+        table.add_row(*map(_broken, row), style=style)
     return table
 
 
 def _broken(cell: str) -> str:
-    """The interval on a line of its own."""
+    """Return a cell with its interval on a line of its own."""
     return cell.replace(" [", "\n[").replace(", ", ",\u00a0")
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """A pipe table."""
+    """Return a pipe table."""
     header, rows = lines(results)
-    return (
-        "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
-        + f"\n\n{note(results)}\n"
-    )
+    rule = ["---"] * len(header)
+    table = "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
+    return f"{table}\n\n{note(results)}\n"
 
 
 def latex(results: dict[str, Any]) -> str:
-    """A plain tabular."""
+    """Return a plain tabular."""
     header, rows = lines(results)
     body = [" & ".join(map(_escaped, row)) + r" \\" for row in [header, *rows]]
     body[0] += r" \hline"
@@ -153,44 +139,17 @@ def latex(results: dict[str, Any]) -> str:
 
 
 def csv_text(results: dict[str, Any]) -> str:
-    """One line a method and column, every number by itself."""
+    """Return one line per method and column, every number by itself."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        [
-            "method",
-            "metric",
-            "better",
-            "by",
-            "prompts",
-            "value",
-            "low",
-            "high",
-            "n",
-            "left_out",
-            "change",
-            "change_low",
-            "change_high",
-        ]
-    )
+    writer.writerow(CSV_HEADER)
     for method in results["methods"]:
         for column in results["columns"]:
             entry = method["cells"][column["key"]]
             change = entry.get("change") or {"value": None, "low": None, "high": None}
-            about = [
-                method["label"],
-                column["key"],
-                column["better"],
-                column["by"],
-                column["prompts"],
-            ]
-            writer.writerow(
-                [
-                    *about,
-                    *(entry[key] for key in ("value", "low", "high", "n", "left_out")),
-                    *change.values(),
-                ]
-            )
+            about = [column["key"], column["better"], column["by"], column["prompts"]]
+            numbers = [entry[key] for key in ("value", "low", "high", "n", "left_out")]
+            writer.writerow([method["label"], *about, *numbers, *change.values()])
     return out.getvalue()
 
 
@@ -202,13 +161,13 @@ WRITERS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def write(folder: Path, results: dict[str, Any]) -> None:
-    """table.csv, table.md and table.tex."""
+    """Write table.csv, table.md and table.tex."""
     for name, writer in WRITERS.items():
         write_atomically(folder / name, writer(results).encode())
 
 
 def _published(results: dict[str, Any], label: str) -> dict[str, str]:
-    """What Table 4 has for a method, by column."""
+    """Return what Table 4 has for a method, by column."""
     if results["plan"]["preset"] != "paper":
         return {}
     cells = published.lookup(table=4, method=label.partition(" (")[0])
@@ -217,4 +176,10 @@ def _published(results: dict[str, Any], label: str) -> dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    return "".join(TEX.get(c) or (f"\\{c}" if c in "&%#_" else c) for c in text)
+    return "".join(map(_escaped_letter, text))
+
+
+def _escaped_letter(letter: str) -> str:
+    if letter in TEX:
+        return TEX[letter]
+    return f"\\{letter}" if letter in "&%#_" else letter

@@ -1,9 +1,8 @@
-"""SFID inside the UNet, as its authors run it: channels by which a forest tells the groups
-overwritten, at every step of the denoising.
+"""SFID inside the UNet, as its authors run it, at every step of the denoising.
 
-Features are read and written after the last down block and after the middle one. Of the code's own
-ways, mended here: statistics are of the conditional half and of all steps, and only that half is
-edited.
+Channels by which a forest tells the groups are overwritten. Features are read and written after the
+last down block and after the middle one. Two things differ from the authors' code, on purpose:
+statistics are of the conditional half and of all steps, and only that half is edited.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ _BATCH = 4
 
 @dataclass(frozen=True)
 class FeatureSfid:
-    """k: channels of each site, or, below 1, a share of them.
+    """SFID in the UNet of a pipeline.
 
-    fill: "group-means" writes what the features are where the forest is sure of a group: the one
-    that the prompt names, else one drawn by the picture's own noise; "low-confidence" writes the
-    mean where it is unsure.
-    steps: of the denoising that features are fitted on; the pipeline's own by default. tau, trees,
-    held_out: as in ``sfid``.
+    k: channels of each site, or, below 1, a share of them. fill: "group-means" writes what the
+    features are where the forest is sure of a group: the one that the prompt names, else one drawn
+    by the picture's own noise; "low-confidence" writes the mean where it is unsure. steps: of the
+    denoising that features are fitted on; the pipeline's own by default. tau, trees, held_out: as
+    in ``sfid``.
     """
 
     k: float = 50
@@ -46,31 +45,32 @@ class FeatureSfid:
     steps: int | None = None
 
     def fit(self, pipe: Any, attribute: Attribute, book: PromptBook, seed: int) -> FeatureEdit:
-        """On pictures drawn from the book's anchors, one each, which state their group."""
+        """Fit on pictures drawn from the book's anchors, one each, which state their group."""
         if self.fill not in ("group-means", "low-confidence"):
             raise InputError(
                 f'fill={self.fill!r} is not legal; pass "group-means" or "low-confidence"'
             )
         modules = _sites(pipe)
-        texts = [
-            (book[prompt][group].anchor, i)
-            for prompt in book.prompts
-            for i, group in enumerate(attribute.groups)
-        ]
-        codes = np.array([i for _, i in texts])
+        texts, groups = [], []
+        for prompt in book.prompts:
+            for i, group in enumerate(attribute.groups):
+                texts.append(book[prompt][group].anchor)
+                groups.append(i)
+        codes = np.array(groups)
         counts = np.bincount(codes, minlength=len(attribute.groups))
         require_groups(
             "sfid", counts, attribute.groups, FEW, "anchors", "take a book with more prompts"
         )
-        features = self._features(pipe, modules, [text for text, _ in texts], seed)
+        features = self._features(pipe, modules, texts, seed)
         fills = {site: self._fill(rows, codes, seed) for site, rows in features.items()}
         return FeatureEdit(pipe.unet, modules, attribute, fills)
 
     def _fill(
         self, rows: np.ndarray, codes: np.ndarray, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Channels (k,), and their values (groups, k); the same for all groups, where they are the
-        unsure ones'.
+        """Return the channels (k,) to overwrite, and their values (groups, k).
+
+        The values are the same for all groups where they are those of unsure pictures.
         """
         if (k := dimensions(self.k, rows.shape[1])) is None:
             raise InputError(
@@ -95,7 +95,7 @@ class FeatureSfid:
     def _features(
         self, pipe: Any, modules: dict[str, Any], texts: list[str], seed: int
     ) -> dict[str, np.ndarray]:
-        """Site -> (n, channels): mean over places and steps, of the conditional half."""
+        """Return site -> (n, channels): the mean over places and steps, of the conditional half."""
         import torch
 
         found: dict[str, list[Any]] = {site: [] for site in modules}
@@ -153,22 +153,24 @@ class FeatureEdit:
             )
 
     def remove(self) -> None:
-        """Take them off."""
+        """Take the hooks off."""
         for handle in self._handles:
             handle.remove()
         self._handles = []
 
     def begin(self, prompts: Sequence[str], kept: Sequence[bool]) -> None:
-        """A denoising of these prompts, one a picture; those kept are left alone, and all pictures
-        where there are no prompts.
+        """Begin a denoising of these prompts, one per picture.
+
+        Pictures that are kept are left alone; all are, where there are no prompts.
         """
         named = [explicit_groups(prompt, self.attribute) for prompt in prompts]
         self._named = [groups[0] if len(groups) == 1 else None for groups in named]
         self._kept, self._codes = np.array(kept), None
 
     def _draw(self, module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-        """At the first step: the group of each picture, the one its prompt names or one drawn by
-        its noise.
+        """Note the group of each picture at the first step.
+
+        It is the group that the prompt names, or one drawn by the picture's noise.
         """
         if self._codes is not None or not self._named:
             return
@@ -176,9 +178,10 @@ class FeatureEdit:
         groups = self.attribute.groups
         rows = noise[-len(self._named) :].detach().float().cpu().numpy()
         drawn = [crc32(row.tobytes()) % len(groups) for row in rows]
-        self._codes = np.array(
-            [drawn[i] if name is None else groups.index(name) for i, name in enumerate(self._named)]
-        )
+        for i, name in enumerate(self._named):
+            if name is not None:
+                drawn[i] = groups.index(name)
+        self._codes = np.array(drawn)
 
     def _overwrite(self, site: str, output: Any) -> Any:
         import torch
@@ -203,27 +206,27 @@ class FeatureEdit:
 
 def _sites(pipe: Any) -> dict[str, Any]:
     unet = getattr(pipe, "unet", None)
-    if (
-        unet is None
-        or not getattr(unet, "down_blocks", None)
-        or getattr(unet, "mid_block", None) is None
-    ):
+    middle = getattr(unet, "mid_block", None)
+    if unet is None or middle is None or not getattr(unet, "down_blocks", None):
         raise InputError(
             f"{type(pipe).__name__} has no UNet with a middle block, which sfid edits with"
             ' on="unet"; pass on="text"'
         )
-    return dict(zip(SITES, (unet.down_blocks[-1], unet.mid_block), strict=True))
+    return dict(zip(SITES, (unet.down_blocks[-1], middle), strict=True))
 
 
 def _reader(seen: list[Any], pictures: int) -> Any:
-    """A hook that notes the channel means (pictures, channels) of the conditional half, which comes
-    last.
+    """Return a hook that notes the channel means (pictures, channels) of the conditional half.
+
+    That half comes last.
     """
-    return lambda module, inputs, output: seen.append(
-        _maps(output)[-pictures:].float().mean((2, 3))
-    )
+
+    def note(module: Any, inputs: Any, output: Any) -> None:
+        seen.append(_maps(output)[-pictures:].float().mean((2, 3)))
+
+    return note
 
 
 def _maps(output: Any) -> Any:
-    """Feature maps (n, channels, height, width) of a block's output."""
+    """Return the feature maps (n, channels, height, width) of a block's output."""
     return output[0] if isinstance(output, tuple) else output

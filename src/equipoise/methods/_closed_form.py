@@ -5,6 +5,7 @@ The attribute space comes from prompts; images and texts are turned towards thei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Literal
@@ -60,6 +61,7 @@ class ClosedForm(Method):
     source: ClassVar[str] = "the paper"
     needs: ClassVar[tuple[str, ...]] = ("prompts",)
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
+    generation: ClassVar[Mapping[str, Any] | None] = {"modality": "text"}
     sweep: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
     code: ClassVar[str] = (
         "one shared space and a form that loses digits in float32; the text has one space per"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -57,6 +57,7 @@ class NoMethod(Method):
     summary: ClassVar[str] = "the encoder as it is"
     changes: ClassVar[tuple[str, ...]] = ()
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
+    generation: ClassVar[Mapping[str, Any] | None] = {}
     operator: ClassVar[type[Operator]] = Identity
 
     def fit(self, context: FitContext) -> Identity:

@@ -5,8 +5,9 @@ After the calibration, prompts that differ in the group alone coincide.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -51,6 +52,7 @@ class OrthCali(Method):
     needs: ClassVar[tuple[str, ...]] = ("prompts",)
     changes: ClassVar[tuple[str, ...]] = ("text",)
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
+    generation: ClassVar[Mapping[str, Any] | None] = {"lam": 500.0}
     sweep: ClassVar[Strength | None] = Strength(
         "lam", 0, (1, 10, 100, 1000, 10000), becomes="orth-proj"
     )

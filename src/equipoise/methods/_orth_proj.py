@@ -5,8 +5,9 @@ The span is not centred, so what the prompts share goes too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -47,6 +48,7 @@ class OrthProj(Method):
     needs: ClassVar[tuple[str, ...]] = ("prompts",)
     changes: ClassVar[tuple[str, ...]] = ("text",)
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
+    generation: ClassVar[Mapping[str, Any] | None] = {}
     operator: ClassVar[type[Operator]] = OrthProjOperator
 
     def fit(self, context: FitContext) -> OrthProjOperator:

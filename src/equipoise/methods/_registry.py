@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import fields
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -84,6 +85,8 @@ class Method(ABC):
     changes: ClassVar[tuple[str, ...]] = ("image", "text")  # as its parameters stand by default
     # The tasks for which its authors defined it.
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval")
+    # The parameters that generation begins with; None where it cannot edit the states of prompts.
+    generation: ClassVar[Mapping[str, Any] | None] = None
     sweep: ClassVar[Strength | None] = None
     # Where the reference code differs from the paper, or from its Table 1.
     code: ClassVar[str] = ""

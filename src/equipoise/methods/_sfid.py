@@ -140,6 +140,7 @@ class Sfid(Method):
     needs: ClassVar[tuple[str, ...]] = ("images", "sensitive_features", "prompts")
     training: ClassVar[str] = "one random forest per modality"
     tasks: ClassVar[tuple[str, ...]] = ("classification", "retrieval", "generation")
+    generation: ClassVar[Mapping[str, Any] | None] = {"modality": "text"}
     sweep: ClassVar[Strength | None] = Strength(
         "k", 0, (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
     )

@@ -17,10 +17,11 @@ KINDS = ("blip2", "encoder", "llm")
 
 
 def load_annotator(spec: str, attribute: Attribute, **options: Any) -> Annotator:
-    """By name: "blip2:ID-or-folder", "encoder:SPEC" (any encoder of ``load_encoder``), "llm:MODEL"
-    (behind an OpenAI-compatible server).
+    """Return an annotator by name.
 
-    options: device, offline for models that run here; base_url, api_key for a server.
+    spec: "blip2:ID-or-folder", "encoder:SPEC" (any encoder of ``load_encoder``) or "llm:MODEL"
+    (behind an OpenAI-compatible server). options: device and offline for models that run here;
+    base_url and api_key for a server.
     """
     kind, _, name = spec.partition(":")
     if kind not in KINDS or not name:

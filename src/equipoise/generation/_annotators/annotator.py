@@ -1,6 +1,4 @@
-"""``Annotator``: what every one of them can do, how its labels are kept, and how an answer in words
-is read.
-"""
+"""``Annotator``: how pictures are labelled, and how the labels are kept."""
 
 from __future__ import annotations
 
@@ -18,14 +16,13 @@ from equipoise.generation._manifest import Manifest
 from equipoise.generation._plan import slug
 from equipoise.prompts._attribute import Attribute
 
-QUESTION = (  # the paper's, of gender
-    "What is the perceived {attribute} of the person in this image?"
-)
+# The paper's question, which asks about gender.
+QUESTION = "What is the perceived {attribute} of the person in this image?"
 FOLDER = "labels"
 
 
 class Annotator(ABC):
-    """Says of each picture which group its person seems to be of, or "unsure".
+    """A judge of which group the person in each picture seems to be of, or "unsure".
 
     ``name`` tells it from others.
     """
@@ -38,18 +35,21 @@ class Annotator(ABC):
 
     @property
     def question(self) -> str:
-        """What is asked of a picture."""
+        """Return what is asked about a picture."""
         return QUESTION.format(attribute=self.attribute.name.replace(" & ", " and "))
 
     @abstractmethod
     def answers(self, images: Sequence[Path]) -> Sequence[str | ServiceError]:
-        """One for each picture: a group of the attribute, or "unsure"; or why a server gave none,
-        and may if asked again.
+        """Return one answer per picture: a group of the attribute, or "unsure".
+
+        Where a server gave none and may give one if asked again, its error stands in the answer's
+        place.
         """
 
     def annotate(self, manifest: Manifest) -> dict[str, str]:
-        """Image -> answer for every picture of a run; kept in labels/, so that none is asked of
-        twice.
+        """Return image -> answer for every picture of a run.
+
+        Answers are kept in labels/, so that no picture is asked about twice.
         """
         manifest.require_files()
         kept = manifest.folder / FOLDER / f"{slug(self.name)}-{crc32(self.name.encode()):08x}.csv"
@@ -59,36 +59,39 @@ class Annotator(ABC):
         with progress(f"labels by {self.name}", len(left)) as advance:
             for start in range(0, len(left), self.batch):
                 some = left[start : start + self.batch]
-                given = dict(
-                    zip(
-                        some, self.answers([manifest.folder / image for image in some]), strict=True
-                    )
-                )
-                file.add(
-                    {image: answer for image, answer in given.items() if isinstance(answer, str)}
-                )
-                if failed := [
-                    answer for answer in given.values() if isinstance(answer, ServiceError)
-                ]:
+                given = self.answers([manifest.folder / image for image in some])
+                answers: dict[str, str] = {}
+                failed: list[ServiceError] = []
+                for image, answer in zip(some, given, strict=True):
+                    if isinstance(answer, ServiceError):
+                        failed.append(answer)
+                    else:
+                        answers[image] = answer
+                file.add(answers)
+                if failed:
                     raise failed[0]
                 advance(len(some))
         return {image: file.answers[image] for image in images}
 
 
 def group_in(answer: str, attribute: Attribute) -> str:
-    """The one group that an answer in words names; "unsure" where it names none, or several."""
-    named = {
-        group
-        for group in attribute.groups
-        if any(_says(word, answer) for word in _words(group, attribute))
-    }
-    return named.pop() if len(named) == 1 else UNSURE
+    """Return the one group that an answer names in words; "unsure" for none or several."""
+    named = [group for group in attribute.groups if _names(answer, group, attribute)]
+    return named[0] if len(named) == 1 else UNSURE
+
+
+def _names(answer: str, group: str, attribute: Attribute) -> bool:
+    return any(_says(word, answer) for word in _words(group, attribute))
 
 
 def _words(group: str, attribute: Attribute) -> set[str]:
     wordings = attribute.wordings.get(group)
-    nouns = [] if wordings is None else [noun for some in wordings.nouns.values() for noun in some]
-    return {group, *([] if wordings is None else wordings.adjectives), *nouns}
+    if wordings is None:
+        return {group}
+    words = {group, *wordings.adjectives}
+    for nouns in wordings.nouns.values():
+        words.update(nouns)
+    return words
 
 
 def _says(word: str, answer: str) -> bool:

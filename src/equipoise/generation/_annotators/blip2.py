@@ -1,5 +1,6 @@
-"""BLIP-2 as an annotator, as in the paper: asked in words, its answer read by whole words ("female"
-holds "male").
+"""BLIP-2 as an annotator, as in the paper.
+
+It is asked in words. Its answer is read by whole words, because "female" contains "male".
 """
 
 from __future__ import annotations

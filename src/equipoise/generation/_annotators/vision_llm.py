@@ -30,16 +30,12 @@ class Look(NamedTuple):
     step: str = "answer"
 
     def worded(self, form: str) -> list[dict[str, Any]]:
-        """The message: the picture, the question and its answers."""
-        how = (
-            'a JSON object with one field, "answer"'
-            if form == "json"
-            else "one of these words alone"
-        )
-        text = (
-            f"{self.question} Answer with {how}: {', '.join(self.choices[:-1])} or"
-            f" {self.choices[-1]}."
-        )
+        """Return the message: the picture, the question and its answers."""
+        how = "one of these words alone"
+        if form == "json":
+            how = 'a JSON object with one field, "answer"'
+        *most, last = self.choices
+        text = f"{self.question} Answer with {how}: {', '.join(most)} or {last}."
         return [
             {
                 "role": "user",
@@ -52,7 +48,7 @@ class Look(NamedTuple):
 
     @property
     def schema(self) -> dict[str, object]:
-        """One of the answers."""
+        """Return the schema of an answer: one of the choices."""
         answer = {"type": "string", "enum": list(self.choices)}
         return {
             "type": "object",
@@ -63,7 +59,7 @@ class Look(NamedTuple):
 
 
 class VisionLLM(Annotator):
-    """Asks a server, many pictures at a time.
+    """A vision language model, asked about many pictures at a time.
 
     It is unsure of a picture that it refuses, or gives no whole answer to.
     """

@@ -19,8 +19,10 @@ PROMPT = "a photo of a person"
 
 
 class ZeroShot(Annotator):
-    """margin: by how much the closest group's similarity must exceed the second's; unsure where it
-    does not.
+    """An encoder that names the group whose texts a picture is closest to.
+
+    margin: how far the closest group's similarity must exceed the second's; the answer is "unsure"
+    where it does not.
     """
 
     batch = 64
