@@ -22,6 +22,7 @@ from equipoise.geometry import RANK_TOLERANCE, Float64
 from equipoise.kernels._recipe import LowRank, preference
 
 if TYPE_CHECKING:
+    from equipoise.encoders import TextEncoder
     from equipoise.prompts._attribute import Attribute
     from equipoise.prompts._book import PromptBook
 
@@ -134,7 +135,7 @@ class AttributeSpace:
     @classmethod
     def from_prompts(
         cls,
-        encoder: Any,
+        encoder: TextEncoder,
         book: PromptBook,
         attribute: Attribute,
         *,
@@ -259,7 +260,7 @@ class AttributeSpace:
                 " that made the embeddings"
             )
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file, atomically."""
         artefact.save(path, KIND, self.arrays(), self.metadata())
 
@@ -285,7 +286,7 @@ class AttributeSpace:
         }
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, encoder: Any = None) -> AttributeSpace:
+    def load(cls, path: str | os.PathLike[str], *, encoder: Any = None) -> AttributeSpace:
         """Read a saved space; with ``encoder``, refuse one that another encoder made."""
         arrays, metadata = artefact.load(path, KIND)
         try:
@@ -353,7 +354,7 @@ class AttributeSpace:
 
     @classmethod
     def from_pretrained(
-        cls, repo_id_or_folder: str | os.PathLike, *, encoder: Any = None, **options: Any
+        cls, repo_id_or_folder: str | os.PathLike[str], *, encoder: Any = None, **options: Any
     ) -> AttributeSpace:
         """Load from a folder or from the Hugging Face hub.
 

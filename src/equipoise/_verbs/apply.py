@@ -21,11 +21,11 @@ FOR_FILES = ("rows", "metadata", "column", "device", "ray", "address", "verify",
 
 
 def apply(
-    source: str | os.PathLike,
-    destination: str | os.PathLike,
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
     *,
-    space: AttributeSpace | str | os.PathLike | None = None,
-    operator: Operator | str | os.PathLike | None = None,
+    space: AttributeSpace | str | os.PathLike[str] | None = None,
+    operator: Operator | str | os.PathLike[str] | None = None,
     kappa: Any = None,
     norm: Literal["unit", "keep"] = "unit",
     on_invalid: Literal["raise", "keep"] = "raise",
@@ -71,7 +71,7 @@ def apply(
     return apply_files(source, destination, transform, options, engine=engine, resume=resume)
 
 
-def require_fitting(source: str | os.PathLike, **given: Any) -> None:
+def require_fitting(source: str | os.PathLike[str], **given: Any) -> None:
     """Raise for options that would do nothing. given: by name, None or False where nothing was."""
     idle = FOR_FILES if in_database(source) else () if given["ray"] else ("address",)
     idle += () if is_postgres(source) else ("key",)
@@ -82,12 +82,12 @@ def require_fitting(source: str | os.PathLike, **given: Any) -> None:
         raise InputError(f"{told} would do nothing for {kind}; leave it out")
 
 
-def in_database(source: str | os.PathLike) -> bool:
+def in_database(source: str | os.PathLike[str]) -> bool:
     """Whether a source is a column, and its destination a new column beside it."""
     return is_postgres(source) or ".lance#" in os.fspath(source)
 
 
-def is_postgres(source: str | os.PathLike) -> bool:
+def is_postgres(source: str | os.PathLike[str]) -> bool:
     """Whether it is a PostgreSQL address."""
     return os.fspath(source).startswith(SCHEMES)
 

@@ -6,20 +6,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import cast
 
 from equipoise.encoders import _registry as registry
 from equipoise.encoders._cache import EmbeddingCache
 from equipoise.encoders._encoder import Encoder, Report, Unreadable
 from equipoise.encoders._export import export_onnx
 from equipoise.encoders._images import UnreadableImageError
+from equipoise.encoders._protocols import ImageEncoder, TextEncoder
 from equipoise.encoders._towers import TextTower, Towers
 from equipoise.encoders._wrapping import WrappedEncoder, wrap
 
 __all__ = [
     "EmbeddingCache",
     "Encoder",
+    "ImageEncoder",
     "Report",
+    "TextEncoder",
     "TextTower",
     "Towers",
     "Unreadable",
@@ -40,9 +43,9 @@ def load_encoder(
     offline: bool | None = None,
     batch_size: int | None = None,
     workers: int | None = None,
-    cache: bool | str | os.PathLike | EmbeddingCache = False,
+    cache: bool | str | os.PathLike[str] | EmbeddingCache = False,
     show_progress: bool | None = None,
-) -> Any:
+) -> Encoder:
     """Load the encoder that ``spec`` names: "hf:ID-or-folder", "open_clip:NAME/WEIGHTS",
     "st:ID-or-folder", "onnx:FOLDER", "mini".
 
@@ -61,7 +64,8 @@ def load_encoder(
     )
     towers = load(name, device=device, dtype=dtype, revision=revision, offline=offline)
     if not isinstance(towers, Towers):
-        return towers  # another package's encoder, whole
+        # an encoder of another package, whole, which offers what ours does
+        return cast(Encoder, towers)
     kept = (
         cache
         if isinstance(cache, EmbeddingCache)

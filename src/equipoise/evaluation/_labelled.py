@@ -46,8 +46,12 @@ class Labelled:
         check_encoder(encoder, embeddings)
         if embeddings is not None and not isinstance(embeddings, Store):
             check_array(embeddings, len(table))
-        self.name, self.table, self.groups = name, table, groups
-        self.encoder, self.embeddings, self.on_unreadable = encoder, embeddings, on_unreadable
+        self.name: str = name
+        self.table: Any = table
+        self.groups: np.ndarray = groups
+        self.encoder: Any = encoder
+        self.embeddings: Any = embeddings
+        self.on_unreadable: str = on_unreadable
 
     @classmethod
     def of(

@@ -37,7 +37,7 @@ class Call(NamedTuple):
     options: Mapping[str, Any] = {}
 
 
-class TextEncoder(NamedTuple):
+class PipelineEncoder(NamedTuple):
     """One of the pipeline's."""
 
     name: str
@@ -52,8 +52,8 @@ class Conditioning:
 
     def __init__(self, pipe: Any):
         self.pipe = pipe
-        self.encoders = _encoders(pipe)
-        self.encode = pipe.encode_prompt
+        self.encoders: tuple[PipelineEncoder, ...] = _encoders(pipe)
+        self.encode: Callable[..., Any] = pipe.encode_prompt
         self._signature = inspect.signature(pipe.encode_prompt)
         self._has_pooled = "pooled_prompt_embeds" in self._signature.parameters
 
@@ -72,7 +72,7 @@ class Conditioning:
             widths[POOLED] = last.config.projection_dim
         return widths
 
-    def bind(self, args: tuple, kwargs: dict[str, Any]) -> Call:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """What a call asks for.
 
         A prompt that does not fit the window is an error: what is cut off would be neither drawn
@@ -128,7 +128,9 @@ class Conditioning:
                 advance(len(batch))
         return {name: torch.cat(rows) for name, rows in found.items()}
 
-    def edit(self, output: tuple, call: Call, tokens: str, apply: Apply) -> tuple:
+    def edit(
+        self, output: tuple[Any, ...], call: Call, tokens: str, apply: Apply
+    ) -> tuple[Any, ...]:
         """What ``encode_prompt`` returned, with the states of every prompt edited; the start token
         and the negative branch untouched.
         """
@@ -162,7 +164,7 @@ class Conditioning:
         output = self.encode(prompt=texts, **fixed, **options)
         return output[0], output[2] if self._has_pooled else None
 
-    def _ids(self, encoder: TextEncoder, texts: Sequence[str], **options: Any) -> Any:
+    def _ids(self, encoder: PipelineEncoder, texts: Sequence[str], **options: Any) -> Any:
         texts = list(texts)
         if hasattr(
             self.pipe, "maybe_convert_prompt"
@@ -172,12 +174,12 @@ class Conditioning:
             texts, max_length=encoder.tokenizer.model_max_length, **options
         ).input_ids
 
-    def _ends(self, encoder: TextEncoder, texts: Sequence[str]) -> Any:
+    def _ends(self, encoder: PipelineEncoder, texts: Sequence[str]) -> Any:
         """The place of each text's end token."""
         ids = self._ids(encoder, texts, padding="max_length", truncation=True, return_tensors="pt")
         return (ids == encoder.tokenizer.eos_token_id).int().argmax(1)
 
-    def _require_room(self, encoder: TextEncoder, texts: Sequence[str]) -> None:
+    def _require_room(self, encoder: PipelineEncoder, texts: Sequence[str]) -> None:
         most = encoder.tokenizer.model_max_length
         for text, ids in zip(
             texts, self._ids(encoder, texts, truncation=False, verbose=False), strict=True
@@ -190,7 +192,7 @@ class Conditioning:
                 )
 
 
-def _encoders(pipe: Any) -> tuple[TextEncoder, ...]:
+def _encoders(pipe: Any) -> tuple[PipelineEncoder, ...]:
     """The pipeline's text encoders, once they are all CLIP's."""
     found = {
         name: getattr(pipe, name) for name in _ENCODERS if getattr(pipe, name, None) is not None
@@ -223,7 +225,7 @@ def _encoders(pipe: Any) -> tuple[TextEncoder, ...]:
             f"{type(pipe).__name__} has no tokenizer for {missing[0]}; load the pipeline whole"
         )
     return tuple(
-        TextEncoder(name, tokenizers[name], encoder.config.hidden_size)
+        PipelineEncoder(name, tokenizers[name], encoder.config.hidden_size)
         for name, encoder in found.items()
     )
 

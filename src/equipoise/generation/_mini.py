@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from equipoise import geometry
-from equipoise.encoders import load_encoder
+from equipoise.encoders import TextEncoder, load_encoder
 from equipoise.errors import ArtefactError, InputError, MissingExtraError
 from equipoise.generation._conditioning import Call
 
@@ -23,8 +23,9 @@ class MiniPipeline:
     encoder: anything with ``encode_text``; generator: with ``sample``.
     """
 
-    def __init__(self, encoder: Any, generator: Any):
-        self.encoder, self.generator = encoder, generator
+    def __init__(self, encoder: TextEncoder, generator: Any):
+        self.encoder: TextEncoder = encoder
+        self.generator: Any = generator
 
     def encode_prompt(self, prompt: str | Sequence[str]) -> np.ndarray:
         """Embeddings (n, d) of prompts, each encoded by itself: what stands beside it in a batch
@@ -75,15 +76,16 @@ class MiniConditioning:
     """One part, a row a prompt, no tokens: as ``conditioning.Conditioning`` is for diffusers."""
 
     def __init__(self, pipe: MiniPipeline):
-        self.pipe, self.encode = pipe, pipe.encode_prompt
-        self.id = str(getattr(pipe.encoder, "id", "mini"))
+        self.pipe: MiniPipeline = pipe
+        self.encode: Callable[[str | Sequence[str]], np.ndarray] = pipe.encode_prompt
+        self.id: str = str(getattr(pipe.encoder, "id", "mini"))
 
     @property
     def parts(self) -> dict[str, int]:
         """Part -> width."""
         return {PART: self.pipe.encoder.dim}
 
-    def bind(self, args: tuple, kwargs: Mapping[str, Any]) -> Call:
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         """The prompts of a call."""
         prompt = kwargs.get("prompt", args[0] if args else None)
         return Call({PART: [prompt] if isinstance(prompt, str) else list(prompt or ())})

@@ -61,7 +61,7 @@ class DiffusersPainter(Painter):
         name: str = "",
     ):
         self.pipe = pipe
-        self.id = name or str(pipe.config.get("_name_or_path") or type(pipe).__name__)
+        self.id: str = name or str(pipe.config.get("_name_or_path") or type(pipe).__name__)
         asked = {
             "num_inference_steps": steps,
             "guidance_scale": guidance,
@@ -69,10 +69,9 @@ class DiffusersPainter(Painter):
             "width": size,
         }
         self._options = {key: value for key, value in asked.items() if value is not None}
-        self.revision, self.precision = (
-            _revision(pipe),
-            f"{str(pipe.dtype).removeprefix('torch.')} on {pipe.device.type}",
-        )
+        dtype = str(pipe.dtype).removeprefix("torch.")
+        self.revision: str = _revision(pipe)
+        self.precision: str = f"{dtype} on {pipe.device.type}"
         pipe.set_progress_bar_config(disable=True)
 
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:

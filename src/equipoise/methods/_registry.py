@@ -68,7 +68,7 @@ class Strength(NamedTuple):
 
     param: str
     neutral: Any
-    values: tuple
+    values: tuple[Any, ...]
     becomes: str = "none"
 
 
@@ -163,7 +163,7 @@ def _one_illegal(value: Any, kind: Any) -> str:
     return "" if isinstance(value, numbers) and (kind is bool) == isinstance(value, bool) else words
 
 
-def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:
+def load(path: str | os.PathLike[str], *, encoder: Any = None) -> Operator:
     """Read a saved operator; with ``encoder``, bind it and refuse that of another encoder."""
     arrays, document = artefact.load(path, KIND)
     try:

@@ -20,7 +20,7 @@ class Coded(NamedTuple):
     """codes (n,): the place of each label in ``labels``, -1 where it is unknown."""
 
     codes: np.ndarray
-    labels: tuple
+    labels: tuple[Any, ...]
 
     @property
     def known(self) -> np.ndarray:
