@@ -4,13 +4,13 @@ resumed, it does nothing twice.
 
 from equipoise._applying.estimate import Estimate, estimate
 from equipoise._applying.files import Options, apply_files
-from equipoise._applying.report import Report
+from equipoise._applying.report import ApplyReport
 from equipoise._applying.verify import is_finished, verify
 
 __all__ = [
+    "ApplyReport",
     "Estimate",
     "Options",
-    "Report",
     "apply_files",
     "estimate",
     "is_finished",

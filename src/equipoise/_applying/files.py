@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from equipoise._applying.journal import Journal, Manifest, Run, journal_at, require_same
-from equipoise._applying.report import Report, certificate, merged, read_totals
+from equipoise._applying.report import ApplyReport, certificate, merged, read_totals
 from equipoise._artefact import sha256
 from equipoise._engines import threads
 from equipoise._engines.shard import Done, Job, Piece, part_name, target_header
@@ -126,7 +126,7 @@ def apply_files(
     *,
     engine: Engine = threads.run,
     resume: bool = False,
-) -> Report:
+) -> ApplyReport:
     """Debias every row of ``source`` into ``destination``, which gets the same files.
 
     The source is never changed.
@@ -140,7 +140,7 @@ def apply_files(
         return _apply(todo, engine, resume)
 
 
-def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
+def _apply(todo: Plan, engine: Engine, resume: bool) -> ApplyReport:
     started = time.monotonic()
     finished = todo.journal.manifest()
     done = {part.piece: part for part in _started(todo, finished, resume)}
@@ -150,7 +150,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
         if not todo.where.is_file(STORE_MANIFEST):
             _finish_store(todo)
         found = _certificate(todo, [done[piece] for piece in wanted])
-        return Report(todo.destination, 0, 0, 0, time.monotonic() - started, found)
+        return ApplyReport(todo.destination, 0, 0, 0, time.monotonic() - started, found)
     missing: dict[int, set[Piece]] = {}
     for piece in left:
         missing.setdefault(piece.file, set()).add(piece)
@@ -171,7 +171,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     merged_certificate = _certificate(todo, parts)
     _finish_store(todo)
     todo.journal.finish(Manifest(**dict(todo.run), shards=parts, certificate=merged_certificate))
-    return Report(
+    return ApplyReport(
         todo.destination, rows, written, len(left), time.monotonic() - started, merged_certificate
     )
 

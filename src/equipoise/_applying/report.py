@@ -11,7 +11,7 @@ from equipoise._certificate import Totals
 
 
 @dataclass(frozen=True)
-class Report:
+class ApplyReport:
     """rows and bytes written by this call (all of the run where it was not resumed), and the
     certificate of all rows, a modality.
     """

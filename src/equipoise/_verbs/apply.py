@@ -9,7 +9,7 @@ from equipoise import methods
 from equipoise._applying.files import Engine, Options, apply_files
 from equipoise._applying.lance import apply_lance
 from equipoise._applying.postgres import SCHEMES, apply_column
-from equipoise._applying.report import Report
+from equipoise._applying.report import ApplyReport
 from equipoise._engines import threads
 from equipoise._engines.transform import Transform
 from equipoise._space import AttributeSpace
@@ -37,7 +37,7 @@ def apply(
     resume: bool = False,
     device: str = "cpu",
     engine: Engine = threads.run,
-) -> Report:
+) -> ApplyReport:
     """Debias a store of any size into another: a folder of .npy or .parquet files, or one of them,
     here or behind a URL.
 

@@ -9,7 +9,7 @@ import os
 from typing import cast
 
 from equipoise.encoders import _registry as registry
-from equipoise.encoders._cache import EmbeddingCache
+from equipoise.encoders._cache import EmbeddingCache, Usage
 from equipoise.encoders._encoder import Encoder, Report, Unreadable
 from equipoise.encoders._export import export_onnx
 from equipoise.encoders._images import UnreadableImageError
@@ -27,6 +27,7 @@ __all__ = [
     "Towers",
     "Unreadable",
     "UnreadableImageError",
+    "Usage",
     "WrappedEncoder",
     "export_onnx",
     "load_encoder",
