@@ -14,7 +14,6 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -33,25 +32,42 @@ PICTURES = 24
 HELPERS = {"errors", "_display", "_progress", "_artefact", "_paths", "_clock", "_version"}
 HELPERS |= {"_telemetry", "_array_types", "__init__"}
 
+# What a room hands down and a lower room calls: by its file, with who calls it and why.
+CALLBACKS = {
+    "metrics/_walk.py": "the counting of one block, which `kernels/_host.py` spreads over threads",
+    "evaluation/_classification.py": "a metric, which `metrics/_resample_cells.py` computes for"
+    " each resample",
+    "generation/_drawing.py": "the painting of one batch, whose size `encoders/_batching.py` finds",
+    "generation/_fitting.py": "the pipeline's text encoder, with which `prompts/_prototypes.py`"
+    " encodes a prompt book",
+}
+
 INTRODUCTION = """# From the command line to the kernel and back
 
 This page follows five verbs through the files of the package. `python scripts/traces.py` made it
 from real runs on small files with the embedded model.
 
-Each line is a file, at the moment of its first call, with the function that was called. It is
+Each line is a file, at the moment of its first call, and the function that was called. It is
 indented below the file that called it. A room is a folder of the package, or a file beside the
-folders; [ARCHITECTURE.md](https://github.com/equipoise/equipoise) draws them. Three things are left out:
+folders; ARCHITECTURE.md draws them. Only the main path is shown. Left out are:
 
 - what runs while a module is imported;
-- files that were on the page already, when they are called again;
+- files that are on the page already, when they are called again;
+- files that only their own room calls and that call no other room;
 - small services that every room may call and that call no room: errors, progress bars, the clock,
-  paths, and files that are written atomically.
+  paths, and the writing of files.
 
-A result goes back the way it came: each function returns to the line above it.
+A result goes back the way it came: each function returns to the line above it. Compiled code has no
+lines of its own: `kernels/_host.py` hands the rows to `kernels/_numba.py`, where numba is installed.
 
 **No room is entered twice on the way down.** For every call of a run, the script reads the chain of
 calls that led to it. A chain may stay in a room for several calls. Once it has left a room, it does
-not come back to it. `python scripts/traces.py --check` fails where one does.
+not come back, except into a function or an object that the room itself handed down. There are
+{count} of these callbacks:
+
+{callbacks}
+
+`python scripts/traces.py --check` fails for any other.
 """
 
 
@@ -70,11 +86,11 @@ class Step:
 
 @dataclass
 class Trace:
-    """The first call of each file with its depth, and the chains that enter a room twice."""
+    """The first call of each file with its depth, and the chains that come back to a room."""
 
     lines: list[tuple[int, Step]] = field(default_factory=list)
     rooms: list[str] = field(default_factory=list)
-    twice: dict[str, str] = field(default_factory=dict)
+    back: dict[str, str] = field(default_factory=dict)
     _depths: dict[str, int] = field(default_factory=dict)
 
     def enter(self, chain: list[Step]) -> None:
@@ -87,10 +103,41 @@ class Trace:
             self.lines.append((depth, last))
         if last.room not in self.rooms:
             self.rooms.append(last.room)
-        before = [step.room for step in chain[:-1]]
-        if before and before[-1] != last.room and last.room in before:
-            way = " > ".join(f"{step.file}:{step.function}" for step in chain)
-            self.twice.setdefault(f"{before[-1]} > {last.room}", way)
+        way = room_path(chain[:-1])
+        if last.room in way[:-1]:
+            called = " > ".join(f"{step.file}:{step.function}" for step in chain)
+            self.back.setdefault(last.file, called)
+
+    def shown(self) -> list[tuple[int, Step]]:
+        """Return the lines of the main path: where a room is entered, and what leads to another."""
+        kept = []
+        for i, (depth, step) in enumerate(self.lines):
+            above = [line for line in self.lines[:i] if line[0] == depth - 1]
+            entered = not above or above[-1][1].room != step.room
+            if entered or self._leads_on(i):
+                kept.append((depth, step))
+        return kept
+
+    def _leads_on(self, at: int) -> bool:
+        """Return whether a file of another room stands below this line."""
+        depth, here = self.lines[at]
+        for below, step in self.lines[at + 1 :]:
+            if below <= depth:
+                return False
+            if step.room != here.room:
+                return True
+        return False
+
+
+def room_path(chain: list[Step]) -> list[str]:
+    """Return the rooms of a chain; after a callback the path goes on from the room that gave it."""
+    path: list[str] = []
+    for step in chain:
+        if step.room in path:
+            del path[path.index(step.room) + 1 :]
+        else:
+            path.append(step.room)
+    return path
 
 
 class Tracer:
@@ -220,7 +267,6 @@ def trace_all(given: Path) -> dict[str, tuple[str, Trace]]:
     for verb, arguments in commands(given).items():
         typed = " ".join(_shown(word, given) for word in arguments)
         found[verb] = (f"equipoise {typed}", trace_command(arguments))
-        print(verb, "done", flush=True)
     found["debias"] = ("eq.debias(rows, space)", trace_debias(given))
     return found
 
@@ -233,14 +279,15 @@ def _shown(word: Any, given: Path) -> str:
 
 def section(verb: str, typed: str, trace: Trace) -> str:
     """Return one verb's part of the page."""
-    width = max(2 * depth + len(step.file) for depth, step in trace.lines)
+    shown = trace.shown()
+    width = max(2 * depth + len(step.file) for depth, step in shown)
     lines = []
-    for depth, step in trace.lines:
+    for depth, step in shown:
         file = "  " * depth + step.file
         lines.append(f"{file:{width}}  {step.function}")
     rooms = ", ".join(f"`{room}`" for room in trace.rooms)
     body = "\n".join(lines)
-    told = f"{len(trace.lines)} files in {len(trace.rooms)} rooms: {rooms}."
+    told = f"{len(shown)} of {len(trace.lines)} files, in {len(trace.rooms)} rooms: {rooms}."
     return f"## {verb}\n\n`{typed}`\n\n{told}\n\n```text\n{body}\n```\n"
 
 
@@ -254,15 +301,24 @@ def main() -> None:
         given = Path(folder) / "given"
         make_inputs(given)
         found = trace_all(given)
-    twice = [f"{verb}: {way}" for verb, (_, trace) in found.items() for way in trace.twice.values()]
-    print("\n".join(twice) or "no room is entered twice on the way down")
+    twice = []
     for verb, (_, trace) in found.items():
-        print(verb, len(trace.lines), "files", len(trace.rooms), "rooms")
-    if not check:
-        sections = [section(verb, *traced) for verb, traced in found.items()]
-        PAGE.write_text("\n".join([INTRODUCTION, *sections]))
+        print(f"{verb}: {len(trace.lines)} files in {len(trace.rooms)} rooms")
+        twice += [f"{verb}: {way}" for file, way in trace.back.items() if file not in CALLBACKS]
     if twice:
+        print("rooms that are entered twice:", *twice, sep="\n")
         sys.exit(1)
+    print("no room is entered twice on the way down")
+    if not check:
+        PAGE.write_text(page(found))
+
+
+def page(found: dict[str, tuple[str, Trace]]) -> str:
+    """Return docs/traces.md."""
+    callbacks = "\n".join(f"- `{file}`: {why}." for file, why in CALLBACKS.items())
+    introduction = INTRODUCTION.format(count=len(CALLBACKS), callbacks=callbacks)
+    sections = [section(verb, *traced) for verb, traced in found.items()]
+    return "\n".join([introduction, *sections])
 
 
 if __name__ == "__main__":
