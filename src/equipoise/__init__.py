@@ -19,9 +19,10 @@ from equipoise.errors import EquipoiseError
 
 if TYPE_CHECKING:
     from equipoise import datasets, evaluation, generation, methods, metrics, published, report
+    from equipoise._applying import ApplyReport
     from equipoise._spaceset import SpaceSet
     from equipoise._stores import Store, open_store
-    from equipoise._verbs.apply import ApplyReport, apply
+    from equipoise._verbs.apply import apply
     from equipoise._verbs.audit import AuditResults, audit
     from equipoise._verbs.embed import embed
     from equipoise._verbs.search import SearchResults, search
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from equipoise.prompts._neutral import neutralize
 
 _LATER = {  # loaded when first used: what they import would make every import slow
-    "ApplyReport": "equipoise._verbs.apply",
+    "ApplyReport": "equipoise._applying",
     "Attribute": "equipoise.prompts._attribute",
     "AuditResults": "equipoise._verbs.audit",
     "FitContext": "equipoise.methods",

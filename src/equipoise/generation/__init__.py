@@ -2,11 +2,12 @@
 and measure.
 """
 
+from equipoise._annotate.labels import Label
 from equipoise.generation._annotators import Annotator, load_annotator
 from equipoise.generation._attach import Attached, attach
 from equipoise.generation._conditioning import Call, Conditioning
 from equipoise.generation._drawing import draw, read_provenance
-from equipoise.generation._labels import Label, Verdict, read_labels, unanimous
+from equipoise.generation._labels import Verdict, read_labels, unanimous
 from equipoise.generation._manifest import Manifest
 from equipoise.generation._mini import MiniConditioning, MiniPipeline, load_mini
 from equipoise.generation._painters import DiffusersPainter, Painter, load_painter
