@@ -48,7 +48,7 @@ This page follows five verbs through the files of the package. `python scripts/t
 from real runs on small files with the embedded model.
 
 Each line is a file, at the moment of its first call, and the function that was called. It is
-indented below the file that called it. A room is a folder of the package, or a file beside the
+indented further than the file that called it, which may stand further up. A room is a folder of the package, or a file beside the
 folders; ARCHITECTURE.md draws them. Only the main path is shown. Left out are:
 
 - what runs while a module is imported;
@@ -63,7 +63,7 @@ lines of its own: `kernels/_host.py` hands the rows to `kernels/_numba.py`, wher
 **No room is entered twice on the way down.** For every call of a run, the script reads the chain of
 calls that led to it. A chain may stay in a room for several calls. Once it has left a room, it does
 not come back, except into a function or an object that the room itself handed down. There are
-{count} of these callbacks:
+{count} such callbacks:
 
 {callbacks}
 
