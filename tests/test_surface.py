@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import importlib
+import inspect
 import json
+import os
+import re
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -13,6 +19,7 @@ import pytest
 
 import equipoise as eq
 from equipoise import methods
+from equipoise._audit import Settings
 from equipoise._display import html_table
 from equipoise._space import EncoderRef
 from equipoise._stores.folder import Manifest, StoreWriter
@@ -150,6 +157,133 @@ def test_a_table_shows_what_it_was_given():
     html = html_table("a & b", [("x<y", 0.123456), ("n", 12345)], ("", "value"))
     for part in ("a &amp; b", "x&lt;y", "0.1235", "12,345"):
         assert part in html
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """The results of a small audit, and the folder that they were written to."""
+    folder = tmp_path_factory.mktemp("audit") / "out"
+    found = eq.audit(
+        "none",
+        prompts=["a photo of a doctor", "a photo of a nurse"],
+        methods=["closed-form"],
+        out=folder,
+        settings=Settings(resamples=20),
+    )
+    return found, folder
+
+
+def test_what_an_audit_returns_can_be_looked_at(audited):
+    found, _ = audited
+    assert isinstance(found, eq.AuditResults)
+    assert len(repr(found)) < LONGEST and "closed-form" in repr(found)
+    frame = found.to_frame()
+    assert {"metric", "name", "n", "method", "value"} <= set(frame.columns)
+    labels = [method["label"] for method in found.results["methods"]]
+    assert len(frame) == len(labels) * len(found.results["summary"])
+    assert list(frame["method"].unique()) == labels
+    assert found.page().startswith("<!doctype html>")
+
+
+def test_an_audit_in_a_notebook_is_escaped(audited):
+    found, _ = audited
+    results = copy.deepcopy(found.results)
+    for metric in results["summary"]:
+        metric["name"] = HOSTILE
+    results["methods"][0]["label"] = HOSTILE
+    html = replace(found, results=results)._repr_html_()
+    assert "<script>" not in html and "&lt;script&gt;" in html
+
+
+def test_the_folder_of_an_audit_is_read_by_the_report_verb(audited, tmp_path):
+    found, folder = audited
+    named = {path.name for path in folder.iterdir()}
+    assert {"results.json", "report.html", "model-card.md", "space.safetensors"} <= named
+    command = [
+        sys.executable,
+        "-m",
+        "equipoise",
+        "report",
+        folder,
+        "--out",
+        tmp_path / "again.html",
+    ]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    assert (tmp_path / "again.html").read_text() == (folder / "report.html").read_text()
+    assert eq.AttributeSpace.load(folder / "space.safetensors").rank == found.space.rank
+
+
+def test_what_a_search_of_rows_returns():
+    index, queries = np.eye(6, dtype=np.float32), np.eye(6, dtype=np.float32)[:2]
+    found = eq.search(index, queries, 3)
+    assert isinstance(found, eq.SearchResults)
+    indices, scores = found
+    assert indices.shape == scores.shape == (2, 3)
+    assert indices[:, 0].tolist() == [0, 1] and scores[:, 0].tolist() == [1.0, 1.0]
+    assert len(repr(found)) < LONGEST and "2 queries" in repr(found)
+    frame = found.to_frame()
+    assert [*frame.columns][:4] == ["query", "place", "image", "score"]
+    assert frame["query"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert frame["place"].tolist() == [1, 2, 3] * 2
+
+
+def test_what_a_search_for_texts_returns():
+    encoder = embedded_model()
+    texts = ["a photo of a doctor", f"a photo of {HOSTILE}"]
+    found = eq.search(encoder.encode_text(texts), texts, 1, encoder=encoder)
+    assert found.indices[:, 0].tolist() == [0, 1]
+    assert found.to_frame()["query"].tolist() == texts
+    html = found._repr_html_()
+    assert "<script>" not in html and "&lt;script&gt;" in html
+
+
+PUBLIC = ("datasets", "encoders", "errors", "evaluation", "generation", "geometry", "kernels")
+PUBLIC += ("methods", "metrics", "prompts", "published", "report")
+
+
+def test_classes_that_public_functions_return_are_public():
+    modules = [eq, *(importlib.import_module(f"equipoise.{name}") for name in PUBLIC)]
+    public = {id(getattr(m, name)) for m in modules for name in getattr(m, "__all__", vars(m))}
+    hidden = []
+    for module in modules:
+        for name in getattr(module, "__all__", ()):
+            function = getattr(module, name)
+            if not inspect.isfunction(function):
+                continue
+            for word in re.findall(r"\w+", str(function.__annotations__.get("return"))):
+                thing = function.__globals__.get(word)
+                ours = inspect.isclass(thing) and thing.__module__.startswith("equipoise")
+                if ours and id(thing) not in public:
+                    hidden.append(f"{module.__name__}.{name} returns {thing}")
+    assert not hidden
+
+
+@pytest.mark.slow
+def test_every_public_symbol_has_a_type():
+    """97 % would do; what is not known is listed in the failure."""
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [*command, "--verifytypes", "equipoise", "--ignoreexternal"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=ROOT,
+    )
+    found = json.loads(done.stdout)["typeCompleteness"]
+    unknown = [symbol["name"] for symbol in found["symbols"] if not symbol["isTypeKnown"]]
+    assert found["packageRootDirectory"] == str(ROOT / "src" / "equipoise")
+    assert found["completenessScore"] >= 0.97, unknown
+    assert len(found["modules"]) <= 25
+
+
+@pytest.mark.slow
+def test_no_room_is_entered_twice_on_the_way_down():
+    embedded_model()
+    command = [sys.executable, "scripts/traces.py", "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_dir_shows_the_public_names_and_no_other():

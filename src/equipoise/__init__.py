@@ -19,12 +19,13 @@ from equipoise.errors import EquipoiseError
 
 if TYPE_CHECKING:
     from equipoise import datasets, evaluation, generation, methods, metrics, published, report
+    from equipoise._applying import ApplyReport
     from equipoise._spaceset import SpaceSet
-    from equipoise._stores import open_store
+    from equipoise._stores import Store, open_store
     from equipoise._verbs.apply import apply
-    from equipoise._verbs.audit import audit
+    from equipoise._verbs.audit import AuditResults, audit
     from equipoise._verbs.embed import embed
-    from equipoise._verbs.search import search
+    from equipoise._verbs.search import SearchResults, search
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
     from equipoise.prompts._attribute import Attribute
@@ -33,10 +34,14 @@ if TYPE_CHECKING:
     from equipoise.prompts._neutral import neutralize
 
 _LATER = {  # loaded when first used: what they import would make every import slow
+    "ApplyReport": "equipoise._applying",
     "Attribute": "equipoise.prompts._attribute",
+    "AuditResults": "equipoise._verbs.audit",
     "FitContext": "equipoise.methods",
     "PromptBook": "equipoise.prompts._book",
+    "SearchResults": "equipoise._verbs.search",
     "SpaceSet": "equipoise._spaceset",
+    "Store": "equipoise._stores",
     "apply": "equipoise._verbs.apply",
     "audit": "equipoise._verbs.audit",
     "datasets": "equipoise.datasets",
@@ -57,14 +62,18 @@ _LATER = {  # loaded when first used: what they import would make every import s
 }
 
 __all__ = [
+    "ApplyReport",
     "Attribute",
     "AttributeSpace",
+    "AuditResults",
     "Certificate",
     "EquipoiseError",
     "FitContext",
     "Frontier",
     "PromptBook",
+    "SearchResults",
     "SpaceSet",
+    "Store",
     "__version__",
     "apply",
     "audit",

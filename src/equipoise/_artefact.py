@@ -36,7 +36,7 @@ NOT_WHOLE = (
 
 
 def save(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     kind: str,
     arrays: Mapping[str, np.ndarray],
     metadata: Mapping[str, Any],
@@ -51,7 +51,7 @@ def save(
 
 
 def require_format(
-    path: str | os.PathLike, version: int, newest: int, word: str = "format"
+    path: str | os.PathLike[str], version: int, newest: int, word: str = "format"
 ) -> None:
     """Raise for a file of a newer equipoise."""
     if version > newest:
@@ -96,7 +96,7 @@ def _whole(text: str) -> int:
 
 
 @contextmanager
-def whole(path: str | os.PathLike, what: str, remedy: str) -> Iterator[None]:
+def whole(path: str | os.PathLike[str], what: str, remedy: str) -> Iterator[None]:
     """Raise an ArtefactError in place of what a damaged or altered file makes its reader raise."""
     try:
         yield
@@ -128,7 +128,7 @@ def cache_folder() -> Path:
     return user_cache_path("equipoise", appauthor=False)
 
 
-def sha256(path: str | os.PathLike) -> str:
+def sha256(path: str | os.PathLike[str]) -> str:
     """Return the SHA-256 of a file's bytes."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -175,7 +175,7 @@ def _write(path: Path, data: bytes, keep: bool) -> None:
         ) from None
 
 
-def load(path: str | os.PathLike, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the arrays and the metadata of a file that ``save`` wrote."""
     from safetensors import SafetensorError, safe_open
 

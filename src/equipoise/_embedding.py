@@ -68,7 +68,7 @@ class Source:
 
 
 def read_source(
-    path: str | os.PathLike, modality: Modality | None = None, column: str | None = None
+    path: str | os.PathLike[str], modality: Modality | None = None, column: str | None = None
 ) -> Source:
     """Return what a path names as a source.
 
@@ -157,7 +157,7 @@ def _read_tars(path: Path, tars: list[Path]) -> Source:
 
 def embed(
     source: Source,
-    destination: str | os.PathLike,
+    destination: str | os.PathLike[str],
     encoder: Any,
     *,
     dtype: Literal["float32", "float16"] = "float32",

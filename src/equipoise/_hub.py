@@ -71,7 +71,7 @@ def push(
 
 
 def fetch(
-    repo_id_or_folder: str | os.PathLike,
+    repo_id_or_folder: str | os.PathLike[str],
     *,
     revision: str | None = None,
     token: str | None = None,

@@ -43,7 +43,7 @@ _ASSIGNED = re.compile(
 )
 
 
-def inside(folder: str | os.PathLike, name: str) -> Path:
+def inside(folder: str | os.PathLike[str], name: str) -> Path:
     """Return the path of a file that another file names; raise unless it is inside the folder."""
     there = _followed(Path(folder), name) if is_below(name) else None
     if there is None:
@@ -88,7 +88,7 @@ def kind_of(mode: int) -> str:
     return next((words for fits, words in _KINDS if fits(mode)), "no regular file")
 
 
-def open_regular(path: str | os.PathLike) -> BufferedReader:
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """Open a file to read; raise OSError for other than regular files, which might never end."""
     _require_regular(os.stat(path), path)  # opening a device may already do something
     descriptor = os.open(path, os.O_RDONLY | _NO_WAIT | _BINARY)
@@ -101,7 +101,7 @@ def open_regular(path: str | os.PathLike) -> BufferedReader:
     return file
 
 
-def _require_regular(found: os.stat_result, path: str | os.PathLike) -> None:
+def _require_regular(found: os.stat_result, path: str | os.PathLike[str]) -> None:
     kind = kind_of(found.st_mode)
     if kind:
         raise OSError(errno.EINVAL, f"{kind} and not a regular file", os.fspath(path))
@@ -167,7 +167,7 @@ def add_to(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def without_secrets(address: str | os.PathLike) -> str:
+def without_secrets(address: str | os.PathLike[str]) -> str:
     """Return an address as it may be printed and kept: no user, no password, no query.
 
     Whatever stands before the last @ is hidden: in a malformed address any of it may belong to the
@@ -208,7 +208,7 @@ def _shown_rest(rest: str) -> str:
     return f"{shown}?{HIDDEN}" if query else shown
 
 
-def hide_secrets(text: str, address: str | os.PathLike) -> str:
+def hide_secrets(text: str, address: str | os.PathLike[str]) -> str:
     """Return a message about an address, without the secrets that the address holds."""
     given = os.fspath(address)
     text = text.replace(given, without_secrets(given))

@@ -20,6 +20,7 @@ from equipoise.geometry import RANK_TOLERANCE, Float64
 from equipoise.kernels._recipe import LowRank, preference
 
 if TYPE_CHECKING:
+    from equipoise.encoders import TextEncoder
     from equipoise.prompts._attribute import Attribute
     from equipoise.prompts._book import PromptBook
 
@@ -129,7 +130,7 @@ class AttributeSpace:
     @classmethod
     def from_prompts(
         cls,
-        encoder: Any,
+        encoder: TextEncoder,
         book: PromptBook,
         attribute: Attribute,
         *,
@@ -262,7 +263,7 @@ class AttributeSpace:
                 " that made the embeddings"
             )
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file, atomically."""
         artefact.save(path, KIND, self.arrays(), self.metadata())
 
@@ -288,7 +289,7 @@ class AttributeSpace:
         }
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, encoder: Any = None) -> AttributeSpace:
+    def load(cls, path: str | os.PathLike[str], *, encoder: Any = None) -> AttributeSpace:
         """Read a saved space; with ``encoder``, refuse one that another encoder made."""
         arrays, metadata = artefact.load(path, KIND)
         try:
@@ -357,7 +358,7 @@ class AttributeSpace:
 
     @classmethod
     def from_pretrained(
-        cls, repo_id_or_folder: str | os.PathLike, *, encoder: Any = None, **options: Any
+        cls, repo_id_or_folder: str | os.PathLike[str], *, encoder: Any = None, **options: Any
     ) -> AttributeSpace:
         """Load from a folder or from the Hugging Face hub.
 

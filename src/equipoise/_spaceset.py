@@ -16,6 +16,7 @@ from equipoise.errors import ArtefactError, InputError
 from equipoise.geometry import RANK_TOLERANCE
 
 if TYPE_CHECKING:
+    from equipoise.encoders import TextEncoder
     from equipoise.prompts._attribute import Attribute
     from equipoise.prompts._book import PromptBook
 
@@ -34,7 +35,7 @@ class SpaceSet(Mapping[str, AttributeSpace]):
     @classmethod
     def from_prompts(
         cls,
-        encoder: Any,
+        encoder: TextEncoder,
         book: PromptBook,
         attribute: Attribute,
         *,
@@ -140,7 +141,7 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         """Raise if ``encoder`` is known not to be the one the spaces were fitted with."""
         self._first.require_encoder(encoder)
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file, atomically."""
         artefact.save(path, KIND, self.arrays(), self.metadata())
 
@@ -161,7 +162,7 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         return metadata
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, encoder: Any = None) -> SpaceSet:
+    def load(cls, path: str | os.PathLike[str], *, encoder: Any = None) -> SpaceSet:
         """Read a saved set; with ``encoder``, refuse one that another encoder made."""
         arrays, metadata = artefact.load(path, KIND)
         try:

@@ -15,7 +15,7 @@ class InvalidRowsError(InputError):
     ``rows`` holds the first of their indices.
     """
 
-    def __init__(self, message: str, rows: tuple = (), count: int = 0):
+    def __init__(self, message: str, rows: tuple[int | tuple[int, ...], ...] = (), count: int = 0):
         super().__init__(message)
         self.rows = rows
         self.count = count

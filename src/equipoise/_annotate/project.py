@@ -41,9 +41,9 @@ class Project:
     @classmethod
     def open(
         cls,
-        folder: str | os.PathLike,
+        folder: str | os.PathLike[str],
         *,
-        database: str | os.PathLike | None = None,
+        database: str | os.PathLike[str] | None = None,
         question: Question | None = None,
         prompts: Iterable[str] | None = None,
         gold: Mapping[str, str] | None = None,

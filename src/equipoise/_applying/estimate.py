@@ -37,8 +37,8 @@ class Estimate:
 
 
 def estimate(
-    source: str | os.PathLike,
-    destination: str | os.PathLike,
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
     transform: Transform,
     options: Options = DEFAULT,
 ) -> Estimate:

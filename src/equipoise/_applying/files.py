@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from equipoise._applying.journal import Journal, Manifest, Run, journal_at, require_same
-from equipoise._applying.report import Report, certificate, merged, read_totals
+from equipoise._applying.report import ApplyReport, certificate, merged, read_totals
 from equipoise._artefact import sha256
 from equipoise._engines import threads
 from equipoise._engines.shard import Done, Job, Piece, part_name, target_header
@@ -69,8 +69,8 @@ class Plan:
 
 
 def plan(
-    source: str | os.PathLike,
-    destination: str | os.PathLike,
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
     transform: Transform,
     options: Options,
 ) -> Plan:
@@ -121,14 +121,14 @@ def plan(
 
 
 def apply_files(
-    source: str | os.PathLike,
-    destination: str | os.PathLike,
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
     transform: Transform,
     options: Options = DEFAULT,
     *,
     engine: Engine = threads.run,
     resume: bool = False,
-) -> Report:
+) -> ApplyReport:
     """Debias every row of ``source`` into ``destination``, which gets the same files.
 
     The source is never changed.
@@ -142,7 +142,7 @@ def apply_files(
         return _apply(todo, engine, resume)
 
 
-def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
+def _apply(todo: Plan, engine: Engine, resume: bool) -> ApplyReport:
     started = time.monotonic()
     finished = todo.journal.manifest()
     done = {part.piece: part for part in _started(todo, finished, resume)}
@@ -152,7 +152,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
         if not todo.where.is_file(STORE_MANIFEST):
             _finish_store(todo)
         found = _certificate(todo, [done[piece] for piece in wanted])
-        return Report(todo.destination, 0, 0, 0, time.monotonic() - started, found)
+        return ApplyReport(todo.destination, 0, 0, 0, time.monotonic() - started, found)
     missing: dict[int, set[Piece]] = {}
     for piece in left:
         missing.setdefault(piece.file, set()).add(piece)
@@ -175,7 +175,7 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> Report:
     _finish_store(todo)
     todo.journal.finish(Manifest(**dict(todo.run), shards=parts, certificate=merged_certificate))
     seconds = time.monotonic() - started
-    return Report(todo.destination, rows, written, len(left), seconds, merged_certificate)
+    return ApplyReport(todo.destination, rows, written, len(left), seconds, merged_certificate)
 
 
 def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
@@ -287,7 +287,9 @@ def _finish_store(todo: Plan) -> None:
         file.write(store.model_dump_json(indent=1).encode())
 
 
-def _targets(destination: str | os.PathLike, layout: Layout) -> tuple[Place, str, dict[str, str]]:
+def _targets(
+    destination: str | os.PathLike[str], layout: Layout
+) -> tuple[Place, str, dict[str, str]]:
     """Return the folder to write to, and the new name of a single file that becomes one file.
 
     A source folder that Spark wrote may be called x.parquet.

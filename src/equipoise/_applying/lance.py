@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from equipoise._applying.report import Report, certificate, merged, read_totals
+from equipoise._applying.report import ApplyReport, certificate, merged, read_totals
 from equipoise._artefact import NOT_WHOLE, parse_json, write_atomically
 from equipoise._certificate import Totals
 from equipoise._engines.transform import Meter, Modality, Transform
@@ -32,7 +32,7 @@ def apply_lance(
     modality: Modality = "image",
     keep_invalid: bool = False,
     resume: bool = False,
-) -> Report:
+) -> ApplyReport:
     """Debias the column that ``source`` (``photos.lance#column``) names into a new column ``name``.
 
     Data files that exist stay as they are; a stopped run goes on by fragment.
@@ -54,11 +54,11 @@ def apply_lance(
     identity = transform.identity(dtype)
     identity.update(column=column, modality=modality, version=table.version)
 
-    def report(parts: list[dict[str, Any]], rows: int = 0, shards: int = 0) -> Report:
+    def report(parts: list[dict[str, Any]], rows: int = 0, shards: int = 0) -> ApplyReport:
         totals = merged((modality, read_totals(part["totals"])) for part in parts)
         found = certificate(totals, transform.operator is None, transform.certifies)
         size = rows * transform.out_dim * np.dtype(dtype).itemsize
-        return Report(f"{path}#{name}", rows, size, shards, time.monotonic() - started, found)
+        return ApplyReport(f"{path}#{name}", rows, size, shards, time.monotonic() - started, found)
 
     with alone_in(folder, f".{last}.{name}.lock"):
         if name in table.schema.names:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from equipoise._applying.report import Report, certificate, merged, read_totals
+from equipoise._applying.report import ApplyReport, certificate, merged, read_totals
 from equipoise._artefact import whole
 from equipoise._engines.transform import Meter, Modality, Transform
 from equipoise._paths import without_secrets
@@ -35,7 +35,7 @@ def apply_column(
     keep_invalid: bool = False,
     resume: bool = False,
     batch: int = BATCH,
-) -> Report:
+) -> ApplyReport:
     """Debias the column that ``source`` names into a new column; the old one is kept.
 
     Rows without an embedding stay without one.
@@ -59,7 +59,7 @@ def _apply(
     keep_invalid: bool,
     resume: bool,
     batch: int,
-) -> Report:
+) -> ApplyReport:
     started = time.monotonic()
     column = postgres.find(source, key)
     transform = replace(transform, encoder=EncoderRef()).for_modality(modality)
@@ -82,7 +82,7 @@ def _apply(
     totals = merged((modality, part) for part in parts)
     found = certificate(totals, transform.operator is None, transform.certifies)
     size = rows * transform.out_dim * np.dtype(column.dtype).itemsize
-    return Report(target.run, rows, size, len(parts), time.monotonic() - started, found)
+    return ApplyReport(target.run, rows, size, len(parts), time.monotonic() - started, found)
 
 
 def _batches(

@@ -11,7 +11,7 @@ from equipoise._certificate import Totals
 
 
 @dataclass(frozen=True)
-class Report:
+class ApplyReport:
     """What a call wrote: rows and bytes, and the certificate of all rows per modality.
 
     A resumed run counts only what it wrote itself.

@@ -19,8 +19,8 @@ BLOCK = 1 << 20
 
 
 def is_finished(
-    source: str | os.PathLike,
-    destination: str | os.PathLike,
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
     transform: Transform,
     options: Options = DEFAULT,
 ) -> bool:
@@ -29,8 +29,8 @@ def is_finished(
 
 
 def verify(
-    source: str | os.PathLike,
-    destination: str | os.PathLike,
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
     transform: Transform,
     options: Options = DEFAULT,
 ) -> Manifest:

@@ -78,7 +78,7 @@ def _command(command: Any, typed: list[str]) -> Any:
     for word in typed:
         if not isinstance(command, TyperGroup):
             break
-        usual = command.commands.get(getattr(command, "default_verb", None), command)
+        usual = command.commands.get(getattr(command, "default_verb", ""), command)
         command = command.commands.get(word, usual)
     return command
 

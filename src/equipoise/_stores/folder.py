@@ -74,9 +74,10 @@ class Store:
     """Embeddings in a folder, read shard by shard, and the encoder that made them."""
 
     def __init__(self, folder: Path, manifest: Manifest):
-        self.folder, self.manifest = folder, manifest
-        self.encoder = manifest.encoder
-        self.dim = manifest.dim
+        self.folder: Path = folder
+        self.manifest: Manifest = manifest
+        self.encoder: EncoderRef = manifest.encoder
+        self.dim: int = manifest.dim
 
     def __len__(self) -> int:
         return sum(shard.rows for shard in self.manifest.shards)
@@ -184,7 +185,7 @@ class StoreWriter:
         write_atomically(self.folder / MANIFEST, self.manifest.model_dump_json(indent=1).encode())
 
 
-def open_store(folder: str | os.PathLike) -> Store:
+def open_store(folder: str | os.PathLike[str]) -> Store:
     """Return the store in a folder that ``equipoise embed`` wrote."""
     folder = Path(folder)
     path = folder / MANIFEST

@@ -66,7 +66,7 @@ class Layout(BaseModel):
 
 
 def look_at(
-    source: str | os.PathLike,
+    source: str | os.PathLike[str],
     *,
     rows: str | None = None,
     metadata: str | None = None,
@@ -107,7 +107,7 @@ def look_at(
     )
 
 
-def _open(source: str | os.PathLike) -> tuple[Place, str]:
+def _open(source: str | os.PathLike[str]) -> tuple[Place, str]:
     """Return the folder, and the one file in it that was named, or ""."""
     if not os.fspath(source):
         raise InputError("the source is empty; pass a .npy or .parquet file, or a folder of them")

@@ -218,7 +218,7 @@ class RemotePlace(Place):
         return without_secrets(self.url)
 
 
-def place(where: str | os.PathLike) -> Place:
+def place(where: str | os.PathLike[str]) -> Place:
     """Return the folder that a path or a URL names."""
     text = os.fspath(where).removeprefix("file://")
     if "://" in text:
@@ -226,7 +226,7 @@ def place(where: str | os.PathLike) -> Place:
     return LocalPlace(Path(text))
 
 
-def split(where: str | os.PathLike) -> tuple[Place, str]:
+def split(where: str | os.PathLike[str]) -> tuple[Place, str]:
     """Return the folder of a file, and the file's name in it."""
     folder, slash, name = os.fspath(where).rpartition("/")
     if not folder:

@@ -9,7 +9,7 @@ from equipoise import methods
 from equipoise._applying.files import Engine, Options, apply_files
 from equipoise._applying.lance import apply_lance
 from equipoise._applying.postgres import SCHEMES, apply_column
-from equipoise._applying.report import Report
+from equipoise._applying.report import ApplyReport
 from equipoise._engines import threads
 from equipoise._engines.transform import Transform
 from equipoise._space import AttributeSpace
@@ -21,11 +21,11 @@ FOR_FILES = ("rows", "metadata", "column", "device", "ray", "address", "verify",
 
 
 def apply(
-    source: str | os.PathLike,
-    destination: str | os.PathLike,
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
     *,
-    space: AttributeSpace | str | os.PathLike | None = None,
-    operator: Operator | str | os.PathLike | None = None,
+    space: AttributeSpace | str | os.PathLike[str] | None = None,
+    operator: Operator | str | os.PathLike[str] | None = None,
     kappa: Any = None,
     norm: Literal["unit", "keep"] = "unit",
     on_invalid: Literal["raise", "keep"] = "raise",
@@ -37,7 +37,7 @@ def apply(
     resume: bool = False,
     device: str = "cpu",
     engine: Engine = threads.run,
-) -> Report:
+) -> ApplyReport:
     """Debias a store of any size into another.
 
     source: a folder of .npy or .parquet files, or one of them, here or behind a URL. space,
@@ -71,7 +71,7 @@ def apply(
     return apply_files(source, destination, transform, options, engine=engine, resume=resume)
 
 
-def require_fitting(source: str | os.PathLike, **given: Any) -> None:
+def require_fitting(source: str | os.PathLike[str], **given: Any) -> None:
     """Raise for options that would do nothing. given: by name, None or False where nothing was."""
     idle: list[str] = []
     kind = "files on this machine's threads"
@@ -89,12 +89,12 @@ def require_fitting(source: str | os.PathLike, **given: Any) -> None:
         raise InputError(f"{told} would do nothing for {kind}; leave it out")
 
 
-def in_database(source: str | os.PathLike) -> bool:
+def in_database(source: str | os.PathLike[str]) -> bool:
     """Return whether a source is a column of a database."""
     return is_postgres(source) or ".lance#" in os.fspath(source)
 
 
-def is_postgres(source: str | os.PathLike) -> bool:
+def is_postgres(source: str | os.PathLike[str]) -> bool:
     """Return whether a source is a PostgreSQL address."""
     return os.fspath(source).startswith(SCHEMES)
 

@@ -45,7 +45,7 @@ class AuditResults:
 
         return page(self.results, self.pictures)
 
-    def save(self, folder: str | os.PathLike) -> None:
+    def save(self, folder: str | os.PathLike[str]) -> None:
         """Write results.json, the page, the model card and the attribute space into a folder."""
         from equipoise.report import model_card
 
@@ -174,19 +174,19 @@ class AuditRequest:
 
 
 def audit(
-    images: str | os.PathLike | None = None,
+    images: str | os.PathLike[str] | None = None,
     *,
     model: str | None = None,
     attribute: str = "gender",
     prompts: str | Sequence[str] | None = None,
     methods: Sequence[str] = (),
     kappa: float | None = None,
-    out: str | os.PathLike | None = None,
+    out: str | os.PathLike[str] | None = None,
     force: bool = False,
     book: str | None = None,
-    vectors: str | os.PathLike | None = None,
-    embeddings: str | os.PathLike | None = None,
-    root: str | os.PathLike | None = None,
+    vectors: str | os.PathLike[str] | None = None,
+    embeddings: str | os.PathLike[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
     group_columns: Sequence[str] = (),
     label_column: str | None = None,
     caption_column: str | None = None,
@@ -256,7 +256,7 @@ def _folder_name(attribute: Attribute) -> str:
     return attribute.name.replace(" & ", "-").replace(" ", "-")
 
 
-def _path(given: str | os.PathLike | None) -> Path | None:
+def _path(given: str | os.PathLike[str] | None) -> Path | None:
     return None if given is None else Path(given)
 
 

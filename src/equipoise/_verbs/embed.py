@@ -10,8 +10,8 @@ from equipoise._stores import Store
 
 
 def embed(
-    source: str | os.PathLike,
-    out: str | os.PathLike,
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
     *,
     model: str = "mini",
     column: str | None = None,

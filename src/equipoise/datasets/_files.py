@@ -11,7 +11,7 @@ from typing import Any
 from equipoise.datasets._dataset import Frame
 from equipoise.errors import InputError
 
-Where = str | os.PathLike
+Where = str | os.PathLike[str]
 
 
 def root_of(root: Where, name: str, download: str) -> Path:

@@ -6,24 +6,28 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import cast
 
 from equipoise.encoders import _registry as registry
-from equipoise.encoders._cache import EmbeddingCache
+from equipoise.encoders._cache import EmbeddingCache, Usage
 from equipoise.encoders._encoder import Encoder, Report, Unreadable
 from equipoise.encoders._export import export_onnx
 from equipoise.encoders._images import UnreadableImageError
+from equipoise.encoders._protocols import ImageEncoder, TextEncoder
 from equipoise.encoders._towers import TextTower, Towers
 from equipoise.encoders._wrapping import WrappedEncoder, wrap
 
 __all__ = [
     "EmbeddingCache",
     "Encoder",
+    "ImageEncoder",
     "Report",
+    "TextEncoder",
     "TextTower",
     "Towers",
     "Unreadable",
     "UnreadableImageError",
+    "Usage",
     "WrappedEncoder",
     "export_onnx",
     "load_encoder",
@@ -40,9 +44,9 @@ def load_encoder(
     offline: bool | None = None,
     batch_size: int | None = None,
     workers: int | None = None,
-    cache: bool | str | os.PathLike | EmbeddingCache = False,
+    cache: bool | str | os.PathLike[str] | EmbeddingCache = False,
     show_progress: bool | None = None,
-) -> Any:
+) -> Encoder:
     """Load the encoder that ``spec`` names.
 
     spec: "hf:ID-or-folder", "open_clip:NAME/WEIGHTS", "st:ID-or-folder", "onnx:FOLDER" or "mini".
@@ -58,7 +62,8 @@ def load_encoder(
         offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     towers = load(name, device=device, dtype=dtype, revision=revision, offline=offline)
     if not isinstance(towers, Towers):
-        return towers  # another package's encoder, whole
+        # An encoder of another package, whole, which offers what ours does.
+        return cast(Encoder, towers)
     return Encoder(
         towers,
         batch_size=batch_size,
@@ -68,7 +73,9 @@ def load_encoder(
     )
 
 
-def _embedding_cache(cache: bool | str | os.PathLike | EmbeddingCache) -> EmbeddingCache | None:
+def _embedding_cache(
+    cache: bool | str | os.PathLike[str] | EmbeddingCache,
+) -> EmbeddingCache | None:
     if isinstance(cache, EmbeddingCache):
         return cache
     if not cache:

@@ -66,12 +66,12 @@ class EmbeddingCache:
     ``damaged`` counts the rows that were found to differ from what had been kept.
     """
 
-    def __init__(self, path: str | os.PathLike | None = None, *, limit: int | None = None):
-        self.path = Path(path) if path else cache_folder() / "embeddings.sqlite"
-        self.limit = default_limit() if limit is None else limit
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, limit: int | None = None):
+        self.path: Path = Path(path) if path else cache_folder() / "embeddings.sqlite"
+        self.limit: int = default_limit() if limit is None else limit
         self._connection: sqlite3.Connection | None = None
         self._process = 0
-        self.damaged = 0
+        self.damaged: int = 0
 
     def get(self, encoder: str, keys: Sequence[bytes], dim: int) -> dict[bytes, np.ndarray]:
         """Return the rows that are kept and undamaged; drop and count the damaged ones."""

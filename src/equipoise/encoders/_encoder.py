@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -22,14 +22,13 @@ from equipoise.encoders._cache import EmbeddingCache, image_keys, text_keys
 from equipoise.encoders._decoding import decode
 from equipoise.encoders._images import UnreadableImageError
 from equipoise.encoders._passes import cores
+from equipoise.encoders._protocols import OnUnreadable
 from equipoise.encoders._towers import Modality, TextTower, Towers
 from equipoise.errors import ArtefactError, EquipoiseError, InputError
 
 WINDOW = 4096  # texts sorted by length at a time
 LOOKUP = 64  # items looked up in the cache at a time
 MOST_WHOLE = 16  # images in a batch for models that prepare them by themselves
-
-OnUnreadable = Literal["nan", "raise"]
 
 
 class Unreadable(NamedTuple):
@@ -74,10 +73,10 @@ class Encoder:
                 " process), or None"
             )
         self.towers = towers
-        self.workers = _default_workers(towers.device) if workers is None else workers
+        self.workers: int = _default_workers(towers.device) if workers is None else workers
         self.cache = cache
         self.show_progress = show_progress
-        self.report = Report()
+        self.report: Report = Report()
         # Whole images are of any size, so their number is what bounds memory.
         images_at_once = MOST_WHOLE if towers.preprocess is None else SIZE
         self._batches = {

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 from equipoise._artefact import sha256
+from equipoise.encoders._encoder import Encoder
+from equipoise.encoders._wrapping import WrappedEncoder
 from equipoise.errors import EquipoiseError, InputError, MissingExtraError
 
 AGREE = 1e-4  # largest 1 - cosine between torch and ONNX that is let through
@@ -26,7 +28,9 @@ CHECK_TEXTS = (
 )
 
 
-def export_onnx(encoder: Any, folder: str | os.PathLike, *, opset: int = 20) -> Path:
+def export_onnx(
+    encoder: Encoder | WrappedEncoder, folder: str | os.PathLike[str], *, opset: int = 20
+) -> Path:
     """Write ``encoder`` to ``folder``, for ``load_encoder("onnx:FOLDER")``.
 
     encoder: one of hf:, or such an encoder that ``wrap`` returned. The graphs take bytes and tokens

@@ -97,7 +97,7 @@ def open_image(source: Any, longest: int | None = None) -> Image.Image:
     )
 
 
-def open_file(path: str | os.PathLike, longest: int | None = None) -> Image.Image:
+def open_file(path: str | os.PathLike[str], longest: int | None = None) -> Image.Image:
     """Return the image of a file; an error names the file."""
     try:
         return open_image(path, longest)

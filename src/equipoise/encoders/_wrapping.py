@@ -11,14 +11,15 @@ import numpy as np
 
 from equipoise._space import AttributeSpace
 from equipoise._spaceset import SpaceSet
-from equipoise.encoders._encoder import Encoder, OnUnreadable, Report, Unreadable
+from equipoise.encoders._encoder import Encoder, Report, Unreadable
+from equipoise.encoders._protocols import OnUnreadable
 from equipoise.encoders._towers import Modality
 from equipoise.errors import InputError
 from equipoise.methods._closed_form import ClosedFormOperator
 
 
 def wrap(
-    encoder: Any, operator: Any, *, gate: bool | Callable[[str], bool] = False
+    encoder: Encoder, operator: Any, *, gate: bool | Callable[[str], bool] = False
 ) -> WrappedEncoder:
     """Return an encoder whose rows ``operator`` debiases.
 
@@ -54,7 +55,9 @@ class WrappedEncoder:
     """An encoder and an operator, with the encoder's own interface."""
 
     def __init__(self, encoder: Encoder, operator: Any, gate: bool | Callable[[str], bool] = False):
-        self.encoder, self.operator, self.gate = encoder, operator, gate
+        self.encoder: Encoder = encoder
+        self.operator: Any = operator
+        self.gate: bool | Callable[[str], bool] = gate
 
     @property
     def id(self) -> str:

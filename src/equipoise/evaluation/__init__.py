@@ -1,10 +1,11 @@
 """Evaluation: zero-shot classification and text-to-image retrieval, measured with intervals."""
 
 from equipoise.evaluation._classification import classify, predict
-from equipoise.evaluation._comparison import compare, grid, presets
+from equipoise.evaluation._comparison import Preset, compare, grid, presets
 from equipoise.evaluation._estimates import Measured
 from equipoise.evaluation._evaluation import Evaluation
 from equipoise.evaluation._fitting_images import FitOn
+from equipoise.evaluation._labelled import LabelledImages
 from equipoise.evaluation._protocol import PROTOCOLS, Protocol, class_prompts
 from equipoise.evaluation._retrieval import rank, retrieve
 from equipoise.evaluation._settings import Settings
@@ -15,8 +16,10 @@ __all__ = [
     "PROTOCOLS",
     "Evaluation",
     "FitOn",
+    "LabelledImages",
     "Measured",
     "MethodSpec",
+    "Preset",
     "Protocol",
     "Settings",
     "class_prompts",

@@ -10,6 +10,7 @@ import numpy as np
 
 from equipoise import metrics
 from equipoise._rows import encoded_texts, unit_blocks
+from equipoise.encoders import TextEncoder
 from equipoise.errors import InputError
 from equipoise.evaluation._estimates import Measured, check_operators, gated
 from equipoise.evaluation._protocol import Protocol
@@ -39,7 +40,7 @@ def classify(
     *,
     labels: Any,
     sensitive_features: Any,
-    encoder: Any = None,
+    encoder: TextEncoder | None = None,
     texts: Any = None,
     protocol: str = "released",
     positive: Hashable | None = None,

@@ -78,14 +78,14 @@ class Evaluation:
     ):
         if task not in TASKS:
             raise InputError(f"task={task!r} is not legal; pass one of {', '.join(TASKS)}")
-        self.task = task
-        self.dataset = dataset
-        self.encoder = encoder
-        self.settings = settings or Settings()
-        self.given_book = book
-        self.workdir = workdir
-        self.protocol = Protocol.named(self.settings.protocol)
-        self.attribute = attribute or attribute_of(dataset.groups)
+        self.task: str = task
+        self.dataset: Dataset = dataset
+        self.encoder: Any = encoder
+        self.settings: Settings = settings or Settings()
+        self.given_book: str | PromptBook | None = book
+        self.workdir: Path | None = workdir
+        self.protocol: Protocol = Protocol.named(self.settings.protocol)
+        self.attribute: Attribute = attribute or attribute_of(dataset.groups)
         once = task == "retrieval"
         images = LabelledImages.of(
             dataset,
@@ -95,9 +95,12 @@ class Evaluation:
             embeddings=embeddings,
             on_unreadable=on_unreadable,
         )
+        self.fitting: LabelledImages | None
+        self.measured: LabelledImages
         self.fitting, self.measured = (fit_on or FitOn()).part(
             images, self.attribute, self.settings.seed, once
         )
+        self.asked: asked.Classes | asked.Queries
         if task == "classification":
             self.asked = asked.classes(
                 self.measured.column("label"),

@@ -44,12 +44,12 @@ class LabelledImages:
         check_encoder(encoder, embeddings)
         if embeddings is not None and not isinstance(embeddings, Store):
             check_array(embeddings, len(table))
-        self.name = name
-        self.table = table
-        self.groups = groups
-        self.encoder = encoder
-        self.embeddings = embeddings
-        self.on_unreadable = on_unreadable
+        self.name: str = name
+        self.table: Any = table
+        self.groups: np.ndarray = groups
+        self.encoder: Any = encoder
+        self.embeddings: Any = embeddings
+        self.on_unreadable: str = on_unreadable
 
     @classmethod
     def of(

@@ -10,6 +10,7 @@ import numpy as np
 from equipoise import metrics
 from equipoise._rows import encoded_texts, unit_blocks
 from equipoise._search import top_k
+from equipoise.encoders import TextEncoder
 from equipoise.errors import InputError
 from equipoise.evaluation._estimates import Measured, check_operators, gated
 from equipoise.metrics._labels import encode_groups
@@ -97,7 +98,7 @@ def retrieve(
     queries: Sequence[str],
     *,
     sensitive_features: Any,
-    encoder: Any = None,
+    encoder: TextEncoder | None = None,
     texts: Any = None,
     targets: Any = None,
     m: int = 1000,

@@ -1,20 +1,29 @@
 """Text-to-image generation: debias what prompts condition, then draw, label and measure."""
 
-from equipoise.generation._annotators import load_annotator
+from equipoise._annotate.labels import Label
+from equipoise.generation._annotators import Annotator, load_annotator
 from equipoise.generation._attach import Attached, attach
-from equipoise.generation._conditioning import Conditioning
+from equipoise.generation._conditioning import Call, Conditioning
 from equipoise.generation._drawing import draw, read_provenance
-from equipoise.generation._labels import read_labels, unanimous
-from equipoise.generation._mini import MiniPipeline, load_mini
-from equipoise.generation._painters import DiffusersPainter, load_painter
+from equipoise.generation._labels import Verdict, read_labels, unanimous
+from equipoise.generation._manifest import Manifest
+from equipoise.generation._mini import MiniConditioning, MiniPipeline, load_mini
+from equipoise.generation._painters import DiffusersPainter, Painter, load_painter
 from equipoise.generation._plan import Plan, make_plan
 
 __all__ = [
+    "Annotator",
     "Attached",
+    "Call",
     "Conditioning",
     "DiffusersPainter",
+    "Label",
+    "Manifest",
+    "MiniConditioning",
     "MiniPipeline",
+    "Painter",
     "Plan",
+    "Verdict",
     "attach",
     "draw",
     "load_annotator",

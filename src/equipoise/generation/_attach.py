@@ -19,6 +19,7 @@ from equipoise.generation import _edits as edits
 from equipoise.generation._conditioning import TOKENS, Call, Conditioning, Tokens
 from equipoise.generation._edits import CLOSED_FORM
 from equipoise.generation._fitting import Given, book_of, edits_for
+from equipoise.generation._mini import MiniConditioning
 from equipoise.generation._unet import FeatureSfid
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._book import PromptBook
@@ -30,7 +31,7 @@ Gate = bool | Callable[[str], bool]
 def attach(
     pipe: Any,
     attribute: Attribute | str,
-    book: PromptBook | str | os.PathLike | None = None,
+    book: PromptBook | str | os.PathLike[str] | None = None,
     method: str = CLOSED_FORM,
     kappa: float | None = None,
     gate: Gate = True,
@@ -93,11 +94,13 @@ class Attached:
         tokens: str,
         features: Any = None,
     ):
-        self.conditioning, self.attribute = conditioning, attribute
-        self.gate, self.tokens = gate, tokens
+        self.conditioning: Conditioning | MiniConditioning = conditioning
+        self.attribute: Attribute = attribute
+        self.gate: Gate = gate
+        self.tokens: str = tokens
         self.edited: Counter[str] = Counter()
         self.gated: Counter[str] = Counter()
-        self.passed = 0
+        self.passed: int = 0
         self._source, self._features = source, features
         self._source.edits({})  # raises now for what cannot be fitted
         original = conditioning.encode

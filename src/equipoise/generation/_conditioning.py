@@ -36,7 +36,7 @@ class Call(NamedTuple):
     options: Mapping[str, Any] = {}
 
 
-class TextEncoder(NamedTuple):
+class PipelineEncoder(NamedTuple):
     """A text encoder of the pipeline."""
 
     name: str
@@ -52,8 +52,8 @@ class Conditioning:
 
     def __init__(self, pipe: Any):
         self.pipe = pipe
-        self.encoders = _encoders(pipe)
-        self.encode = pipe.encode_prompt
+        self.encoders: tuple[PipelineEncoder, ...] = _encoders(pipe)
+        self.encode: Callable[..., Any] = pipe.encode_prompt
         self._signature = inspect.signature(pipe.encode_prompt)
         self._has_pooled = "pooled_prompt_embeds" in self._signature.parameters
 
@@ -72,7 +72,7 @@ class Conditioning:
             widths[POOLED] = last.config.projection_dim
         return widths
 
-    def bind(self, args: tuple, kwargs: dict[str, Any]) -> Call:
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return what a call asks for."""
         given = self._signature.bind(*args, **kwargs).arguments
         options = {
@@ -122,7 +122,9 @@ class Conditioning:
                 advance(len(batch))
         return {name: torch.cat(rows) for name, rows in found.items()}
 
-    def edit(self, output: tuple, call: Call, tokens: str, apply: Apply) -> tuple:
+    def edit(
+        self, output: tuple[Any, ...], call: Call, tokens: str, apply: Apply
+    ) -> tuple[Any, ...]:
         """Return the output of ``encode_prompt`` with the states of every prompt edited.
 
         The start token and the negative branch stay as they are.
@@ -156,7 +158,7 @@ class Conditioning:
         pooled = output[2] if self._has_pooled else None
         return output[0], pooled
 
-    def _ids(self, encoder: TextEncoder, texts: Sequence[str], **options: Any) -> Any:
+    def _ids(self, encoder: PipelineEncoder, texts: Sequence[str], **options: Any) -> Any:
         texts = list(texts)
         # With textual inversion, one word may be several tokens.
         if hasattr(self.pipe, "maybe_convert_prompt"):
@@ -164,12 +166,12 @@ class Conditioning:
         most = encoder.tokenizer.model_max_length
         return encoder.tokenizer(texts, max_length=most, **options).input_ids
 
-    def _ends(self, encoder: TextEncoder, texts: Sequence[str]) -> Any:
+    def _ends(self, encoder: PipelineEncoder, texts: Sequence[str]) -> Any:
         """Return the place of each text's end token."""
         ids = self._ids(encoder, texts, padding="max_length", truncation=True, return_tensors="pt")
         return (ids == encoder.tokenizer.eos_token_id).int().argmax(1)
 
-    def _require_room(self, encoder: TextEncoder, texts: Sequence[str]) -> None:
+    def _require_room(self, encoder: PipelineEncoder, texts: Sequence[str]) -> None:
         most = encoder.tokenizer.model_max_length
         each = self._ids(encoder, texts, truncation=False, verbose=False)
         for text, ids in zip(texts, each, strict=True):
@@ -181,7 +183,7 @@ class Conditioning:
                 )
 
 
-def _encoders(pipe: Any) -> tuple[TextEncoder, ...]:
+def _encoders(pipe: Any) -> tuple[PipelineEncoder, ...]:
     """Return the pipeline's text encoders; raise unless they are all CLIP's."""
     found, kinds = {}, {}
     for name in _ENCODERS:
@@ -198,7 +200,7 @@ def _encoders(pipe: Any) -> tuple[TextEncoder, ...]:
             raise InputError(
                 f"{type(pipe).__name__} has no tokenizer for {name}; load the pipeline whole"
             )
-        encoders.append(TextEncoder(name, tokenizer, encoder.config.hidden_size))
+        encoders.append(PipelineEncoder(name, tokenizer, encoder.config.hidden_size))
     return tuple(encoders)
 
 

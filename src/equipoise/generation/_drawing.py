@@ -202,7 +202,7 @@ def _png(pixels: np.ndarray, about: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def read_provenance(path: str | os.PathLike) -> dict[str, Any] | None:
+def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Return what ``generate`` wrote into a picture; None where it did not write it."""
     try:
         with identified(path) as image:

@@ -131,7 +131,7 @@ def edits_for(
     return FromBook(conditioning, attribute, method, book_of(book, attribute), seed)
 
 
-def book_of(book: PromptBook | str | os.PathLike | None, attribute: Attribute) -> PromptBook:
+def book_of(book: PromptBook | str | os.PathLike[str] | None, attribute: Attribute) -> PromptBook:
     """Return the book to fit on: given, by name, or a curated one.
 
     Only prompts that have every group are kept.

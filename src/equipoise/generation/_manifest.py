@@ -50,7 +50,8 @@ class Manifest:
     """
 
     def __init__(self, folder: Path):
-        self.folder, self.path = folder, folder / MANIFEST
+        self.folder: Path = folder
+        self.path: Path = folder / MANIFEST
         self.pictures: dict[tuple[str, str, int], Picture] = {}
         self.lost: dict[tuple[str, str, int], Picture] = {}
         for picture in self._read():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from equipoise import geometry
-from equipoise.encoders import load_encoder
+from equipoise.encoders import TextEncoder, load_encoder
 from equipoise.errors import ArtefactError, InputError, MissingExtraError
 from equipoise.generation._conditioning import Call
 
@@ -24,8 +24,9 @@ class MiniPipeline:
     encoder: anything with ``encode_text``; generator: with ``sample``.
     """
 
-    def __init__(self, encoder: Any, generator: Any):
-        self.encoder, self.generator = encoder, generator
+    def __init__(self, encoder: TextEncoder, generator: Any):
+        self.encoder: TextEncoder = encoder
+        self.generator: Any = generator
 
     def encode_prompt(self, prompt: str | Sequence[str]) -> np.ndarray:
         """Return embeddings (n, d) of prompts.
@@ -78,15 +79,16 @@ class MiniConditioning:
     """
 
     def __init__(self, pipe: MiniPipeline):
-        self.pipe, self.encode = pipe, pipe.encode_prompt
-        self.id = str(getattr(pipe.encoder, "id", "mini"))
+        self.pipe: MiniPipeline = pipe
+        self.encode: Callable[[str | Sequence[str]], np.ndarray] = pipe.encode_prompt
+        self.id: str = str(getattr(pipe.encoder, "id", "mini"))
 
     @property
     def parts(self) -> dict[str, int]:
         """Return part -> width."""
         return {PART: self.pipe.encoder.dim}
 
-    def bind(self, args: tuple, kwargs: Mapping[str, Any]) -> Call:
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         """Return the prompts of a call."""
         prompt = kwargs.get("prompt", args[0] if args else None)
         return Call({PART: [prompt] if isinstance(prompt, str) else list(prompt or ())})

@@ -63,7 +63,7 @@ class DiffusersPainter(Painter):
         name: str = "",
     ):
         self.pipe = pipe
-        self.id = name or str(pipe.config.get("_name_or_path") or type(pipe).__name__)
+        self.id: str = name or str(pipe.config.get("_name_or_path") or type(pipe).__name__)
         asked = {
             "num_inference_steps": steps,
             "guidance_scale": guidance,

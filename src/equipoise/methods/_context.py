@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from equipoise._rows import blocks_of, parts
 from equipoise.errors import InputError
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._book import PromptBook
+
+if TYPE_CHECKING:
+    from equipoise.encoders import TextEncoder
 
 BLOCK = 8192  # images at a time
 
@@ -32,7 +35,7 @@ class FitContext:
     """
 
     attribute: Attribute
-    encoder: Any = None
+    encoder: TextEncoder | None = None
     book: PromptBook | None = None
     text_table: Mapping[str, Any] | None = None
     prototypes: Mapping[str, Any] | None = None

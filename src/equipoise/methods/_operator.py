@@ -45,10 +45,12 @@ class Operator(ABC):
         encoder: Any = None,
         params: Mapping[str, Any] | None = None,
     ):
-        self.attribute, self.changes = attribute, changes
-        self.in_dim = self.out_dim = in_dim
-        self.made_by = EncoderRef.of(encoder)
-        self.params = dict(params or {})
+        self.attribute: Attribute = attribute
+        self.changes: tuple[Modality, ...] = changes
+        self.in_dim: int = in_dim
+        self.out_dim: int = in_dim
+        self.made_by: EncoderRef = EncoderRef.of(encoder)
+        self.params: dict[str, Any] = dict(params or {})
         self._encoder = encoder if hasattr(encoder, "encode_text") else None
 
     @property
@@ -183,7 +185,7 @@ class Operator(ABC):
         """Return a digest that differs between operators that differ."""
         return artefact.digest(self.arrays(), self._document())
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file, atomically; ``equipoise.methods.load`` reads it."""
         artefact.save(path, KIND, self.arrays(), self._document())
 

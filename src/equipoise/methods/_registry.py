@@ -69,7 +69,7 @@ class Strength(NamedTuple):
 
     param: str
     neutral: Any
-    values: tuple
+    values: tuple[Any, ...]
     becomes: str = "none"
 
 
@@ -165,7 +165,7 @@ def _one_illegal(value: Any, kind: Any) -> str:
     return "" if isinstance(value, legal_type) and is_bool_if_asked else words
 
 
-def load(path: str | os.PathLike, *, encoder: Any = None) -> Operator:
+def load(path: str | os.PathLike[str], *, encoder: Any = None) -> Operator:
     """Read a saved operator; with ``encoder``, bind it and refuse that of another encoder."""
     arrays, document = artefact.load(path, KIND)
     try:

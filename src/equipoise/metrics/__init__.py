@@ -21,13 +21,22 @@ from equipoise.metrics._parity import statistical_parity
 from equipoise.metrics._probe import leakage_probe
 from equipoise.metrics._resample_cells import bootstrap_classification
 from equipoise.metrics._resample_lists import bootstrap_retrieval
-from equipoise.metrics._retrieval import Ranking, able, max_skew, min_skew, ndkl, recall_at_k
+from equipoise.metrics._retrieval import (
+    PerQuery,
+    Ranking,
+    able,
+    max_skew,
+    min_skew,
+    ndkl,
+    recall_at_k,
+)
 
 __all__ = [
     "EQUAL_OPPORTUNITY",
     "Bootstrap",
     "Cells",
     "Estimate",
+    "PerQuery",
     "Ranking",
     "Shuffled",
     "able",

@@ -41,8 +41,8 @@ class Cells:
     """
 
     counts: np.ndarray
-    classes: tuple
-    groups: tuple
+    classes: tuple[Any, ...]
+    groups: tuple[Any, ...]
     left_out: int = 0
 
     @classmethod

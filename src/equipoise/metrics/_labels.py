@@ -20,7 +20,7 @@ class Coded(NamedTuple):
     """The place of each label in ``labels``: codes (n,), -1 where it is unknown."""
 
     codes: np.ndarray
-    labels: tuple
+    labels: tuple[Any, ...]
 
     @property
     def known(self) -> np.ndarray:

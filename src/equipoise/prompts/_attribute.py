@@ -179,7 +179,7 @@ class Attribute:
         return reduce(and_, [cls(part["name"], tuple(part["groups"])) for part in parts])
 
     @classmethod
-    def load(cls, name_or_path: str | os.PathLike) -> Attribute:
+    def load(cls, name_or_path: str | os.PathLike[str]) -> Attribute:
         """Return a ready-made attribute by name, or one's own from a TOML file.
 
         Several are joined with &: "gender & age", "hair.toml & gender".

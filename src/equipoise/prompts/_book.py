@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import (
     BaseModel,
@@ -78,7 +78,7 @@ class PromptBook(BaseModel):
     A book is never changed in place: ``merge`` and ``subset`` return new ones.
     """
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True, extra="forbid", populate_by_name=True, title="equipoise prompt book"
     )
 
@@ -240,7 +240,7 @@ class PromptBook(BaseModel):
 
     # --- The file -----------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON file atomically, one line per list of variants, for short diffs."""
         write_atomically(Path(path), self.to_json().encode())
 
@@ -273,7 +273,7 @@ class PromptBook(BaseModel):
         return "\n".join(lines) + "\n"
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> PromptBook:
+    def load(cls, path: str | os.PathLike[str]) -> PromptBook:
         """Read a book, or the ``LLM.json`` of the paper's released code.
 
         A bare name is that of a curated book of the package.

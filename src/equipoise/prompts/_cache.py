@@ -61,7 +61,7 @@ class AnswerCache:
     answers that were not what had been kept, and that are asked for again.
     """
 
-    def __init__(self, path: str | os.PathLike | None):
+    def __init__(self, path: str | os.PathLike[str] | None):
         self._path = path
         self.damaged = 0
         try:

@@ -56,7 +56,7 @@ class LLMWriter(Service):
         *,
         base_url: str | None = None,
         api_key: str | None = None,
-        cache: str | os.PathLike | None = None,
+        cache: str | os.PathLike[str] | None = None,
         concurrency: int = 16,
         tries: int = 4,
         retries: int = 6,

@@ -63,7 +63,7 @@ class TextVectors:
             return (rows / lengths).astype(np.float32)
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> TextVectors:
+    def load(cls, path: str | os.PathLike[str]) -> TextVectors:
         """Read a .parquet, .npz or .safetensors file."""
         path = Path(path)
         if path.suffix not in _READERS:
