@@ -19,6 +19,7 @@ from equipoise.datasets._checks import check_members
 from equipoise.errors import InputError
 from equipoise.evaluation._retrieval import rank_deep
 from equipoise.methods import FitContext, Operator
+from equipoise.methods._specs import serve
 from equipoise.metrics._labels import Coded
 from equipoise.prompts._prototypes import encode, prompt_prototypes
 
@@ -152,7 +153,9 @@ def _fitted(plan: Plan, index: Index | None, notes: list[str]) -> dict[str, Oper
             seed=plan.settings.seed,
         )
         try:
-            operator = spec.fit(context, "shared")
+            operator = spec.fit(context, "shared", page=None if index is None else index.m)
+            if images is not None:
+                serve(operator, images)
             operator.require_encoder(plan.encoder)
             if isinstance(getattr(operator, "space", None), SpaceSet):
                 raise InputError(

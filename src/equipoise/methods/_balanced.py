@@ -594,6 +594,7 @@ class Balanced(Method):
     needs: ClassVar[tuple[str, ...]] = ("prompts", "images")
     changes: ClassVar[tuple[str, ...]] = ("text",)
     tasks: ClassVar[tuple[str, ...]] = ("retrieval",)
+    page: ClassVar[str] = "k"
     sweep: ClassVar[Strength | None] = Strength("strength", 0, (0.25, 0.5, 0.75, 1))
     operator: ClassVar[type[Operator]] = BalancedOperator
 

@@ -87,6 +87,7 @@ class Method(ABC):
         "retrieval",
     )  # for which its authors defined it
     sweep: ClassVar[Strength | None] = None
+    page: ClassVar[str] = ""  # the parameter that says how many images a page has; "" without one
     code: ClassVar[str] = (
         ""  # where the reference code does other than the paper, or its Table 1, says
     )

@@ -83,11 +83,25 @@ class MethodSpec:
                 f"{self.name} is defined for given classes, and the task is retrieval; leave it out"
             )
 
-    def fit(self, context: FitContext, scope: str) -> Operator:
-        """The operator."""
+    def fit(self, context: FitContext, scope: str, page: int | None = None) -> Operator:
+        """Return the operator.
+
+        page: the images that are looked at, for methods that balance a page and were given none.
+        """
         if self.is_file:
             return methods.load(self.name, encoder=context.encoder)
-        return methods.create(self.name, **self.resolved(scope)).fit(context)
+        params = self.resolved(scope)
+        name = methods.find(self.name).page
+        if page is not None and name and name not in params:
+            params[name] = page
+        return methods.create(self.name, **params).fit(context)
+
+
+def serve(operator: Operator, images: Any) -> None:
+    """Bind an operator that balances pages to the images that it is measured on."""
+    held: Any = operator
+    if hasattr(held, "index") and held.index is not images:
+        held.bind(index=images)
 
 
 def parse(texts: Iterable[str], books: Sequence[str] = ()) -> list[MethodSpec]:
