@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import json
 
 import numpy as np
 import pytest
 
 import equipoise as eq
+from equipoise.methods._specs import MethodSpec, serve
 from equipoise.prompts._vectors import TextVectors
 from tests.helpers.common import component, embedded_file, embedded_model, unit
 from tests.test_balanced import GENDER, RACE, K, collection, fitted
+from tests.test_cli import run
 
 TEXTS = ["a doctor", "a female doctor", "a red bus", "a nurse", "a woman", "a chef"]
 
@@ -151,6 +154,34 @@ def test_a_page_of_the_whole_collection():
     found = eq.search(images, texts, len(images), balance=fitted(k=len(images)))
     plain = eq.search(images, texts, len(images))
     np.testing.assert_array_equal(found.indices, plain.indices)
+
+
+def test_audits_and_evaluations_balance_at_their_own_places(tmp_path):
+    images, named, texts, _ = collection()
+    context = eq.FitContext(GENDER, prototypes=named, images=images)
+    for name in ("balanced", "interleave"):
+        assert MethodSpec(name).fit(context, "shared", page=37).options.k == 37
+        assert MethodSpec(name, {"k": 5}).fit(context, "shared", page=37).options.k == 5
+        assert MethodSpec(name, {"k": 20}).label == f"{name} (k=20)"
+    fitted().save(tmp_path / "page.safetensors")
+    saved = MethodSpec(str(tmp_path / "page.safetensors")).fit(context, "shared", page=37)
+    serve(saved, images)
+    assert saved.index is images and saved.options.k == K
+    np.testing.assert_allclose(saved.text(texts), fitted().text(texts), atol=1e-6)
+
+
+def test_bench_as_json_and_as_a_table():
+    options = ("bench", "balance", "--images", "2000", "--dim", "16", "-k", "5", "--groups", "3")
+    [row] = json.loads(run(*options, "--rounds", "1", "--json").stdout)["rows"]
+    assert row["groups"] == 3 and row["k"] == 5 and row["aim"] == "20 ms"
+    added = row["balanced_seconds"] - row["search_seconds"]
+    np.testing.assert_allclose(
+        [row["added_seconds"], row["share"]], [added, added / row["search_seconds"]]
+    )
+    assert "aim: under" in run(*options, "--rounds", "1").stdout
+    assert "no depth exceeds the images" in run("bench", "balance", "--images", "3").stderr.replace(
+        "\n", " "
+    )
 
 
 @pytest.mark.slow

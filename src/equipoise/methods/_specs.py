@@ -31,8 +31,13 @@ class MethodSpec:
 
     @property
     def label(self) -> str:
-        """How tables call it: its name, and what differs from the defaults."""
+        """How tables call it: its name, and what differs from the defaults.
+
+        The size of a page is shown where it was given, since a run has a default of its own.
+        """
         defaults = {} if self.is_file else methods.defaults(self.name)
+        if not self.is_file:
+            defaults.pop(methods.find(self.name).page, None)
         shown = [
             f"{name}={value}" for name, value in self.params.items() if value != defaults.get(name)
         ]
