@@ -85,6 +85,15 @@ def test_where_two_lines_meet_is_what_the_linear_programme_finds(seed, ties):
     np.testing.assert_allclose(values, one[1], atol=ROUNDING)  # both minimise Phi
 
 
+@given(st.integers(0, 10**6), st.booleans(), st.sampled_from([0.1, 1.0, 10.0]))
+def test_a_guess_changes_the_time_and_not_the_answer(seed, ties, far):
+    scores, memberships, target, k = question(seed, ties, most=60)
+    guess = far * np.random.default_rng(seed).standard_normal(len(target))
+    found = balance.solve(scores, memberships, target, k, guess=guess)
+    assert abs(found.bound - by_highs(scores, memberships, target, k)) < ROUNDING
+    assert abs(found.gap) < ROUNDING
+
+
 def test_where_a_page_has_the_target_itself_nothing_is_tied(rng):
     """Labels for memberships: Phi is flat, and its middle gives a page that is exactly balanced."""
     for _ in range(50):

@@ -70,6 +70,15 @@ def test_the_blocks_of_the_pages_on_methods_run(page, tmp_path, monkeypatch):
     assert names["operator"].changes == (("image",) if page == "methods" else ("text",))
 
 
+def test_the_blocks_of_the_page_on_balanced_search_run_in_order():
+    names: dict = {}
+    page = (ROOT / "docs" / "balanced.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(compile(block, "balanced.md", "exec"), names)
+    assert names["page"].certificate.exact and names["scores"].shape == (5000, 3)
+    assert all(one.exact for one in names["found"].certificates)
+
+
 def test_the_page_on_methods_names_every_one():
     import equipoise as eq
 

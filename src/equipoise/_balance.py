@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,9 @@ ROUNDING = 1e-12
 """A page whose mean membership is this close to the target, as a share of the largest distance, has
 reached it.
 """
+
+WHOLE = 1e-6
+"""The same where the page is the whole collection, whose mean may be that of float32 numbers."""
 
 SAMPLE = 10_000
 """Images that a first guess is made from. The answer does not depend on it."""
@@ -140,11 +144,15 @@ def adjusted(scores: Float64, memberships: Float64, lam: Float64) -> Float64:
 
 def first(scores: Float64, k: int) -> Index:
     """Return the places (k,) of the largest scores, best first; of equal ones, the lower place."""
-    cut = np.partition(scores, len(scores) - k)[len(scores) - k]
+    chosen = _first_unordered(scores, k)
+    return chosen[np.lexsort((chosen, -scores[chosen]))]
+
+
+def _first_unordered(scores: Float64, k: int) -> Index:
+    cut = _edge(scores, k)
     above = np.flatnonzero(scores > cut)
     tied = np.flatnonzero(scores == cut)[: k - len(above)]
-    chosen = np.concatenate([above, tied])
-    return chosen[np.lexsort((chosen, -scores[chosen]))]
+    return np.concatenate([above, tied])
 
 
 def dual(scores: Float64, memberships: Float64, target: Float64, k: int, lam: Float64) -> float:
@@ -166,6 +174,7 @@ def solve(
     strength: float = 1.0,
     nearest: bool = False,
     bounds: Bounds | None = None,
+    guess: Float64 | None = None,
 ) -> Balance:
     """Solve (P) for scores (n,), memberships (n, r) and a target (r,).
 
@@ -173,7 +182,8 @@ def solve(
     0, to ``target``, at 1. The answer is the optimum of (P) for its own target at every strength;
     0 leaves everything as it is. nearest: where no k images reach the target, take the mean
     membership closest to it; without that, it is an ``InfeasibleTargetError``. bounds: of the
-    memberships, where they are known.
+    memberships, where they are known. guess (r,): a lam that is likely; it changes the time, not
+    the answer.
     """
     scores, memberships, target = checked(scores, memberships, target, k)
     if not 0 <= strength <= 1:
@@ -181,14 +191,24 @@ def solve(
     plain = first(scores, k)
     start = memberships[plain].mean(axis=0)
     goal = target if strength == 1 else start + strength * (target - start)
-    if strength == 0 or _reached(start - goal, memberships[plain] - goal):
+    tolerance = WHOLE if k == len(scores) else ROUNDING
+    if strength == 0 or _reached(start - goal, memberships[plain] - goal, tolerance):
         return _answer(scores, memberships, goal, plain, np.zeros(len(goal)), None)
-    try:
-        return _solve_by_candidates(scores, memberships, goal, plain, bounds)
-    except InfeasibleTargetError as error:
-        if not nearest:
-            raise
-        return _solve_by_candidates(scores, memberships, error.nearest, plain, bounds)
+    with _blas().limit(limits=1, user_api="blas"):
+        try:
+            return _solve_by_candidates(scores, memberships, goal, plain, bounds, guess)
+        except InfeasibleTargetError as error:
+            if not nearest:
+                raise
+            return _solve_by_candidates(scores, memberships, error.nearest, plain, bounds, guess)
+
+
+@cache
+def _blas() -> Any:
+    """Return what limits the BLAS to one thread: on matrices this small, threads only wait."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def checked(
@@ -227,7 +247,12 @@ def checked(
 
 
 def _solve_by_candidates(
-    scores: Float64, memberships: Float64, target: Float64, plain: Index, bounds: Bounds | None
+    scores: Float64,
+    memberships: Float64,
+    target: Float64,
+    plain: Index,
+    bounds: Bounds | None,
+    guess: Float64 | None,
 ) -> Balance:
     """Solve (P) over a few images, and add those that beat its edge until there are none.
 
@@ -236,11 +261,11 @@ def _solve_by_candidates(
     """
     k = len(plain)
     bounds = bounds or Bounds.of(memberships)
-    guess = tilt(scores, memberships)
+    guess = tilt(scores, memberships) if guess is None else guess
     likely = adjusted(scores, memberships, guess)
-    chosen = np.sort(first(likely, min(len(scores), few(k, len(target)))))
+    chosen = np.sort(_first_unordered(likely, min(len(scores), few(k, len(target)))))
     while True:
-        found = _solve_over(chosen, scores, memberships, target, k)
+        found = _solve_over(chosen, scores, memberships, target, k, guess)
         if found is None:
             chosen = _wider(chosen, scores, memberships, target, k)
             continue
@@ -268,7 +293,8 @@ def tilt(scores: Float64, memberships: Float64) -> Float64:
     """
     step = 1 + len(scores) // SAMPLE
     sampled = memberships[::step] - memberships[::step].mean(axis=0)
-    return np.linalg.lstsq(sampled, scores[::step] - scores[::step].mean(), rcond=ROUNDING)[0]
+    products = sampled.T @ sampled
+    return np.linalg.lstsq(products, sampled.T @ scores[::step], rcond=ROUNDING)[0]
 
 
 def _edge(lifted: Float64, k: int) -> float:
@@ -276,13 +302,13 @@ def _edge(lifted: Float64, k: int) -> float:
 
 
 def _solve_over(
-    chosen: Index, scores: Float64, memberships: Float64, target: Float64, k: int
+    chosen: Index, scores: Float64, memberships: Float64, target: Float64, k: int, guess: Float64
 ) -> tuple[Float64, float] | None:
     """Return lam (r,) and the value of (P) over the chosen images; None where there is none."""
     offsets = memberships[chosen] - target
     if offsets.shape[1] == 1:
-        return minimise_one(scores[chosen], offsets[:, 0], k)
-    return minimise_many(scores[chosen], offsets, k)
+        return minimise_one(scores[chosen], offsets[:, 0], k, float(guess[0]))
+    return minimise_many(scores[chosen], offsets, k, guess)
 
 
 def _wider(chosen: Index, scores: Float64, memberships: Float64, target: Float64, k: int) -> Index:
@@ -330,8 +356,8 @@ def _answer(
     )
 
 
-def _reached(distance: Float64, offsets: Float64) -> bool:
-    return bool((np.abs(distance) <= ROUNDING * np.abs(offsets).max(axis=0)).all())
+def _reached(distance: Float64, offsets: Float64, tolerance: float) -> bool:
+    return bool((np.abs(distance) <= tolerance * np.abs(offsets).max(axis=0)).all())
 
 
 def _ratio(value: float, whole: float) -> float:
@@ -360,14 +386,17 @@ class Line(NamedTuple):
         return (self.score - other.score) / (self.drift - other.drift)
 
 
-def minimise_one(scores: Float64, offsets: Float64, k: int) -> tuple[Float64, float] | None:
+def minimise_one(
+    scores: Float64, offsets: Float64, k: int, guess: float = 0.0
+) -> tuple[Float64, float] | None:
     """Return lam (1,) and the value of (P) for one membership, ``offsets`` (n,) = a - m; None where
     the target cannot be reached.
 
-    The drift of the first k falls as lam grows, and Phi is smallest where it changes sign.
+    The drift of the first k falls as lam grows, and Phi is smallest where it changes sign. A guess
+    of lam makes the bracket narrow from the start.
     """
     zero = ROUNDING * k * float(np.abs(offsets).max())
-    start = Line.of(first(scores, k), scores, offsets)
+    start = Line.of(_first_unordered(scores, k), scores, offsets)
     if abs(start.drift) <= zero:
         return np.zeros(1), start.score
     sign = 1.0 if start.drift > 0 else -1.0  # so that lam is to grow
@@ -377,13 +406,38 @@ def minimise_one(scores: Float64, offsets: Float64, k: int) -> tuple[Float64, fl
     end = Line.of(smallest, scores, offsets)
     if end.drift > zero:
         return None
-    low, left, right = _kink(scores, offsets, k, start, end, zero)
+    left, right = _bracket(scores, offsets, k, start, end, zero, sign * guess)
+    low, left, right = _kink(scores, offsets, k, left, right, zero)
     high = low
     if abs(right.drift) <= zero:  # this page has the target itself: Phi is flat as long as it lasts
         high = _last(scores, offsets, k, right, end, -zero)
     share = left.drift / (left.drift - right.drift)
     value = (1 - share) * left.score + share * right.score
     return np.array([sign * (low + high) / 2]), value
+
+
+def _bracket(
+    scores: Float64,
+    offsets: Float64,
+    k: int,
+    left: Line,
+    right: Line,
+    level: float,
+    guess: float,
+) -> tuple[Line, Line]:
+    """Return two lines on either side of the minimum: those of pages near a guess, if they are."""
+    for lam in (guess, 0.9 * guess, 1.1 * guess):
+        if lam <= 0:
+            break
+        page = _first_unordered(scores - lam * offsets, k)
+        middle = Line.of(page, scores, offsets)
+        if not right.drift < middle.drift < left.drift:
+            continue
+        if middle.drift > level:
+            left = middle
+        else:
+            right = middle
+    return left, right
 
 
 def _kink(
@@ -397,7 +451,7 @@ def _kink(
     """
     while True:
         lam = left.meets(right)
-        page = first(scores - lam * offsets, k)
+        page = _first_unordered(scores - lam * offsets, k)
         middle = Line.of(page, scores, offsets)
         if not right.drift < middle.drift < left.drift:
             return lam, left, right
@@ -412,7 +466,9 @@ def _last(scores: Float64, offsets: Float64, k: int, flat: Line, end: Line, leve
     if end.drift < level:
         return _kink(scores, offsets, k, flat, end, level)[0]
     # It stays for ever: a little beyond where it begins, so that nothing is tied.
-    begin = _kink(scores, offsets, k, Line.of(first(scores, k), scores, offsets), flat, -level)[0]
+    begin = _kink(
+        scores, offsets, k, Line.of(_first_unordered(scores, k), scores, offsets), flat, -level
+    )[0]
     return begin + max(begin, float(np.ptp(scores)))
 
 
@@ -420,7 +476,9 @@ def _last(scores: Float64, offsets: Float64, k: int, flat: Line, end: Line, leve
 # --------------------------------------------------------------------------------------------
 
 
-def minimise_many(scores: Float64, offsets: Float64, k: int) -> tuple[Float64, float] | None:
+def minimise_many(
+    scores: Float64, offsets: Float64, k: int, guess: Float64 | None = None
+) -> tuple[Float64, float] | None:
     """Return lam (r,) and the value of (P) for memberships ``offsets`` (n, r) = a - m; None where
     the target cannot be reached.
 
@@ -432,7 +490,10 @@ def minimise_many(scores: Float64, offsets: Float64, k: int) -> tuple[Float64, f
     scale = np.abs(offsets).max(axis=0)
     scale[scale == 0] = 1
     rows = np.column_stack([np.ones(len(scores)), offsets / scale])
-    margins = scores - rows @ _smooth_minimum(scores, rows, k)
+    start = np.zeros(rows.shape[1])
+    if guess is not None:
+        start[1:] = guess * scale
+    margins = scores - rows @ _smooth_minimum(scores, rows, k, start)
     nearest = np.argsort(np.abs(margins), kind="stable")
     unsure = np.zeros(len(scores), bool)
     unsure[nearest[: 4 * rows.shape[1]]] = True
@@ -480,7 +541,7 @@ def _small_programme(
     return -found.eqlin.marginals, float(scores[on_page].sum() - found.fun)
 
 
-def _smooth_minimum(scores: Float64, rows: Float64, k: int) -> Float64:
+def _smooth_minimum(scores: Float64, rows: Float64, k: int, start: Float64) -> Float64:
     """Return a (tau, lam) near the minimum, by Newton's method on ``k tau + h sum log(1 + exp((s -
     lam . (a - m) - tau) / h))``, whose limit for a small width h is Phi.
 
@@ -488,9 +549,10 @@ def _smooth_minimum(scores: Float64, rows: Float64, k: int) -> Float64:
     target cannot be reached there is no minimum, and the last point is as good as another.
     """
     size = rows.shape[1]
-    at = np.zeros(size)
-    at[0] = _edge(scores, k)
-    width = float(scores.std()) or 1.0
+    lifted = scores - rows @ start
+    at = start.copy()
+    at[0] = _edge(lifted, k)
+    width = float(lifted.std()) or 1.0
     far = 1e6 * (width + abs(at[0]))
     for _ in range(STEPS):
         margins = (scores - rows @ at) / width

@@ -17,7 +17,7 @@ from equipoise.datasets._checks import check_members
 from equipoise.errors import InputError
 from equipoise.evaluation._retrieval import rank_deep
 from equipoise.methods import FitContext, Operator
-from equipoise.methods._specs import MethodSpec
+from equipoise.methods._specs import MethodSpec, serve
 from equipoise.metrics._labels import Coded
 from equipoise.prompts._prototypes import encode, prompt_prototypes
 
@@ -186,7 +186,7 @@ def _fitted(plan: AuditPlan, index: Index | None, notes: list[str]) -> dict[str,
     found = {}
     for spec in plan.all_specs:
         try:
-            found[spec.label] = _fit(spec, context)
+            found[spec.label] = _fit(spec, context, index)
         except InputError as error:
             if plan.asked:
                 raise
@@ -194,9 +194,11 @@ def _fitted(plan: AuditPlan, index: Index | None, notes: list[str]) -> dict[str,
     return found
 
 
-def _fit(spec: MethodSpec, context: FitContext) -> Operator:
+def _fit(spec: MethodSpec, context: FitContext, index: Index | None) -> Operator:
     """Return the fitted method; raise where an audit cannot measure it."""
-    operator = spec.fit(context, "shared")
+    operator = spec.fit(context, "shared", page=None if index is None else index.m)
+    if index is not None:
+        serve(operator, index.rows)
     operator.require_encoder(context.encoder)
     if isinstance(getattr(operator, "space", None), SpaceSet):
         raise InputError(

@@ -74,7 +74,7 @@ def run(
     faiss = _faiss(product_blas)
     faiss.omp_set_num_threads(host.threads())
     rng = np.random.default_rng(0)
-    x, t = _unit_rows(rng, images, dim), _unit_rows(rng, queries, dim)
+    x, t = unit_rows(rng, images, dim), unit_rows(rng, queries, dim)
     index = faiss.IndexFlatIP(dim)
     index.add(x)
     scores = np.empty((queries, min(block, images)), np.float32)
@@ -151,7 +151,7 @@ def _measured(search) -> tuple[np.ndarray, float]:
         tracemalloc.stop()
 
 
-def _unit_rows(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
+def unit_rows(rng: np.random.Generator, rows: int, dim: int) -> np.ndarray:
     x = np.empty((rows, dim), np.float32)
     for start in range(0, rows, 1 << 14):
         part = rng.standard_normal((min(1 << 14, rows - start), dim), dtype=np.float32)

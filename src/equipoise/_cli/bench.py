@@ -333,6 +333,58 @@ def retrieval(
 
 
 @app.command()
+def balance(
+    images: Annotated[int, typer.Option(help="Images to search.")] = 1_000_000,
+    dim: Annotated[int, typer.Option(help="Width of the embeddings.")] = 512,
+    queries: Annotated[int, typer.Option(help="Texts to search for at once.")] = 1,
+    k: Annotated[
+        list[int] | None,
+        typer.Option("-k", "--depth", help="Images of a page; repeat for several."),
+    ] = None,
+    groups: Annotated[
+        list[int] | None, typer.Option(help="Groups of the attribute; repeat for several.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 3,
+    as_json: Json = False,
+) -> None:
+    """Time that a balanced search adds to the exact search of the same texts."""
+    from equipoise._bench import balance as balance_bench
+
+    rows = balance_bench.run(
+        images,
+        dim,
+        queries,
+        tuple(groups or balance_bench.GROUPS),
+        tuple(k or balance_bench.DEPTHS),
+        rounds,
+    )
+    if as_json:
+        measured = [
+            asdict(row) | {"added_seconds": row.added_seconds, "share": row.share, "aim": row.aim}
+            for row in rows
+        ]
+        typer.echo(json.dumps({"machine": machine.describe(), "rows": measured}, indent=1))
+        return
+    console = table_console()
+    table = Table(
+        "groups",
+        "k",
+        "search, ms a query",
+        "balanced, ms a query",
+        "added, ms",
+        "added / search",
+        "aim: under",
+        title=f"equipoise bench balance: {queries:,} queries at once, {images:,} x {dim} images",
+    )
+    with console.status("measuring"):
+        for row in rows:
+            seconds = row.search_seconds, row.balanced_seconds, row.added_seconds
+            times = (f"{value * 1e3:.1f}" for value in seconds)
+            table.add_row(str(row.groups), str(row.k), *times, f"{row.share:.0%}", row.aim)
+    _show(console, table)
+
+
+@app.command()
 def methods(
     method: Annotated[
         list[str] | None,

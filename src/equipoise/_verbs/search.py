@@ -1,7 +1,8 @@
-"""``eq.search``: the images that score highest for each query, exactly."""
+"""``eq.search``: the images that score highest for each query, exactly, and balanced if asked."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,19 @@ import numpy as np
 
 from equipoise._search import top_k
 from equipoise.errors import InputError
+from equipoise.methods import FitContext, Operator
+from equipoise.methods._balanced import Balanced, BalancedOperator
+from equipoise.methods._pages import PageCertificate
+from equipoise.methods._served import can_be_served
+from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._book import PromptBook
+from equipoise.prompts._choosing import book_for
 
 if TYPE_CHECKING:
     import pandas as pd
+
+PEOPLE = "people-gender"  # the curated book whose prompts tell groups of any attribute apart
+PROTOTYPE = "anchor"  # variants tell groups apart no better, and take ten times as long to encode
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,45 +31,72 @@ class SearchResults:
     """The results of a search, best first: ``indices`` and ``scores``, each (queries, k).
 
     It unpacks: ``indices, scores = eq.search(...)``. queries: the texts, where texts were given.
+
+    A balanced search says more. certificates: what balancing the first page of each query did, None
+    where it was left as it is. left_alone: why it was, or "". groups (queries, k): the group that
+    the prompts see in each image. scores are then the adjusted ones that the ranking goes by.
     """
 
     indices: np.ndarray
     scores: np.ndarray
     queries: tuple[str, ...] | None = None
+    certificates: tuple[PageCertificate | None, ...] | None = None
+    left_alone: tuple[str, ...] | None = None
+    groups: np.ndarray | None = None
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.indices, self.scores))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per query and place: query, place (from 1), image, score."""
+        """Return one row per query and place: query, place (from 1), image, score.
+
+        A balanced search adds the group.
+        """
         import pandas as pd
 
         count, depth = self.indices.shape
         names = self.queries or tuple(range(count))
-        return pd.DataFrame(
-            {
-                "query": np.repeat(np.asarray(names, object), depth),
-                "place": np.tile(np.arange(1, depth + 1), count),
-                "image": self.indices.reshape(-1),
-                "score": self.scores.reshape(-1),
-            }
-        )
+        columns = {
+            "query": np.repeat(np.asarray(names, object), depth),
+            "place": np.tile(np.arange(1, depth + 1), count),
+            "image": self.indices.reshape(-1),
+            "score": self.scores.reshape(-1),
+        }
+        if self.groups is not None:
+            columns["group"] = self.groups.reshape(-1)
+        return pd.DataFrame(columns)
 
     def __repr__(self) -> str:
         count, depth = self.indices.shape
-        return f"SearchResults({count} queries, the first {depth} images of each)"
+        balanced = ""
+        if self.certificates is not None:
+            done = sum(one is not None for one in self.certificates)
+            balanced = f", {done} balanced"
+        return f"SearchResults({count} queries, the first {depth} images of each{balanced})"
 
     def _repr_html_(self) -> str:
         return self.to_frame().head(100).to_html(index=False, escape=True)
 
 
 def search(
-    index: Any, queries: np.ndarray | Sequence[str], k: int = 20, *, encoder: Any = None
+    index: Any,
+    queries: np.ndarray | Sequence[str],
+    k: int = 20,
+    *,
+    encoder: Any = None,
+    balance: str | Attribute | Operator | None = None,
+    gate: bool = True,
 ) -> SearchResults:
     """Find the k images of ``index`` with the largest inner product for each query, exactly.
 
     index: rows (n, d) as an array or memory map, a store, or blocks of rows. queries: rows (q, d),
     or texts, which ``encoder`` encodes.
+
+    balance: an attribute, or its name ("gender"), whose groups the first k shall show as often as
+    the index does; ``encoder`` encodes the prompts that tell the groups apart, and the index is
+    read twice more. Or a fitted ``balanced`` operator, which is quicker where there are several
+    searches. gate: texts that name a group, and texts about no person, are searched for as they
+    are.
     """
     texts = None
     if not hasattr(queries, "shape"):
@@ -66,6 +104,71 @@ def search(
         if encoder is None:
             raise InputError("the queries are texts; pass the `encoder` of the index too")
         queries = encoder.encode_text(list(texts))
+    rows = np.asarray(queries)
+    if balance is None:
+        indices, scores = _plain(index, rows, k)
+        return SearchResults(indices, scores, texts)
+    operator = _balanced_operator(balance, index, k, encoder)
+    reasons = ("",) * len(rows)
+    if gate and texts is not None:
+        reasons = tuple(operator.left_alone(text) for text in texts)
+    return _balanced(operator, index, rows, k, texts, reasons)
+
+
+def _plain(index: Any, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     blocks = index.shards() if hasattr(index, "shards") else index
-    indices, scores = top_k(np.asarray(queries), blocks, k)
-    return SearchResults(indices, scores, texts)
+    return top_k(rows, blocks, k)
+
+
+def _balanced(
+    operator: BalancedOperator,
+    index: Any,
+    rows: np.ndarray,
+    k: int,
+    texts: tuple[str, ...] | None,
+    reasons: tuple[str, ...],
+) -> SearchResults:
+    """Search for some queries as they are, and for those without a reason balanced."""
+    k = operator.depth(k)
+    kept = np.array([bool(reason) for reason in reasons])
+    indices = np.empty((len(rows), k), np.int64)
+    scores = np.empty((len(rows), k), np.float32)
+    certificates: list[PageCertificate | None] = [None] * len(rows)
+    if not kept.all():
+        found = operator.search(rows[~kept], k)
+        indices[~kept], scores[~kept] = found.indices, found.scores
+        for i, certificate in zip(np.flatnonzero(~kept), found.certificates, strict=True):
+            certificates[i] = certificate
+    if kept.any():
+        indices[kept], scores[kept] = _plain(index, rows[kept], k)
+    groups = operator.groups_of(indices)
+    return SearchResults(indices, scores, texts, tuple(certificates), reasons, groups)
+
+
+def _balanced_operator(balance: Any, index: Any, k: int, encoder: Any) -> BalancedOperator:
+    """Return an operator that serves ``index``: the one given, or one fitted on it."""
+    if not can_be_served(index):
+        raise InputError(
+            f"the index is {type(index).__name__}, which can be read only once, and a balanced"
+            " search reads it more often; pass an array, a memory map, a store, or a list of arrays"
+        )
+    if isinstance(balance, BalancedOperator):
+        if encoder is not None:
+            balance.require_encoder(encoder)
+        if balance.index is index:
+            return balance
+        return copy.copy(balance).bind(index=index)
+    if not isinstance(balance, str | Attribute):
+        raise InputError(
+            f"balance={balance!r} is not legal; pass an attribute, its name, or a fitted balanced"
+            " operator"
+        )
+    if encoder is None:
+        raise InputError(
+            f"balance={balance!r} needs prompts that tell the groups apart; pass the `encoder` of"
+            " the index, or a fitted balanced operator"
+        )
+    attribute = Attribute.load(balance) if isinstance(balance, str) else balance
+    book = book_for(list(PromptBook.curated(PEOPLE).prompts), attribute, None)
+    context = FitContext(attribute, encoder=encoder, book=book, images=index)
+    return Balanced(k=k, prototype=PROTOTYPE).fit(context)

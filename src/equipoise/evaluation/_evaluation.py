@@ -38,7 +38,7 @@ from equipoise.evaluation._protocol import Protocol
 from equipoise.evaluation._retrieval import check_groups, measure_lists, rank_deep
 from equipoise.evaluation._settings import Settings
 from equipoise.methods import FitContext, Operator
-from equipoise.methods._specs import BASELINE, MethodSpec
+from equipoise.methods._specs import BASELINE, MethodSpec, serve
 from equipoise.metrics._labels import encode_groups
 from equipoise.prompts import _choosing as books
 from equipoise.prompts._attribute import Attribute
@@ -276,13 +276,16 @@ class Evaluation:
             **images,
         )
         start = time.perf_counter()
-        operator = spec.fit(context, self.protocol.scope)
+        operator = spec.fit(context, self.protocol.scope, page=self._places)
         self.fit_seconds[spec.label] = time.perf_counter() - start
         return operator
 
     def _measure(self, operators: Mapping[str, Operator]) -> tuple[Measured, dict[str, Any]]:
         """Return what the task measures of each method, and how many images it measures."""
-        _, there = self.measured.images
+        rows, there = self.measured.images
+        if self.task == "retrieval":
+            for operator in operators.values():
+                serve(operator, rows)
         groups = self.measured.groups[there]
         check_members(groups, self.attribute, "whose pictures have embeddings")
         sizes = encode_groups(groups)

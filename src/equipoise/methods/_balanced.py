@@ -42,7 +42,7 @@ from equipoise.methods._memberships import (
     wanted_shares,
 )
 from equipoise.methods._operator import Gate, Operator
-from equipoise.methods._pages import BalancedPage, PageCertificate
+from equipoise.methods._pages import BalancedPage, PageCertificate, Ranked
 from equipoise.methods._registry import Method, Strength
 from equipoise.methods._rows import group_codes, unit_rows
 from equipoise.methods._served import Served, can_be_served
@@ -193,6 +193,60 @@ class BalancedOperator(Operator):
         lams[np.broadcast_to(self._gated(prompts, gate), len(lams))] = 0
         return rows @ queries.T - self.memberships(rows) @ lams.T
 
+    def search(self, texts: Any, k: int | None = None) -> Ranked:
+        """Return the k best images of the index for each text (n, d), the first page balanced.
+
+        Beyond the operator's own k the ranking goes on by the same adjusted scores, so that what
+        follows a page repeats none of its images and leaves none out.
+        """
+        self._check_width(texts, "texts")
+        queries = _unit_queries(texts)
+        served = self._require_served()
+        k = self.options.k if k is None else self.depth(k)
+        solved = self._solve(queries, from_query=True)
+        indices, scores = self._ranked(queries, solved, k, served)
+        certificates = [
+            self._certificate(query, one, "") for query, one in zip(queries, solved, strict=True)
+        ]
+        return Ranked(indices, scores, certificates)
+
+    def depth(self, k: Any) -> int:
+        """Return k as an int; raise unless the index has as many images."""
+        count = self._require_served().count
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= count:
+            raise InputError(
+                f"k={k!r} is not legal; pass a whole number from 1 to {count}, the images of the"
+                " index"
+            )
+        return int(k)
+
+    def groups_of(self, indices: np.ndarray) -> np.ndarray:
+        """Return the group that the prompts see in images of the index, given by their places; None
+        for a row without a direction.
+        """
+        names = np.array([*self.attribute.groups, None], object)
+        return names[self._require_served().groups[indices]]
+
+    def _ranked(
+        self, queries: Float64, solved: list[Solved], k: int, served: Served
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return places and adjusted scores (queries, k): the page, then what follows it."""
+        further = [(one.pool.all.ids, _adjusted(one)) for one in solved]
+        if k > self.options.k and not self.per_prompt:
+            lams = np.array([one.answer.lam for one in solved])
+            places, values = served.search(queries - lams @ self._weights.T, k)
+            further = list(zip(places, values, strict=True))
+        indices = np.empty((len(solved), k), np.int64)
+        scores = np.empty((len(solved), k), np.float32)
+        for i, one in enumerate(solved):
+            page = one.answer.page
+            ids, values = further[i]
+            after = np.lexsort((ids, -values))
+            after = after[~np.isin(ids[after], one.pool.all.ids[page])]
+            indices[i] = np.concatenate([one.pool.all.ids[page], ids[after]])[:k]
+            scores[i] = np.concatenate([_adjusted(one)[page], values[after]])[:k]
+        return indices, scores
+
     def _shifted(self, text: Float64, lam: Float64, row: Float64) -> Float64:
         """Return the unit query that ranks by adjusted scores; ``row`` where nothing is shifted."""
         if not lam.any() and abs(row @ row - 1) <= limits("float32").unit:
@@ -217,16 +271,20 @@ class BalancedOperator(Operator):
             found.append(self._certificate(queries[i], solved, reason))
         return found
 
-    def _solve(self, texts: Float64, from_query: bool = False) -> list[Solved]:
+    def _require_served(self) -> Served:
         if self._served is None:
             raise InputError(
                 "this balanced operator holds no index, and a page is balanced on the index that is"
                 " served; pass it with op.bind(index=rows), or pass what a database found to"
                 " op.balance"
             )
+        return self._served
+
+    def _solve(self, texts: Float64, from_query: bool = False) -> list[Solved]:
+        served = self._require_served()
         if self.per_prompt:
-            return [self._solve_all_scores(text, self._served) for text in texts]
-        return self._solve_by_search(texts, self._served, from_query or self.options.strength < 1)
+            return [self._solve_all_scores(text, served) for text in texts]
+        return self._solve_by_search(texts, served, from_query or self.options.strength < 1)
 
     def _solve_all_scores(self, text: Float64, served: Served) -> Solved:
         """Solve a re-ranking, whose memberships are no query: over the scores of all images."""
@@ -237,35 +295,38 @@ class BalancedOperator(Operator):
         pool = Pool(
             Found(there, scores, memberships, served.groups[there], nothing, float(scores.min()))
         )
-        return Solved(self._answer(pool), pool, True)
+        return Solved(self._answer(pool, nothing), pool, True)
 
     def _solve_by_search(self, texts: Float64, served: Served, from_query: bool) -> list[Solved]:
         """Solve on the index.
 
         ``t - W lam`` has the same balanced page as t, whatever lam is: (P) holds the mean
         membership, so that all its pages lose the same. So the first search is already at a lam
-        that is likely. ``from_query``: at t itself, whose own first page is asked for too.
+        that is likely. ``from_query``: and at t itself, where its own first page is asked for too.
         """
 
         def search(left: list[int], lams: Float64, count: int) -> list[Found]:
             queries = texts[left] - lams @ self._weights.T
             places, values = served.search(queries, count)
             found = []
-            for ids, scores, lam in zip(places, values.astype(np.float64), lams, strict=True):
+            for best, adjusted, lam in zip(places, values.astype(np.float64), lams, strict=True):
+                known = served.groups[best] >= 0  # a row of zeros has a score, and no membership
+                ids = best[known]
                 there = served.memberships[ids].astype(np.float64)
-                groups = served.groups[ids]
-                found.append(Found(ids, scores + there @ lam, there, groups, lam, scores[-1]))
+                scores = adjusted[known] + there @ lam
+                lowest = float(adjusted[-1])
+                found.append(Found(ids, scores, there, served.groups[ids], lam, lowest))
             return found
 
-        lams = np.zeros((len(texts), len(self.target)))
-        if not from_query:
-            lams = self._likely(texts)
-        return self._in_rounds(search, lams, ROUNDS)
+        starts = self._likely(texts)[:, None]
+        if from_query:
+            starts = np.concatenate([np.zeros_like(starts), starts], axis=1)
+        return self._in_rounds(search, starts, ROUNDS)
 
-    def _in_rounds(self, search: Search, lams: Float64, rounds: int) -> list[Solved]:
+    def _in_rounds(self, search: Search, starts: Float64, rounds: int) -> list[Solved]:
         count = balance.few(self.options.k, len(self.target))
         bounds = self.bounds if self._served is None else self._served.bounds
-        return solve_in_rounds(search, self._answer, lams, count, self._total, bounds, rounds)
+        return solve_in_rounds(search, self._answer, starts, count, self._total, bounds, rounds)
 
     def _likely(self, texts: Float64) -> Float64:
         """Return a first guess of lam (n, r): the regression of a query's scores on memberships,
@@ -276,18 +337,18 @@ class BalancedOperator(Operator):
         guess = np.linalg.lstsq(together @ self._weights, together @ texts.T, rcond=None)[0]
         return np.asarray(guess.T, np.float64)
 
-    def _answer(self, pool: Pool) -> Balance:
+    def _answer(self, pool: Pool, guess: Float64) -> Balance:
         """Solve (P) over the candidates; over all images, a target may be out of reach."""
         try:
-            return self._solve_over(pool, nearest=False)
+            return self._solve_over(pool, guess, nearest=False)
         except InfeasibleTargetError as error:
             if len(pool) < self._total:
                 raise
             if not self.options.nearest:
                 raise self._out_of_reach(error) from None
-            return self._solve_over(pool, nearest=True)
+            return self._solve_over(pool, guess, nearest=True)
 
-    def _solve_over(self, pool: Pool, nearest: bool) -> Balance:
+    def _solve_over(self, pool: Pool, guess: Float64, nearest: bool) -> Balance:
         found = pool.all
         return balance.solve(
             found.scores,
@@ -296,6 +357,7 @@ class BalancedOperator(Operator):
             self.options.k,
             strength=self.options.strength,
             nearest=nearest,
+            guess=guess if guess.any() else None,
         )
 
     def _out_of_reach(self, error: InfeasibleTargetError) -> InfeasibleTargetError:
@@ -345,7 +407,7 @@ class BalancedOperator(Operator):
         if prompt is not None and np.any(self._gated([prompt], gate)):
             reason = self.left_alone(prompt) or "the gate keeps it"
         search = self._candidate_search(text, candidates, more)
-        nothing = np.zeros((1, len(self.target)))
+        nothing = np.zeros((1, 1, len(self.target)))
         rounds = 1 if more is None or reason else ROUNDS
         solved = self._in_rounds(search, nothing, rounds)[0]
         return self._page(text, solved, reason)
@@ -532,6 +594,7 @@ class Balanced(Method):
     needs: ClassVar[tuple[str, ...]] = ("prompts", "images")
     changes: ClassVar[tuple[str, ...]] = ("text",)
     tasks: ClassVar[tuple[str, ...]] = ("retrieval",)
+    page: ClassVar[str] = "k"
     sweep: ClassVar[Strength | None] = Strength("strength", 0, (0.25, 0.5, 0.75, 1))
     operator: ClassVar[type[Operator]] = BalancedOperator
 
@@ -626,6 +689,26 @@ def _operator(
 def _counts(moments: Moments, attribute: Attribute) -> dict[str, Any]:
     counts = dict(zip(attribute.groups, moments.counts.tolist(), strict=True))
     return {"images": counts, "left_out": int(moments.images[1])}
+
+
+def _adjusted(solved: Solved) -> Float64:
+    """Return what the candidates are ranked by."""
+    found = solved.pool.all
+    return balance.adjusted(found.scores, found.memberships, solved.answer.lam)
+
+
+def _unit_queries(texts: Any) -> Float64:
+    """Return unit rows in float64; rows that have unit length already stay bit for bit."""
+    rows = np.asarray(texts, np.float64)
+    lengths = np.einsum("ij,ij->i", rows, rows)
+    wrong = ~np.isfinite(lengths) | (lengths == 0)
+    if wrong.any():
+        raise InputError(
+            f"{wrong.sum()} of {len(rows)} texts have no direction (first: {wrong.argmax()});"
+            " remove those rows"
+        )
+    unit = np.abs(lengths - 1) <= limits("float32").unit
+    return np.where(unit[:, None], rows, geometry.unit(rows))
 
 
 def _certain_bounds(memberships: Memberships) -> Bounds:

@@ -30,7 +30,7 @@ class Found(NamedTuple):
     lam: Float64
     lowest: float
 
-    def only(self, chosen: list[int]) -> Found:
+    def only(self, chosen: np.ndarray) -> Found:
         """Return some of what was found."""
         return self._replace(
             ids=self.ids[chosen],
@@ -54,19 +54,17 @@ class Pool:
 
     def __init__(self, found: Found) -> None:
         self.all = found
-        self.known = set(found.ids.tolist())
         self.searched = [(found.lam, found.lowest)]
 
     def add(self, found: Found) -> int:
         """Take in the candidates that are new, and return how many they are."""
-        new = [i for i, one in enumerate(found.ids.tolist()) if one not in self.known]
+        new = np.flatnonzero(~np.isin(found.ids, self.all.ids))
         self.all = self.all.joined(found.only(new))
-        self.known.update(found.ids.tolist())
         self.searched.append((found.lam, found.lowest))
         return len(new)
 
     def __len__(self) -> int:
-        return len(self.known)
+        return len(self.all.ids)
 
     def proves(self, answer: Balance, bounds: Bounds) -> bool:
         """Return whether no image outside could change the answer."""
@@ -92,8 +90,8 @@ best by ``s - lam . a``, one ``Found`` for each.
 
 def solve_in_rounds(
     search: Search,
-    answer: Callable[[Pool], Balance],
-    lams: Float64,
+    answer: Callable[[Pool, Float64], Balance],
+    starts: Float64,
     count: int,
     total: int,
     bounds: Bounds,
@@ -102,25 +100,22 @@ def solve_in_rounds(
     """Search, solve over what was found, and search where that leads, until nothing outside can
     change the answer, or for as many rounds.
 
-    lams (q, r): where each query is searched first. count: of candidates in a search. total: of
-    images in the index.
+    starts (q, s, r): the s lams at which each query is searched first, the likeliest last. count:
+    of candidates in a search. total: of images in the index.
     """
-    lams = lams.copy()
+    lams = starts[:, -1].copy()
     pools: dict[int, Pool] = {}
     solved: dict[int, Solved] = {}
     left = list(range(len(lams)))
     for _ in range(rounds):
         count = min(count, total)
-        for i, found in zip(left, search(left, lams[left], count), strict=True):
-            if i in pools:
-                new = pools[i].add(found)
-            else:
-                pools[i], new = Pool(found), len(found.ids)
+        new = _search_into(pools, search, left, starts, count)
+        for i in left:
             whole = len(pools[i]) >= total
             try:
-                reply = answer(pools[i])
+                reply = answer(pools[i], lams[i])
             except InfeasibleTargetError:
-                if whole or not new:
+                if whole or not new[i]:
                     raise
                 continue
             lams[i] = reply.lam
@@ -130,6 +125,7 @@ def solve_in_rounds(
             break
         if any(i not in solved for i in left):
             count *= WIDER
+        starts = lams[:, None]
     if len(solved) < len(lams):
         most = max(map(len, pools.values()))
         raise InputError(
@@ -137,6 +133,22 @@ def solve_in_rounds(
             " more candidates, or a callback that finds them"
         )
     return [solved[i] for i in range(len(lams))]
+
+
+def _search_into(
+    pools: dict[int, Pool], search: Search, left: list[int], starts: Float64, count: int
+) -> dict[int, int]:
+    """Search once for all queries that are left; return how many new candidates each pool got."""
+    asked = np.repeat(left, starts.shape[1]).tolist()
+    lams = starts[left].reshape(len(asked), -1)
+    new = dict.fromkeys(left, 0)
+    for i, found in zip(asked, search(asked, lams, count), strict=True):
+        if i in pools:
+            new[i] += pools[i].add(found)
+        else:
+            pools[i] = Pool(found)
+            new[i] = len(found.ids)
+    return new
 
 
 def read(given: Any, dim: int) -> tuple[np.ndarray, Float64, bool]:

@@ -181,6 +181,7 @@ class Interleave(Method):
     needs: ClassVar[tuple[str, ...]] = ("prompts", "images")
     changes: ClassVar[tuple[str, ...]] = ()
     tasks: ClassVar[tuple[str, ...]] = ("retrieval",)
+    page: ClassVar[str] = "k"
     operator: ClassVar[type[Operator]] = InterleaveOperator
 
     def fit(self, context: FitContext) -> InterleaveOperator:

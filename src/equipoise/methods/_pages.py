@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,3 +72,13 @@ class BalancedPage:
 
     def __repr__(self) -> str:
         return f"BalancedPage(first {self.ids[:3]!r} of {len(self.ids)}; {self.certificate!r})"
+
+
+class Ranked(NamedTuple):
+    """Balanced rankings of one index: places and adjusted scores (queries, k), and the certificate
+    of each first page.
+    """
+
+    indices: np.ndarray
+    scores: np.ndarray
+    certificates: list[PageCertificate]

@@ -88,6 +88,8 @@ class Method(ABC):
     # The parameters that generation begins with; None where it cannot edit the states of prompts.
     generation: ClassVar[Mapping[str, Any] | None] = None
     sweep: ClassVar[Strength | None] = None
+    # The parameter that says how many images a page has; "" where there is none.
+    page: ClassVar[str] = ""
     # Where the reference code differs from the paper, or from its Table 1.
     code: ClassVar[str] = ""
     operator: ClassVar[type[Operator]]

@@ -33,8 +33,14 @@ class MethodSpec:
 
     @property
     def label(self) -> str:
-        """Return what tables call it: its name, and what differs from the defaults."""
-        defaults = {} if self.is_file else methods.defaults(self.name)
+        """Return what tables call it: its name, and what differs from the defaults.
+
+        The size of a page is shown where it was given, since a run has a default of its own.
+        """
+        defaults = {}
+        if not self.is_file:
+            defaults = methods.defaults(self.name)
+            defaults.pop(methods.find(self.name).page, None)
         shown = []
         for param, value in self.params.items():
             if value != defaults.get(param):
@@ -87,11 +93,25 @@ class MethodSpec:
                 f"{self.name} is defined for given classes, and the task is retrieval; leave it out"
             )
 
-    def fit(self, context: FitContext, scope: str) -> Operator:
-        """Return the operator, fitted on the context or read from its file."""
+    def fit(self, context: FitContext, scope: str, page: int | None = None) -> Operator:
+        """Return the operator, fitted on the context or read from its file.
+
+        page: how many images are looked at, for methods that balance a page and were given none.
+        """
         if self.is_file:
             return methods.load(self.name, encoder=context.encoder)
-        return methods.create(self.name, **self.resolved(scope)).fit(context)
+        params = self.resolved(scope)
+        name = methods.find(self.name).page
+        if page is not None and name and name not in params:
+            params[name] = page
+        return methods.create(self.name, **params).fit(context)
+
+
+def serve(operator: Operator, images: Any) -> None:
+    """Bind an operator that balances pages to the images that it is measured on."""
+    held: Any = operator
+    if hasattr(held, "index") and held.index is not images:
+        held.bind(index=images)
 
 
 def parse(texts: Iterable[str], books: Sequence[str] = ()) -> list[MethodSpec]:
