@@ -446,7 +446,7 @@ def test_the_encoder_that_conditioned_the_pictures_is_no_judge(places, tmp_path)
     half.text_encoder = CLIPTextModel.from_pretrained(places["clip"]).bfloat16()
     assert DiffusersPainter(half).conditioned_by(encoder)
     pipe.save_pretrained(tmp_path / "same")
-    options = {"clip_score": f"hf:{places['clip']}", "images": 1}
+    options = {"clip_score": f"hf:{places['clip']}", "per_prompt": 1}
     same = request({**places, "sd1": tmp_path / "same"}, tmp_path / "run", **options)
     with pytest.raises(InputError, match="a judge in its own case"):
         same.perform()
@@ -544,7 +544,7 @@ def test_groups_of_any_name_survive_to_the_report(places, tmp_path):
     attribute = eq.Attribute.load(tmp_path / "degree.toml")
     GrammarWriter().write(PROMPTS[:2], attribute).book.save(tmp_path / "book.json")
     options = {"attribute": str(tmp_path / "degree.toml"), "book": str(tmp_path / "book.json")}
-    options |= {"images": 1, "annotator": f"encoder:hf:{places['clip']}"}
+    options |= {"per_prompt": 1, "annotator": f"encoder:hf:{places['clip']}"}
     _, results = perform(request(places, tmp_path / "run", **options))
     assert results is not None and results["attribute"]["groups"] == list(names)
     page = (tmp_path / "run" / "report.html").read_text()
@@ -686,7 +686,7 @@ def test_what_people_disagree_on_is_drawn_again_until_they_agree(places, run, tm
     bad = [pictures[0].image, pictures[13].image]
     answers[bad[0]], answers[bad[1]] = ("male", "female", "female"), ("unsure",) * 3
     labels = say(tmp_path / "labels.csv", answers)
-    options = {"labels": labels, "people": 3, "replace": True}
+    options = {"labels": labels, "people": 3, "redraw": True}
     manifest, results = request(places, out, **options).perform()
     new = [picture for picture in manifest.pictures.values() if picture.attempt]
     assert [picture.slot for picture in new] == [pictures[0].slot, pictures[13].slot]
@@ -760,7 +760,7 @@ def test_with_equipoise_annotate_until_unanimous(places, run, tmp_path):
 
 
 def test_labels_that_cannot_be_read(places, run, tmp_path):
-    with pytest.raises(InputError, match="--labels"):
+    with pytest.raises(InputError, match="`labels`"):
         request(places, tmp_path / "x", redraw=True).perform()
     for text, message in (
         ("image,who\na,b\n", "has no column annotator"),
@@ -800,19 +800,19 @@ def test_a_models_labels_survive_a_kill(tmp_path):
 
 def test_bad_input(places, tmp_path):
     for options, message in (
-        ({"prompts": None}, "pass prompts with --prompts"),
+        ({"prompts": None}, "pass `prompts`"),
         ({"prompts": str(tmp_path / "none.txt")}, "none.txt"),
         (
             {"prompts": str(tmp_path / "none.csv")},
-            "none.csv is not a text file with a prompt a line",
+            "none.csv is not a text file with one prompt per line",
         ),
-        ({"prompts": str(tmp_path)}, "is not a text file with a prompt a line"),
+        ({"prompts": str(tmp_path)}, "is not a text file with one prompt per line"),
         ({"methods": ("leace",)}, "does not edit generation"),
         ({"methods": ("closed-form:kapa=2",)}, "no parameter 'kapa'"),
         ({"annotator": "somebody"}, "blip2:ID-or-folder, encoder:SPEC"),
-        ({"preset": "other"}, "there is paper"),
+        ({"preset": "other"}, "pass `preset` paper"),
         ({"tokens": "all"}, "after-sos, unpadded"),
-        ({"images": 2_000_000}, "images"),
+        ({"per_prompt": 2_000_000}, "images"),
         ({"size": 13}, "size=13 is not legal: .* multiple of 8"),
         ({"guidance": float("nan")}, "guidance=nan is not legal"),
     ):

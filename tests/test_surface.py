@@ -19,7 +19,7 @@ import pytest
 
 import equipoise as eq
 from equipoise import methods
-from equipoise._audit import Settings
+from equipoise._audit import AuditSettings
 from equipoise._display import html_table
 from equipoise._space import EncoderRef
 from equipoise._stores.folder import Manifest, StoreWriter
@@ -168,7 +168,7 @@ def audited(tmp_path_factory):
         prompts=["a photo of a doctor", "a photo of a nurse"],
         methods=["closed-form"],
         out=folder,
-        settings=Settings(resamples=20),
+        settings=AuditSettings(resamples=20),
     )
     return found, folder
 
