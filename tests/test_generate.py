@@ -342,7 +342,7 @@ def test_the_papers_preset_killed_and_gone_on_fills_table_4(places, tmp_path):
         for entry in method["cells"].values():
             assert entry["low"] - ROUNDING <= entry["value"] <= entry["high"] + ROUNDING
     again = subprocess.run(
-        [*typed[:4], str(tmp_path / "whole"), *typed[5:]],
+        [*typed[:5], str(tmp_path / "whole"), *typed[6:]],
         env=environment(),
         capture_output=True,
         text=True,
