@@ -124,7 +124,8 @@ def _(operator: ClosedFormOperator) -> StateEdit:
 def _(operator: OrthProjOperator) -> StateEdit:
     """Project off the operator's basis."""
     space = operator.space
-    assert isinstance(space, AttributeSpace)  # orth-proj is fitted in one shared space
+    if not isinstance(space, AttributeSpace):
+        raise InputError("orth-proj edits generation in one shared space; fit it with one")
     return _linear(LowRank.projection(space.basis))
 
 
