@@ -71,6 +71,7 @@ $(VENV)-lowest/.test: pyproject.toml scripts/lowest.py
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
 	$(PYTHON) scripts/lowest.py $(LOWEST_EXTRAS) > $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check -r $(VENV)-lowest/lowest.txt pytest hypothesis mpmath ml_dtypes
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $@
 
 clean:
