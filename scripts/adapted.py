@@ -13,11 +13,12 @@ from pathlib import Path
 
 from scripts import people
 from scripts import retrieval_by_gender as clip
+from scripts.measured_runs import given, read
 
 from equipoise.evaluation import _grids as grids
 from equipoise.evaluation import _tables as tables
 from equipoise.evaluation import parse
-from equipoise.evaluation._document import read, write
+from equipoise.evaluation._run_file import write
 
 METHODS = ["closed-form:modality=text", "adapted:kappa=1|inf", "adapted:kappa=1|inf,folds=5"]
 MEASUREMENTS = Path("docs/measurements")
@@ -69,7 +70,7 @@ make the mean scores of the groups equal.
 This has {groups} groups on real photographs: mini 0.2, the {faces} photographs of FairFace's validation part, {prompts} occupation prompts, perceived gender and race at once. Prototypes come from the prompts with each of the groups put in.
 
 {both}
-A resample repeats some photographs and lacks others, which by itself raises MaxSkew over so many groups. So near the floor the percentile intervals lie above their values, and so do those of differences.
+Intervals are [centred](intervals.md): a resample repeats some photographs and lacks others, which by itself raises MaxSkew over so many groups.
 
 ## Where it does not help: classification
 
@@ -136,20 +137,20 @@ def page() -> str:
     """The page, from the files."""
     runs = [read(MEASUREMENTS / f"adapted_{name}.json") for name in clip.DEPTHS]
     hair, both = (read(MEASUREMENTS / f"adapted_mini_{name}.json") for name in ("hair", "both"))
-    classified = read(MEASUREMENTS / "methods_clip_celeba_classification.json")["rows"]
+    classified = read(MEASUREMENTS / "methods_clip_celeba_classification.json").rows
     gaps = {
-        row["metric"]: grids.interval(row["difference"], signed=True)
+        row.metric: grids.interval(given(row.difference), signed=True)
         for row in classified
-        if row["method"] == "adapted (kappa=inf)"
+        if row.method == "adapted (kappa=inf)"
     }
-    values = {(row["method"], row["metric"]): grids.interval(row) for row in hair["rows"]}
+    values = {(row.method, row.metric): grids.interval(row) for row in hair.rows}
     text = PLACE.sub(lambda found: values[found[1], found[2]], PAGE)
     numbers = {
-        "celebrities": hair["counts"]["images"],
+        "celebrities": hair.counts.images,
         "blond": people.BLOND,
-        "faces": both["counts"]["images"],
+        "faces": both.counts.images,
     }
-    numbers |= {"groups": len(both["attribute"]["groups"]), "prompts": both["counts"]["queries"]}
+    numbers |= {"groups": len(both.attribute.groups), "prompts": both.counts.queries}
     return text.format(
         tables=tables.markdown(runs), eo=gaps["EO_avg"], f1=gaps["macro F1"], hair=tables.markdown([hair]), both=tables.markdown([both]),
         **{name: f"{number:,}" for name, number in numbers.items()},

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._llm import LLMWriter
+from equipoise.prompts._llm_writer import LLMWriter
+from equipoise.prompts._prompt_book import PromptBook
 
 SLOTS, LATENCY, FAULTS, TIMEOUT = 64, 0.5, 0.2, 3.0
 

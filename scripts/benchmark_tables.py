@@ -17,7 +17,13 @@ DOCS = Path("docs")
 def table(name: str) -> str:
     """The table that fits what was measured, and the machine."""
     data = json.loads((DOCS / "measurements" / name).read_text())
-    kinds = {"over_faiss": retrieval, "over_closed_form": methods, "over_copy": kernel}
+    kinds = {
+        "over_faiss": retrieval,
+        "over_closed_form": methods,
+        "over_copy": kernel,
+        "balanced_seconds": balance,
+        "both_p95": explore,
+    }
     lines = next(write for key, write in kinds.items() if key in data["rows"][0])(data["rows"])
     return "\n".join(
         [*lines, "\n" + " · ".join(f"{key} {value}" for key, value in data["machine"].items())]
@@ -60,6 +66,36 @@ def methods(rows: list[dict]) -> list[str]:
         lines.append(
             f"| {row['method']} | {row['form']} | {row['rank'] or ''} | " + " | ".join(times) + " |"
         )
+    return lines
+
+
+def balance(rows: list[dict]) -> list[str]:
+    """Write one line per number of groups and length of the page."""
+    lines = [
+        "| images | groups | k | search, per query | added, per query | added / search |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        times = f"{row['search_seconds'] * 1e3:.1f} ms | {row['added_seconds'] * 1e3:.1f} ms"
+        lines.append(
+            f"| {row['images']:,} | {row['groups']} | {row['k']} | {times} | {row['share']:.0%} |"
+        )
+    return lines
+
+
+def explore(rows: list[dict]) -> list[str]:
+    """Write one line per collection, in milliseconds."""
+    lines = [
+        "| images | d | first row, p50 / p95 | both rows, p50 / p95 | until the page opens |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        times = (
+            f"{row['first']:.0f} / {row['first_p95']:.0f} ms",
+            f"{row['both']:.0f} / {row['both_p95']:.0f} ms",
+            f"{row['seconds_to_start']:.0f} s",
+        )
+        lines.append(f"| {row['images']:,} | {row['dim']} | " + " | ".join(times) + " |")
     return lines
 
 

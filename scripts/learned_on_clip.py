@@ -12,12 +12,13 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from scripts.measured_runs import MeasuredRun, ProbedMethod, given, read
 from scripts.retrieval_by_gender import DEPTHS, MEASUREMENTS, NAMES, WORDS, images, texts
 
 import equipoise as eq
 from equipoise.evaluation import Evaluation, Settings, parse
 from equipoise.evaluation import _grids as grids
-from equipoise.evaluation._document import read, write
+from equipoise.evaluation._run_file import write
 
 GENDER = eq.Attribute("gender", ("male", "female"))
 BOOK = {
@@ -84,25 +85,26 @@ def measure(folder: Path, name: str) -> None:
             settings=Settings(m=DEPTHS[name] // 2),
         )
         run = task.run(parse(str(Path(place) / f"{label}.safetensors") for label in SETTINGS))
-    for about in run["methods"].values():
-        about.pop("file", None)
     changed = {"none": rows[held]} | {
         label: op.image(rows[held]) for label, op in operators.items() if "image" in op.changes
     }
     probe = eq.metrics.leakage_probe(changed, sensitive_features=table["gender"].to_numpy()[held])
-    run["probe"] = [_probed(probe, label) for label in changed]
-    write(MEASUREMENTS / f"learned_on_clip_{name}.json", run)
+    found = run.to_plain()
+    for about in found["methods"].values():
+        about.pop("file", None)
+    found["probe"] = [_probed(probe, label) for label in changed]
+    write(MEASUREMENTS / f"learned_on_clip_{name}.json", MeasuredRun.model_validate(found))
 
 
-def _probed(probe: eq.metrics.Bootstrap, label: str) -> dict:
+def _probed(probe: eq.metrics.Bootstrap, label: str) -> ProbedMethod:
     estimate = probe.estimate(label, "probe AUC")
-    return {
-        "method": label,
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "n": estimate.n,
-    }
+    return ProbedMethod(
+        method=label,
+        value=estimate.value,
+        low=estimate.low,
+        high=estimate.high,
+        n=estimate.n,
+    )
 
 
 def page() -> str:
@@ -110,28 +112,24 @@ def page() -> str:
     parts = []
     for name in DEPTHS:
         run = read(MEASUREMENTS / f"learned_on_clip_{name}.json")
-        skew = next(row["metric"] for row in run["rows"] if row["metric"].startswith("MS@"))
-        aucs = {row["method"]: row for row in run["probe"]}
-        floor = next(row["floor"] for row in run["rows"] if row["metric"] == skew)
+        skew = next(row.metric for row in run.rows if row.metric.startswith("MS@"))
+        aucs = {row.method: row for row in run.probe}
+        floor = given(next(row.floor for row in run.rows if row.metric == skew))
         lines = [
             (
-                f"{run['dataset']['name']}: {run['dataset']['images']} images,"
-                f" {run['dataset']['prompts']} queries, floor of {skew} {100 * floor:.1f}"
+                f"{run.dataset.name}: {run.dataset.images} images,"
+                f" {run.dataset.prompts} queries, floor of {skew} {100 * floor:.1f}"
             ),
             "",
         ]
         lines += [f"| method | {skew} | minus none | probe AUC |", "|---|---|---|---|"]
-        for row in run["rows"]:
-            if row["metric"] == skew:
-                difference = (
-                    grids.interval(row["difference"], signed=True) if row.get("difference") else ""
-                )
-                auc = (
-                    grids.interval(aucs[row["method"]])
-                    if row["method"] in aucs
-                    else "images unchanged"
-                )
-                lines.append(f"| {row['method']} | {grids.interval(row)} | {difference} | {auc} |")
+        for row in run.rows:
+            if row.metric == skew:
+                difference = grids.interval(row.difference, signed=True) if row.difference else ""
+                auc = "images unchanged"
+                if row.method in aucs:
+                    auc = grids.interval(aucs[row.method])
+                lines.append(f"| {row.method} | {grids.interval(row)} | {difference} | {auc} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 

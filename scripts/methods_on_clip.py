@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scripts import retrieval_by_gender as clip
+from scripts.measured_runs import MeasuredRun, read
 
 import equipoise as eq
 from equipoise._bench import machine
 from equipoise.evaluation import Evaluation, Settings, parse
 from equipoise.evaluation import _tables as tables
-from equipoise.evaluation._document import read, write
+from equipoise.evaluation._run_file import write
 
 GENDER = eq.Attribute.load("gender")
 METHODS = [
@@ -85,7 +86,7 @@ def fit(
     return files, about
 
 
-def measure(folder: Path, name: str, task: str) -> dict:
+def measure(folder: Path, name: str, task: str) -> MeasuredRun:
     """The document of one set and task."""
     vectors, queries = clip.texts(folder)
     rows, table = clip.images(folder, name)
@@ -118,13 +119,15 @@ def measure(folder: Path, name: str, task: str) -> dict:
         run = Evaluation(
             task, dataset, vectors, attribute=GENDER, settings=settings, **options
         ).run(parse(files))
-    run["methods"] = {
+    found = run.to_plain()
+    found["methods"] = {
         Path(label).stem if label != "none" else label: {
             k: v for k, v in known.items() if k != "file"
         }
-        for label, known in run["methods"].items()
+        for label, known in found["methods"].items()
     }
-    return run | {"fits": about, "machine": machine.describe(), "fitted_on": len(first)}
+    found |= {"fits": about, "machine": machine.describe(), "fitted_on": len(first)}
+    return MeasuredRun.model_validate(found)
 
 
 TASKS = (("celeba", "retrieval"), ("flickr8k", "retrieval"), ("celeba", "classification"))
@@ -157,24 +160,23 @@ labels. There are no right images for these queries, so look at the classificati
 """
 
 
-def fits_table(runs: list[dict]) -> str:
+def fits_table(runs: list[MeasuredRun]) -> str:
     lines = [
         "**Fit times and files** (seconds, one fit, "
-        + runs[0]["machine"]["processor"]
+        + runs[0].machine["processor"]
         + ", 2 cores, others at work)\n"
     ]
     lines += [
         "| method | changes | "
-        + " | ".join(f"{run['dataset']['name'].split(' (')[0]}, {run['task']}" for run in runs)
+        + " | ".join(f"{run.dataset.name.split(' (')[0]}, {run.task}" for run in runs)
         + " | file |",
         "|---" * (len(runs) + 3) + "|",
     ]
-    for label in runs[-1]["fits"]:
+    for label in runs[-1].fits:
         times = [
-            f"{run['fits'][label]['fit_seconds']:.3f}" if label in run["fits"] else ""
-            for run in runs
+            f"{run.fits[label]['fit_seconds']:.3f}" if label in run.fits else "" for run in runs
         ]
-        known = runs[-1]["fits"][label]
+        known = runs[-1].fits[label]
         lines.append(
             f"| {label} | {known['changes']} | {' | '.join(times)} | {known['kilobytes']:,.0f} kB |"
         )
@@ -184,11 +186,11 @@ def fits_table(runs: list[dict]) -> str:
 def page() -> str:
     """The page, from the files."""
     runs = [read(MEASUREMENTS / f"methods_clip_{name}_{task}.json") for name, task in TASKS]
-    counts = sorted(run["counts"]["images"] for run in runs)
-    fitted = " and ".join(str(run["fitted_on"]) for run in runs[:2])
+    counts = sorted(run.counts.images for run in runs)
+    fitted = " and ".join(str(run.fitted_on) for run in runs[:2])
     return PAGE.format(
         tables=tables.markdown(runs), fits=fits_table(runs), few=counts[0], many=counts[-1], fitted=fitted,
-        classes=", ".join(f"{label} {count}" for label, count in runs[-1]["class_sizes"].items()),
+        classes=", ".join(f"{label} {count}" for label, count in runs[-1].class_sizes.items()),
     )  # fmt: skip
 
 
@@ -198,7 +200,8 @@ def main() -> None:
         run = measure(folder, name, task)
         if task == "classification":
             kept = wearing(folder)[halves(clip.images(folder, name)[1])[1]]
-            run["class_sizes"] = {label: int((kept == label).sum()) for label in CLASSES}
+            sizes = {label: int((kept == label).sum()) for label in CLASSES}
+            run = run.model_copy(update={"class_sizes": sizes})
         write(MEASUREMENTS / f"methods_clip_{name}_{task}.json", run)
     Path("docs/methods-clip.md").write_text(page())
 

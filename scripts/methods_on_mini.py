@@ -14,11 +14,12 @@ import sys
 from pathlib import Path
 
 from scripts import people
+from scripts.measured_runs import MeasuredRun, given, read
 
 from equipoise._bench import machine
 from equipoise.evaluation import _grids as grids
 from equipoise.evaluation import _tables as tables
-from equipoise.evaluation._document import read, write
+from equipoise.evaluation._run_file import write
 
 COMMON = [
     "closed-form:kappa=1|inf",
@@ -83,7 +84,7 @@ def measure(data: Path) -> None:
         )
         write(
             MEASUREMENTS / f"methods_mini_{name}.json",
-            people.merged(runs) | {"machine": machine.describe()},
+            people.merged(runs).model_copy(update={"machine": machine.describe()}),
         )
     COMMANDS.write_text(json.dumps(typed, indent=1) + "\n")
 
@@ -115,29 +116,29 @@ Methods have their default settings, which are those of the references. Where th
 def page() -> str:
     """The page, from the files."""
     runs = {name: read(MEASUREMENTS / f"methods_mini_{name}.json") for name in MORE}
-    pairs = {name: run["methods"]["closed-form"]["book"]["prompts"] for name, run in runs.items()}
-    sizes = {name: f"{run['counts']['images']:,}" for name, run in runs.items()}
-    fitted = {name: f"{run['fitting']['images']:,}" for name, run in runs.items()}
+    pairs = {name: given(run.methods["closed-form"].book).prompts for name, run in runs.items()}
+    sizes = {name: f"{run.counts.images:,}" for name, run in runs.items()}
+    fitted = {name: f"{given(run.fitting).images:,}" for name, run in runs.items()}
     floors = {
         f"floor_{name}": grids.percent(
-            next(row["floor"] for row in runs[name]["rows"] if "floor" in row)
+            next(row.floor for row in runs[name].rows if row.floor is not None)
         )
         for name in ("gender", "race")
     }
-    encoder = runs["hair"]["encoder"]
+    encoder = runs["hair"].encoder
     commands = "\n".join(
         f"```\n{typed}\n```" for typed in json.loads(COMMANDS.read_text()).values()
     )
     return PAGE.format(
-        encoder=f"{encoder['id']} {encoder['revision']}".strip(), hair=sizes["hair"], hair_fit=fitted["hair"], hair_pairs=pairs["hair"],
+        encoder=f"{encoder.id} {encoder.revision}".strip(), hair=sizes["hair"], hair_fit=fitted["hair"], hair_pairs=pairs["hair"],
         faces=sizes["gender"], faces_fit=fitted["gender"], gender_pairs=pairs["gender"], race_pairs=pairs["race"],
         tables=tables.markdown(list(runs.values())), fits=fits_table(runs), reading=reading(runs, faces=sizes["gender"], hair=sizes["hair"], **floors), commands=commands,
     )  # fmt: skip
 
 
-def fits_table(runs: dict[str, dict]) -> str:
+def fits_table(runs: dict[str, MeasuredRun]) -> str:
     """How long each fit took."""
-    about = runs["hair"]["machine"]
+    about = runs["hair"].machine
     lines = [
         (
             f"**Fit times** (seconds, one fit each, {about['processor']}, 2 cores, others at work;"
@@ -146,13 +147,13 @@ def fits_table(runs: dict[str, dict]) -> str:
         "| method | changes | " + " | ".join(runs) + " |",
     ]
     lines.append("|---" * (len(runs) + 2) + "|")
-    for label, known in runs["hair"]["methods"].items():
+    for label, known in runs["hair"].methods.items():
         times = [
-            f"{run['fit_seconds'][label]:.2f}" if label in run["fit_seconds"] else ""
+            f"{run.fit_seconds[label]:.2f}" if label in run.fit_seconds else ""
             for run in runs.values()
         ]
         lines.append(
-            f"| {label} | {' and '.join(known['changes'])} | {' | '.join(times)} |"
+            f"| {label} | {' and '.join(known.changes)} | {' | '.join(times)} |"
             if label != "none"
             else ""
         )
@@ -183,7 +184,7 @@ MEANT = {
 }
 
 
-def reading(runs: dict[str, dict], **numbers: str) -> str:
+def reading(runs: dict[str, MeasuredRun], **numbers: str) -> str:
     """The notes, with the values of the methods that they name; of blond hair, the differences from
     none.
     """
@@ -191,10 +192,10 @@ def reading(runs: dict[str, dict], **numbers: str) -> str:
     def value(found: re.Match) -> str:
         name, metric = MEANT[found[1]]
         run = runs[name]
-        wanted = found[2], metric or f"MS@{run['settings']['m']}"
-        row = next(row for row in run["rows"] if (row["method"], row["metric"]) == wanted)
+        wanted = found[2], metric or f"MS@{run.settings.m}"
+        row = next(row for row in run.rows if (row.method, row.metric) == wanted)
         return (
-            grids.interval(row["difference"], signed=True)
+            grids.interval(given(row.difference), signed=True)
             if found[1] in ("gap", "cost")
             else grids.interval(row)
         )

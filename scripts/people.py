@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scripts.measured_runs import MeasuredRun
 
 DATA, WORK = Path("../shared/data"), Path("build/people")
 FIT_FACES, FIT_CELEBRITIES, TEST_CELEBRITIES = 4000, 4000, 2000
@@ -66,7 +67,7 @@ def faces(data: Path, work: Path) -> tuple[Path, Path]:
     measured = _read(data, "fairface_val")
     training = pd.concat([_read(data, f"fairface_train_{i}") for i in range(3)], ignore_index=True)
     some = np.sort(np.random.default_rng(0).choice(len(training), FIT_FACES, replace=False))
-    return _unpacked(measured, work / "fairface_val"), _unpacked(
+    return unpacked(measured, work / "fairface_val"), unpacked(
         training.iloc[some], work / "fairface_train"
     )
 
@@ -86,7 +87,7 @@ def celebrities(data: Path, work: Path) -> tuple[Path, Path]:
             len(table) - TEST_CELEBRITIES, FIT_CELEBRITIES, replace=False
         )
     )
-    return _unpacked(table.iloc[-TEST_CELEBRITIES:], work / "celeba_test"), _unpacked(
+    return unpacked(table.iloc[-TEST_CELEBRITIES:], work / "celeba_test"), unpacked(
         table.iloc[seen], work / "celeba_train"
     )
 
@@ -95,14 +96,14 @@ def _read(data: Path, name: str) -> pd.DataFrame:
     return pd.read_parquet(data / "people" / f"{name}.parquet")
 
 
-def _unpacked(table: pd.DataFrame, folder: Path) -> Path:
+def unpacked(table: pd.DataFrame, folder: Path) -> Path:
     """The photographs as files, and beside them a table of what is known of each."""
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"{i:05}.jpg" for i in range(len(table))]
     for name, picture in zip(names, table["image"], strict=True):
         (folder / name).write_bytes(picture)
     path = folder.with_suffix(".csv")
-    columns = [column for column in ("gender", "age", "race", "hair") if column in table]
+    columns = [column for column in ("gender", "age", "race", "hair", "caption") if column in table]
     table[columns].assign(file=[f"{folder.name}/{name}" for name in names]).to_csv(
         path, index=False
     )
@@ -132,7 +133,7 @@ def equipoise(*words: object) -> bytes:
     ).stdout
 
 
-def merged(runs: list[dict]) -> dict:
+def merged(runs: list[dict]) -> MeasuredRun:
     """Runs of one grid as one document: the facts, every method, every row once."""
     rows: dict[tuple[str, str], dict] = {}
     for row in (row for run in runs for row in run["rows"]):
@@ -146,6 +147,7 @@ def merged(runs: list[dict]) -> dict:
         for label in run["methods"]
         if label != "none" or len(run["methods"]) == 1
     }
-    return {key: value for key, value in runs[0].items() if key not in ("key", "fit_seconds")} | {
-        "methods": methods, "rows": list(rows.values()), "fit_seconds": seconds,
-    }  # fmt: skip
+    facts = {key: value for key, value in runs[0].items() if key != "key"}
+    return MeasuredRun.model_validate(
+        facts | {"methods": methods, "rows": list(rows.values()), "fit_seconds": seconds}
+    )

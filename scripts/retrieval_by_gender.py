@@ -1,7 +1,7 @@
 """Retrieval by gender on real CLIP embeddings: writes docs/measurements/retrieval_by_gender_*.json,
 and docs/results.md from them.
 
-Run from the repository root: ``python scripts/retrieval_by_gender.py [FOLDER]``, the folder that
+Run from the repository root: ``python -m scripts.retrieval_by_gender [FOLDER]``, the folder that
 holds the embeddings.
 """
 
@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scripts.measured_runs import given
 
 import equipoise as eq
 from equipoise.evaluation import Evaluation, Settings, parse
 from equipoise.evaluation import _tables as tables
-from equipoise.evaluation._document import read, write
 from equipoise.evaluation._grids import interval
-from equipoise.prompts._vectors import TextVectors
+from equipoise.evaluation._run_file import read, write
+from equipoise.prompts._text_vectors import TextVectors
 
 PEOPLE = {"a Man", "a Woman", "a Boy", "a Girl", "a Human face"}
 WORDS = {"male": ["a Man", "a Boy"], "female": ["a Woman", "a Girl"]}
@@ -99,23 +100,19 @@ def verdict(name: str) -> str:
         read(MEASUREMENTS / f"retrieval_by_gender_{name}{suffix}.json")
         for suffix in ("", "_from_both")
     ]
-    plain, from_both = (
-        {row["method"]: row for row in run["rows"] if row["metric"] == skew} for run in runs
-    )
+    plain, from_both = ({row.method: row for row in run.rows if row.metric == skew} for run in runs)
     alone = {
         modality: from_both[f"closed-form (modality={modality})"] for modality in ("image", "text")
     }
-    holds = all(row["difference"]["value"] > 0 for row in alone.values())
-    clear = [
-        row["difference"]["low"] > 0 if holds else row["difference"]["high"] < 0
-        for row in alone.values()
-    ]
+    gaps = {modality: given(row.difference) for modality, row in alone.items()}
+    holds = all(given(gap.value) > 0 for gap in gaps.values())
+    clear = [given(gap.low) > 0 if holds else given(gap.high) < 0 for gap in gaps.values()]
     parts = [
-        f"{modality} alone minus both: {interval(row['difference'], signed=True)}"
-        for modality, row in alone.items()
+        f"{modality} alone minus both: {interval(gap, signed=True)}"
+        for modality, gap in gaps.items()
     ]
     both, none = plain["closed-form"], plain["none"]
-    better = "less" if both["value"] < none["value"] else "more"
+    better = "less" if given(both.value) < given(none.value) else "more"
     sure = (
         "; zero lies outside both intervals"
         if all(clear)
@@ -124,16 +121,18 @@ def verdict(name: str) -> str:
     return (
         f"- **{NAMES[name]}: Table 5 {'holds' if holds else 'does not hold'}.**"
         f" {'; '.join(parts)}{sure}. Both modalities give {better} skew than no debiasing:"
-        f" {interval(both['difference'], signed=True)}."
+        f" {interval(given(both.difference), signed=True)}."
     )
 
 
 PAGE = """# Results
 
-`python scripts/retrieval_by_gender.py` measured these results; it writes this page and the files in [measurements](measurements).
+All numbers come from the files in [measurements](measurements).
 
+{balanced}
 ## Retrieval by gender
 
+`python -m scripts.retrieval_by_gender` measured this part and writes this page.
 These are OpenAI CLIP ViT-B/32 embeddings with 495 queries (the names of Open Images' classes except man, woman, boy, girl and human face; two names occur twice). Prototypes come from
 two bare words per group ("a man", "a boy"; "a woman", "a girl"). Gender is annotated on CelebA and read from the captions on Flickr8k.
 MS is MaxSkew, in percent of a nat. Even a random ranking has some. Its exact expectation is the first floor. For the second floor the labels are shuffled
@@ -151,15 +150,19 @@ The paper's Table 5 says so for Flickr30K and CelebA with CLIP ViT-L/14. Here, b
 {tables}
 Read these tables with care. `adapted` is fitted on the measured images themselves, without their labels. No method here hides gender from a classifier that learned to see it, and none
 claims to: the closed form shrinks what the prompts' own directions show. Near its floor MaxSkew cannot tell methods
-apart. Intervals resample images, and percentile intervals of a maximum lie somewhat above its value.
+apart. Intervals resample images and are [centred on the value](intervals.md).
 """
 
 
 def page() -> str:
     """The page, from the files."""
+    from scripts import balanced_results  # which has the collections of this module
+
     runs = [read(MEASUREMENTS / f"retrieval_by_gender_{name}.json") for name in DEPTHS]
     return PAGE.format(
-        verdicts="\n".join(verdict(name) for name in DEPTHS), tables=tables.markdown(runs)
+        balanced=balanced_results.section(),
+        verdicts="\n".join(verdict(name) for name in DEPTHS),
+        tables=tables.markdown(runs),
     )
 
 

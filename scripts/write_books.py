@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import Entry, PromptBook, Source
 from equipoise.prompts._english import article
 from equipoise.prompts._grammar import RULES, write_entry
+from equipoise.prompts._prompt_book import Entry, PromptBook, Source
 from equipoise.prompts._validation import check_book
 
 FOLDER = Path(__file__).resolve().parent.parent / "src" / "equipoise" / "prompts" / "books"

@@ -80,9 +80,44 @@ def test_where_two_lines_meet_is_what_the_linear_programme_finds(seed, ties):
     one = balance.minimise_one(scores, offsets[:, 0], k)
     many = balance.minimise_many(scores, offsets, k)
     assert one is not None and many is not None
-    assert abs(one[1] - many[1]) < ROUNDING
-    values = [balance.dual(scores, offsets, np.zeros(1), k, lam) for lam in (one[0], many[0])]
-    np.testing.assert_allclose(values, one[1], atol=ROUNDING)  # both minimise Phi
+    assert abs(one.value - many.value) < ROUNDING
+    values = [balance.dual(scores, offsets, np.zeros(1), k, at) for at in (one.lam, many.lam)]
+    np.testing.assert_allclose(values, one.value, atol=ROUNDING)  # both minimise Phi
+
+
+@given(st.integers(0, 10**6))
+def test_of_the_two_pages_that_meet_the_nearer_one_is_served_and_rounding_does_not_choose(seed):
+    """Both solve (P) but for the tied images. The shift is where one of them is alone."""
+    scores, memberships, target, k = question(seed, most=40)
+    memberships, target = memberships[:, :1], target[:1]
+    found = balance.solve(scores, memberships, target, k)
+    offsets = memberships - target
+    lifted = balance.adjusted(scores, offsets, found.lam)
+    assert abs(lifted[found.page].sum() - found.bound) < ROUNDING  # optimal at the minimum
+    drift = abs(offsets[found.page].sum())
+    for step in (-1e-7, 1e-7):
+        beside = balance.first(balance.adjusted(scores, offsets, found.lam + step), k)
+        optimal = abs(lifted[beside].sum() - found.bound) < ROUNDING
+        assert not optimal or drift <= abs(offsets[beside].sum()) + ROUNDING
+    if found.lam.any():
+        order = np.sort(balance.adjusted(scores, offsets, found.shift))[::-1]
+        assert k == len(order) or order[k - 1] > order[k]
+
+
+def test_the_gap_is_measured_and_not_presumed(monkeypatch, rng):
+    """A minimum that is none has a gap: what its bound is above the value of (P)."""
+    scores, memberships = rng.standard_normal(50), rng.standard_normal((50, 1))
+    scores += 2 * memberships[:, 0]
+    right = balance.solve(scores, memberships, [0.0], 10)
+
+    def wrong(*given):
+        found = balance.minimise_one(*given)
+        return found._replace(lam=0.5 * found.lam, shift=0.5 * found.shift)
+
+    monkeypatch.setattr("equipoise._balance._programme.minimise_one", wrong)
+    found = balance.solve(scores, memberships, [0.0], 10)
+    assert abs(right.gap) < ROUNDING < found.gap
+    assert abs(found.gap - (found.bound - right.bound)) < ROUNDING
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.sampled_from([0.1, 1.0, 10.0]))
@@ -149,6 +184,20 @@ def test_a_query_that_is_shifted_has_the_same_balanced_page(seed, much):
     assert abs(found.bound - moved.bound) < ROUNDING
     first = balance.dual(scores, memberships, target, k, moved.lam + shift)
     assert abs(first - found.bound) < ROUNDING
+
+
+@pytest.mark.parametrize("k", [1, 20, 500])
+@pytest.mark.parametrize("far", [0.5, 1.03, 2.0])
+def test_images_that_cannot_change_places_are_left_out_of_the_search(k, far, rng):
+    """The bracket of one membership is narrowed again and again; the answer is HiGHS's."""
+    memberships = 0.1 * rng.standard_normal((3000, 1))
+    for _ in range(5):
+        scores = 0.2 * rng.standard_normal(3000) + memberships[:, 0]
+        target = memberships.mean(axis=0)
+        found = balance.minimise_one(scores, memberships[:, 0] - target, k, far)
+        assert abs(found.value - by_highs(scores, memberships, target, k)) < 1e-7  # HiGHS' own
+        dual = balance.dual(scores, memberships, target, k, found.lam)
+        assert abs(dual - found.value) < ROUNDING
 
 
 @pytest.mark.parametrize("r", [1, 3])

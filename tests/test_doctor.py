@@ -62,15 +62,6 @@ def test_all_holds_every_extra(installed):
     assert of_all == of_each
 
 
-def test_plotly_is_a_file_here_and_no_dependency(installed):
-    (metadata,) = installed.glob("equipoise-*.dist-info/METADATA")
-    assert "plotly" not in metadata.read_text()
-    (notice,) = installed.glob("equipoise-*.dist-info/licenses/NOTICE")
-    script = (installed / "equipoise" / "report" / "assets" / "plotly-basic.min.js").read_text()
-    version = script.split("plotly.js (basic - minified) v")[1].split()[0]
-    assert f"plotly.js, basic build, version {version}" in notice.read_text()
-
-
 def test_it_says_so_where_the_package_is_not_installed(monkeypatch, capsys):
     monkeypatch.setattr(examination, "PACKAGE", "no-such-package")
     assert examination.extras() == {}

@@ -18,8 +18,7 @@ from equipoise import _search as search
 from equipoise._search import top_k
 from equipoise.errors import InputError
 from equipoise.kernels import _best as best
-from tests.helpers.common import component, make_space, unit
-from tests.test_cli import run
+from tests.helpers.common import component, make_space, run, unit
 
 NAN = np.float64("nan")
 
@@ -269,7 +268,7 @@ def test_bench_as_json_and_as_a_table():
     options = (
         "bench",
         "retrieval",
-        "--images",
+        "--count",
         "3000",
         "--queries",
         "20",

@@ -27,7 +27,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from equipoise._artefact import sha256
 from equipoise.encoders import _onnx as onnx_adapter
-from equipoise.encoders._onnx import SETTINGS, ImageGraph, Settings, TextGraph, seal
+from equipoise.encoders._onnx import SETTINGS, ExportSettings, ImageGraph, TextGraph, seal
 from equipoise.encoders._preprocess import Preprocess
 from equipoise_mini import PIXELS
 from equipoise_mini.module import DIM, SCALE, TOKENS, WEIGHTS, ImageTower, Mini, weights
@@ -85,7 +85,7 @@ def main() -> None:
     )
     shutil.copy(args.work / "tokenizer.json", FOLDER / "tokenizer.json")
     files = ("image.onnx", "text.onnx", "tokenizer.json", WEIGHTS)
-    settings = Settings(
+    settings = ExportSettings(
         id="mini",
         revision=args.version,
         dim=DIM,

@@ -116,7 +116,7 @@ def asked(drawer: Drawer, judge: Judge, each: int) -> dict[str, Any]:
         shown = says(judge(drawer(prompts, list(range(each)) * len(expected))), question)
         right = (shown == np.repeat(list(expected.values()), each)).reshape(-1, each)
         (entry,) = Resamples().mean(right[None].astype(float), (0.0, 1.0))
-        out[question] = entry | {
+        out[question] = entry.to_plain() | {
             "by prompt": dict(zip(expected, right.mean(1).round(3).tolist(), strict=True))
         }
     return out

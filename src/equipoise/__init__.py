@@ -25,20 +25,22 @@ if TYPE_CHECKING:
     from equipoise._verbs.apply import apply
     from equipoise._verbs.audit import AuditResults, audit
     from equipoise._verbs.embed import embed
+    from equipoise._verbs.explore import Exploration, explore
     from equipoise._verbs.search import SearchResults, search
     from equipoise.encoders import export_onnx, load_encoder, wrap
     from equipoise.methods import FitContext
     from equipoise.prompts._attribute import Attribute
-    from equipoise.prompts._book import PromptBook
-    from equipoise.prompts._marks import explicit_groups
-    from equipoise.prompts._neutral import neutralize
+    from equipoise.prompts._neutral_captions import neutralize
+    from equipoise.prompts._prompt_book import PromptBook
+    from equipoise.prompts._stated_groups import explicit_groups
 
 _LATER = {  # loaded when first used: what they import would make every import slow
     "ApplyReport": "equipoise._applying",
     "Attribute": "equipoise.prompts._attribute",
     "AuditResults": "equipoise._verbs.audit",
+    "Exploration": "equipoise._verbs.explore",
     "FitContext": "equipoise.methods",
-    "PromptBook": "equipoise.prompts._book",
+    "PromptBook": "equipoise.prompts._prompt_book",
     "SearchResults": "equipoise._verbs.search",
     "SpaceSet": "equipoise._spaceset",
     "Store": "equipoise._stores",
@@ -47,13 +49,14 @@ _LATER = {  # loaded when first used: what they import would make every import s
     "datasets": "equipoise.datasets",
     "embed": "equipoise._verbs.embed",
     "evaluation": "equipoise.evaluation",
-    "explicit_groups": "equipoise.prompts._marks",
+    "explicit_groups": "equipoise.prompts._stated_groups",
+    "explore": "equipoise._verbs.explore",
     "export_onnx": "equipoise.encoders",
     "generation": "equipoise.generation",
     "load_encoder": "equipoise.encoders",
     "methods": "equipoise.methods",
     "metrics": "equipoise.metrics",
-    "neutralize": "equipoise.prompts._neutral",
+    "neutralize": "equipoise.prompts._neutral_captions",
     "open_store": "equipoise._stores",
     "published": "equipoise.published",
     "report": "equipoise.report",
@@ -68,6 +71,7 @@ __all__ = [
     "AuditResults",
     "Certificate",
     "EquipoiseError",
+    "Exploration",
     "FitContext",
     "Frontier",
     "PromptBook",
@@ -85,6 +89,7 @@ __all__ = [
     "errors",
     "evaluation",
     "explicit_groups",
+    "explore",
     "export_onnx",
     "frontier",
     "generation",

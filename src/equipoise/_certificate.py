@@ -448,7 +448,7 @@ def _describe(wanted: Preference) -> str:
     if wanted.kind == "kappa" and not len(wanted.value.shape):  # a tensor with one number
         return repr(float(to_numpy(wanted.value)))
     return {
-        "kappa": "one a row",
+        "kappa": "one per row",
         "printed": "printed",
         "weights": f"weights with ratio {wanted.value}",
     }[wanted.kind]

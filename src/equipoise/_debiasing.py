@@ -159,6 +159,17 @@ def _traced(x: Any) -> bool:
 def _check_out(e: Any, out: Any) -> None:
     if out is None:
         return
+    _check_out_matches(e, out)
+    _check_out_is_writable(out)
+    if _overlap(e, out) and not _same_memory(e, out):
+        raise InputError(
+            "out overlaps the embeddings without being the same rows; pass another array, or e"
+            " itself"
+        )
+
+
+def _check_out_matches(e: Any, out: Any) -> None:
+    """Raise unless out has the type, shape, dtype and device of e."""
     kind = kernels.framework(e)
     if kind == "jax":
         raise InputError(
@@ -180,6 +191,10 @@ def _check_out(e: Any, out: Any) -> None:
             f"out has shape {tuple(out.shape)} and dtype {out.dtype}; it must match the embeddings:"
             f" {tuple(e.shape)}, {e.dtype}{device}"
         )
+
+
+def _check_out_is_writable(out: Any) -> None:
+    kind = kernels.framework(out)
     if kind == "numpy" and not out.flags.writeable:
         raise InputError(
             "out is read-only; open the memory map with mode='r+' or 'w+', or pass a writable array"
@@ -193,11 +208,6 @@ def _check_out(e: Any, out: Any) -> None:
         raise InputError(
             "out holds the same memory more than once (it is expanded, or a strided view), so rows"
             " would overwrite each other; pass an array with memory of its own"
-        )
-    if _overlap(e, out) and not _same_memory(e, out):
-        raise InputError(
-            "out overlaps the embeddings without being the same rows; pass another array, or e"
-            " itself"
         )
 
 

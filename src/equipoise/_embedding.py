@@ -20,7 +20,7 @@ from equipoise._artefact import clear_torn
 from equipoise._paths import is_utf8
 from equipoise._space import EncoderRef
 from equipoise._stores import Store, StoreWriter, open_store, tar
-from equipoise._stores.folder import MANIFEST, Manifest, Skipped
+from equipoise._stores.folder import MANIFEST, Skipped, StoreManifest
 from equipoise._stores.locations import is_broken_link
 from equipoise._stores.lock import LOCK, alone_in
 from equipoise.encoders import Unreadable
@@ -37,7 +37,7 @@ COLUMNS: dict[Modality, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Source:
+class EncodingSource:
     """What to encode: a table with one line per item.
 
     column: the column that names the image or holds the text.
@@ -69,7 +69,7 @@ class Source:
 
 def read_source(
     path: str | os.PathLike[str], modality: Modality | None = None, column: str | None = None
-) -> Source:
+) -> EncodingSource:
     """Return what a path names as a source.
 
     It is a folder of images or of .tar files, a .tar file as webdataset lays it out, a .txt file
@@ -91,15 +91,15 @@ def read_source(
     if suffix == ".txt":
         lines = [line.strip() for line in _read_text(path).split("\n") if line.strip()]
         table = pd.DataFrame({"text": lines})
-        return _checked(Source(str(path), table, "text", "text", path.parent))
+        return _checked(EncodingSource(str(path), table, "text", "text", path.parent))
     if suffix not in (".csv", ".parquet"):
         raise InputError(f"{path} is neither a folder nor a .tar, .txt, .csv or .parquet file")
     table = _read_table(path, suffix)
     modality, column = _pick_column(path, list(table.columns), modality, column)
-    return _checked(Source(str(path), table, column, modality, path.parent))
+    return _checked(EncodingSource(str(path), table, column, modality, path.parent))
 
 
-def _read_folder(path: Path, modality: Modality | None) -> Source:
+def _read_folder(path: Path, modality: Modality | None) -> EncodingSource:
     import pandas as pd
 
     if modality == "text":
@@ -126,7 +126,7 @@ def _read_folder(path: Path, modality: Modality | None) -> Source:
             f"{len(garbled)} file names are not UTF-8, first {garbled[0]!r}; rename them"
             " (convmv does it)"
         )
-    return _checked(Source(str(path), pd.DataFrame({"path": names}), "path", "image", path))
+    return _checked(EncodingSource(str(path), pd.DataFrame({"path": names}), "path", "image", path))
 
 
 def _read_table(path: Path, suffix: str) -> Any:
@@ -147,16 +147,16 @@ def _read_table(path: Path, suffix: str) -> Any:
     return table
 
 
-def _read_tars(path: Path, tars: list[Path]) -> Source:
+def _read_tars(path: Path, tars: list[Path]) -> EncodingSource:
     import pandas as pd
 
     lines, members = tar.read_index(tars, _suffixes())
     table = pd.DataFrame(lines, columns=None if lines else ["path"])
-    return _checked(Source(str(path), table, "path", "image", path, tuple(members)))
+    return _checked(EncodingSource(str(path), table, "path", "image", path, tuple(members)))
 
 
 def embed(
-    source: Source,
+    source: EncodingSource,
     destination: str | os.PathLike[str],
     encoder: Any,
     *,
@@ -174,9 +174,9 @@ def embed(
 
 
 def _embed(
-    source: Source, folder: Path, encoder: Any, dtype: Any, shard_items: int, resume: bool
+    source: EncodingSource, folder: Path, encoder: Any, dtype: Any, shard_items: int, resume: bool
 ) -> Store:
-    manifest = Manifest(
+    manifest = StoreManifest(
         encoder=EncoderRef.of(encoder),
         modality=source.modality,
         dim=encoder.dim,
@@ -215,7 +215,7 @@ def _embed(
     return store
 
 
-def _rows(encoder: Any, source: Source, start: int) -> Iterable[Any]:
+def _rows(encoder: Any, source: EncodingSource, start: int) -> Iterable[Any]:
     items = source.items(start)
     if source.modality == "image" and hasattr(encoder, "iter_images"):
         return encoder.iter_images(items)
@@ -235,7 +235,7 @@ def _in_blocks(
                 yield Unreadable(i, name_of(block[i], i), "the encoder gave no row for it")
 
 
-def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
+def _started(folder: Path, manifest: StoreManifest, resume: bool) -> StoreManifest:
     """Return the manifest to go on with."""
     if not any(entry.name != LOCK for entry in folder.iterdir()):
         return manifest
@@ -268,7 +268,8 @@ def _started(folder: Path, manifest: Manifest, resume: bool) -> Manifest:
     if damaged is not None:
         del found.shards[damaged:]
     if manifest.encoder.note:
-        found.encoder = found.encoder._replace(note=manifest.encoder.note)
+        encoder = found.encoder._replace(note=manifest.encoder.note)
+        found = found.model_copy(update={"encoder": encoder})
     return found
 
 
@@ -279,7 +280,7 @@ def _read_text(path: Path) -> str:
         raise InputError(f"{path} cannot be read as UTF-8 text ({error})") from None
 
 
-def _checked(source: Source) -> Source:
+def _checked(source: EncodingSource) -> EncodingSource:
     if not len(source.table):
         what = "pictures" if source.modality == "image" else "texts"
         raise InputError(f"{source.name} holds no {what}")

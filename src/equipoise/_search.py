@@ -4,13 +4,13 @@ all scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from equipoise._progress import progress
 from equipoise.errors import InputError
-from equipoise.kernels._best import MOST_IMAGES, Best
+from equipoise.kernels._best import MOST_IMAGES, Adjustment, Best
 
 BLOCK = 16_384
 WINDOW = 1 << 28  # bytes of images that are looked at twice, where that takes no copy
@@ -29,8 +29,8 @@ def top_k(
     block: int = BLOCK,
     show_progress: bool | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``(indices, scores)`` of the k images with the largest inner product for each text: (queries,
-    k), int64 and float32, best first.
+    """Return ``(indices, scores)`` of the k images with the largest inner product for each text:
+    (queries, k), int64 and float32, best first.
 
     texts (queries, d); images (n, d): an array, a memory map, or blocks of rows one after the other
     (``store.shards()``, any iterator). float16, float32 or float64. transform: applied to each
@@ -39,20 +39,56 @@ def top_k(
 
     A score is the inner product in float64, rounded to float32; of equal scores the lower index
     comes first. ``block`` changes speed and memory, never the result. Held at once: block scores
-    for at most 1,024 texts a thread, for each text 16 k bytes (2 KiB where that is less), and a
+    for at most 1,024 texts per thread, for each text 16 k bytes (2 KiB where that is less), and a
     float32 copy of block images, unless they are contiguous float32 already. A k beyond the number
     of images gives all of them. Image rows that hold NaN, infinity or a number beyond float32
     (unreadable pictures) are never among the results.
     """
+    best = _offered(texts, images, k, transform, block, show_progress)
+    return best.result()
+
+
+def top_k_adjusted(
+    texts: np.ndarray,
+    images: Images,
+    k: int,
+    adjustments: Sequence[Adjustment],
+    memberships: np.ndarray,
+    *,
+    transform: Transform | None = None,
+    block: int = BLOCK,
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return what ``top_k`` does for the texts, and then for each adjustment of their scores.
+
+    memberships (n, r), float32 and finite: of the images, in their order. One product of texts and
+    images serves all rankings: an adjustment adds r multiplications per score in place of d.
+    """
+    best = _offered(texts, images, k, transform, block, False, adjustments, memberships)
+    return [best.result(), *best.adjusted_results()]
+
+
+def _offered(
+    texts: np.ndarray,
+    images: Images,
+    k: int,
+    transform: Transform | None,
+    block: int,
+    show_progress: bool | None,
+    adjustments: Sequence[Adjustment] = (),
+    memberships: np.ndarray | None = None,
+) -> Best:
+    """Return the best after all images were offered; raise where none can be found."""
     texts = _check_texts(texts)
     for name, value in (("k", k), ("block", block)):
         if not isinstance(value, int | np.integer) or value < 1:
             raise InputError(f"{name}={value!r} is not legal; pass a whole number from 1")
-    best = Best(texts, int(k))
+    best = Best(texts, int(k), adjustments)
     total = len(images) if isinstance(images, np.ndarray) and images.ndim else None
     with progress("searching", total, show_progress) as advance:
         for rows in _windows(images, int(block), transform is None):
-            best.offer(_transformed(rows, transform, best.seen, texts.shape[1]), int(block))
+            seen = best.seen
+            near = None if memberships is None else memberships[seen : seen + len(rows)]
+            best.offer(_transformed(rows, transform, seen, texts.shape[1]), int(block), near)
             advance(len(rows))
     if not best.usable:
         found = (
@@ -61,7 +97,7 @@ def top_k(
             else "there are no images"
         )
         raise InputError(f"{found}, so nothing can be found; pass at least one row of numbers")
-    return best.result()
+    return best
 
 
 def _check_texts(texts: np.ndarray) -> np.ndarray:
@@ -81,8 +117,8 @@ def _check_texts(texts: np.ndarray) -> np.ndarray:
 
 
 def _windows(images: Images, block: int, as_they_are: bool) -> Iterator[np.ndarray]:
-    """Rows that are worked on together: a block where they must be converted, many blocks where
-    they can be read as they lie.
+    """Yield rows that are worked on together: a block where they must be converted, many blocks
+    where they can be read as they lie.
     """
     if isinstance(images, np.ndarray):
         images = (images,)

@@ -22,7 +22,7 @@ from equipoise.kernels._recipe import LowRank, preference
 if TYPE_CHECKING:
     from equipoise.encoders import TextEncoder
     from equipoise.prompts._attribute import Attribute
-    from equipoise.prompts._book import PromptBook
+    from equipoise.prompts._prompt_book import PromptBook
 
 KIND = "attribute space"
 SCOPES = ("shared", "per prompt")

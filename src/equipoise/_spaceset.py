@@ -18,7 +18,7 @@ from equipoise.geometry import RANK_TOLERANCE
 if TYPE_CHECKING:
     from equipoise.encoders import TextEncoder
     from equipoise.prompts._attribute import Attribute
-    from equipoise.prompts._book import PromptBook
+    from equipoise.prompts._prompt_book import PromptBook
 
 KIND = "space set"
 

@@ -49,8 +49,8 @@ TINY2 = 1e-30
 
 
 def half_angle(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> tuple[Array, Array]:
-    """``(shrink, beta)``: ``u = (beta / o) * e_perp + shrink * e_par`` minimises ``max(kappa * L /
-    p, V / (1 - o))``.
+    """Return ``(shrink, beta)``, for which ``u = (beta / o) * e_perp + shrink * e_par`` minimises
+    ``max(kappa * L / p, V / (1 - o))``.
 
     kappa = 1 is the paper's minimax point, 0 the identity, infinity the orthogonal projection.
     """
@@ -62,7 +62,7 @@ def half_angle(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> tuple[Array
 
 
 def self_loss(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> Array:
-    """V of the closed form, ``1 - cos(theta - phi)``, with ``1 - g`` written without its
+    """Return V of the closed form, ``1 - cos(theta - phi)``, with ``1 - g`` written without its
     cancellation.
     """
     t2 = p2 / ((1 + o) * (1 + o))
@@ -80,13 +80,15 @@ def self_loss(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> Array:
 
 
 def printed_kappa(p2: Array, o: Array, sqrt: Callable) -> Array:
-    """Problem (4) as the paper prints it, without the proof's rescaling: ``min max(L, V)``."""
+    """Return the kappa of problem (4) as the paper prints it, ``min max(L, V)``, without the
+    proof's rescaling.
+    """
     return (1 + o) / sqrt(p2 + TINY2)
 
 
 def weighted_kappa(p2: Array, o: Array, ratio: Array, sqrt: Callable) -> Array:
-    """Problems (1)-(3), ``min w1 L + w2 V`` with ``ratio = w1 / w2``: the kappa whose ``tan(phi) =
-    max(0, p - ratio) / o``.
+    """Return the kappa of problems (1)-(3), ``min w1 L + w2 V`` with ``ratio = w1 / w2``: its
+    ``tan(phi) = max(0, p - ratio) / o``.
     """
     p = sqrt(p2 + TINY2)
     s = (p - ratio + abs(p - ratio)) / 2 + TINY  # max(0, p - ratio), for numbers and arrays alike
@@ -119,7 +121,7 @@ _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16
 
 
 def limits(dtype: str) -> Limits:
-    """The limits for rows stored as ``dtype``; float16 and bfloat16 are computed in float32."""
+    """Return the limits of rows stored as ``dtype``; float16 and bfloat16 compute in float32."""
     eps, wide = _EPS[dtype], _EPS["float64" if dtype == "float64" else "float32"]
     small, large, up = (1e-200, 1e200, 2.0**600) if dtype == "float64" else (1e-28, 1e28, 2.0**100)
     unit = 8 * max(eps, _EPS["float16"])
@@ -127,8 +129,8 @@ def limits(dtype: str) -> Limits:
 
 
 def row_scale(n2: Array, one: Array, where: Callable, limits: Limits) -> Array:
-    """A power of two that brings a row whose squared length under- or overflows back into range; 1
-    for ordinary rows.
+    """Return a power of two that brings a row whose squared length under- or overflows back into
+    range; 1 for ordinary rows.
     """
     return where(n2 < limits.small, limits.up * one, where(n2 > limits.large, one / limits.up, one))
 
@@ -138,14 +140,14 @@ def row_scale(n2: Array, one: Array, where: Callable, limits: Limits) -> Array:
 
 
 def unit(x: Float64) -> Float64:
-    """Rows of length one, safe for rows of extreme length."""
+    """Return rows of length one; rows of extreme length are safe."""
     x = x / np.abs(x).max(axis=-1, keepdims=True)
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
 def prototype(embeddings: Float64) -> Float64:
-    """Spherical mean of a group's embeddings: (d,) or (m, d) in, the normalised sum of the unit
-    rows out.
+    """Return the spherical mean of a group's embeddings: (d,) or (m, d) in, the normalised sum of
+    the unit rows out.
     """
     rows = unit(np.atleast_2d(embeddings))
     total = rows.sum(axis=0)
@@ -160,8 +162,8 @@ def prototype(embeddings: Float64) -> Float64:
 def attribute_basis(
     prototypes: Float64, tolerance: float = RANK_TOLERANCE
 ) -> tuple[Float64, Float64]:
-    """Orthonormal basis (d, r) of the span of prototype differences, and all singular values, from
-    (groups, d) unit rows.
+    """Return an orthonormal basis (d, r) of the span of prototype differences, and all singular
+    values, from (groups, d) unit rows.
 
     Centred on their mean, so that no group is the reference.
     """
@@ -169,8 +171,8 @@ def attribute_basis(
 
 
 def union_basis(bases: list[Float64], tolerance: float = RANK_TOLERANCE) -> tuple[Float64, Float64]:
-    """Basis of the sum of several subspaces; orthonormal bases in, so that a weak attribute is not
-    cut beside a strong one.
+    """Return a basis of the sum of several subspaces. Orthonormal bases go in, so that a weak
+    attribute is not cut beside a strong one.
     """
     return _span(np.concatenate(bases, axis=1).T, tolerance, sum(basis.shape[1] for basis in bases))
 
@@ -201,8 +203,8 @@ def _span(rows: Float64, tolerance: float, most: int) -> tuple[Float64, Float64]
 
 
 def split(e: Float64, basis: Float64) -> tuple[Float64, Float64]:
-    """``(p, o)`` of each row of ``e`` (any length), o taken from the residual so that it is right
-    where p is near 1.
+    """Return ``(p, o)`` of each row of ``e`` (any length). o comes from the residual, so that it is
+    right where p is near 1.
     """
     e = unit(e)
     c = e @ basis
@@ -220,14 +222,14 @@ def outside(e: Array, c: Array, basis: Array) -> Array:
 
 
 def leakage_and_loss(p: Float64, o: Float64, kappa: Array) -> tuple[Float64, Float64]:
-    """``(L, V)`` that the closed form gives for a row split into p and o."""
+    """Return ``(L, V)`` that the closed form gives for a row split into p and o."""
     p2 = p * p
     return p * half_angle(p2, o, kappa, np.sqrt)[0], self_loss(p2, o, kappa, np.sqrt)
 
 
 def pareto_front(p: float, points: int = 101) -> tuple[Float64, Float64]:
-    """Lemma 2: ``points`` pairs (L, V) from the projection (0, 1 - o) to the identity (p, 0), for a
-    row with this p.
+    """Return ``points`` pairs (L, V) of Lemma 2, from the projection (0, 1 - o) to the identity (p,
+    0), for a row with this p.
     """
     theta = np.arcsin(p)
     phi = np.linspace(0, theta, points)
@@ -235,8 +237,8 @@ def pareto_front(p: float, points: int = 101) -> tuple[Float64, Float64]:
 
 
 def group_gap_bound(leakage: Float64, prototypes: Float64, basis: Float64) -> Float64:
-    """How far ``<u, p_g>`` and ``<u, p_h>`` can differ, over all pairs of groups, for rows of this
-    leakage.
+    """Return how far ``<u, p_g>`` and ``<u, p_h>`` can differ, over all pairs of groups, for rows
+    of this leakage.
 
     ``L * |p_g - p_h|`` plus what the rank cut dropped of ``p_g - p_h``.
     """
@@ -247,8 +249,8 @@ def group_gap_bound(leakage: Float64, prototypes: Float64, basis: Float64) -> Fl
 
 
 def cross_utility_bound(chord_image: Float64, chord_text: Float64) -> Float64:
-    """``2 sin((delta_I + delta_T) / 2)``, with the angles delta that the two chords ``|u - e|``
-    span (below Proposition 1's sum).
+    """Return ``2 sin((delta_I + delta_T) / 2)``, with the angles delta that the two chords ``|u -
+    e|`` span (below Proposition 1's sum).
     """
     angle = np.arcsin(np.minimum(chord_image / 2, 1)) + np.arcsin(np.minimum(chord_text / 2, 1))
     return 2 * np.sin(np.minimum(angle, np.pi / 2))

@@ -11,7 +11,8 @@ import numpy as np
 from PIL import Image, PngImagePlugin
 
 from equipoise._annotate import Project, people, serving
-from equipoise._bench.annotate import Client
+from equipoise._bench.annotate import AnnotatorClient
+from equipoise._serving.listening import listen
 
 NAMES = ("anna", "ben", "chris")
 
@@ -43,14 +44,14 @@ def make_folder(folder, images=6, manifest=True, pixels=16):
 def served(project, names=NAMES, scan_every=3600.0, **options):
     """A server in a thread of this process, and a client for each name."""
     tokens = {name: people.invite(project.database, name, renew=True) for name in names}
-    with serving.listen("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", 0) as listening:
         server = serving.server(project, scan_every=scan_every, **options)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         while not server.started:
             time.sleep(0.01)
-        clients = {name: Client(address, token) for name, token in tokens.items()}
+        clients = {name: AnnotatorClient(address, token) for name, token in tokens.items()}
         try:
             yield clients
         finally:

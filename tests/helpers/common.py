@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import equipoise as eq
@@ -104,3 +106,28 @@ def exact(e: np.ndarray, basis: np.ndarray, kappa: float = 1.0) -> np.ndarray:
     big = a + ratio
     alpha = (big - b * np.sqrt(big**2 + b**2 - 1)) / (big**2 + b**2)
     return np.sqrt(1 - alpha**2) * perp / b + alpha * par / a
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "equipoise", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def tree(folder):
+    """Every file of a folder, but locks."""
+    return {
+        str(p.relative_to(folder)): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and not p.name.endswith(".lock")
+    }
+
+
+def save_gallery(folder: Path, every: int = 14) -> None:
+    """Write some of mini's pictures into a folder: photographs of nobody."""
+    import equipoise_mini
+
+    folder.mkdir()
+    pictures = pd.read_parquet(equipoise_mini.gallery().table, columns=["image"])["image"]
+    for i, data in enumerate(pictures[::every]):
+        (folder / f"{i:04d}.png").write_bytes(data)

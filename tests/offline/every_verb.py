@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import signal
 import subprocess
@@ -48,7 +49,7 @@ AFTER = (
     ("compare", *TABLE, "--out", "grid", "--method", "closed-form:kappa=1|inf"),
     ("annotate", "export", "run", "--out", "labels.csv"),
     ("bench", "bootstrap", "--samples", "200", "--resamples", "20", "--rounds", "1"),
-    ("bench", "encode", "--model", "mini", "--images", "4", "--size", "64", "--rounds", "1"),
+    ("bench", "encode", "--model", "mini", "--count", "4", "--size", "64", "--rounds", "1"),
     ("methods",),
     ("cache",),
     ("doctor", *MINI),
@@ -91,6 +92,26 @@ def annotate() -> None:
     server.wait(timeout=60)
 
 
+def explore() -> None:
+    """Serve the page, search once, and stop with Ctrl-C."""
+    command = ["explore", "run/images", *MINI, "-a", "gender", "--port", "0", "--json"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "equipoise", *command], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    address, key = json.loads(server.stdout.readline())["link"].split("#key=")
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    asked = json.dumps({"text": "a photo of a doctor", "k": 2}).encode()
+    with urllib.request.urlopen(
+        urllib.request.Request(f"{address}api/search", asked, headers)
+    ) as answer:
+        assert len(answer.readlines()) == 2
+    with urllib.request.urlopen(f"{address}picture/0?key={key}") as picture:
+        assert picture.read(2) == b"\xff\xd8"
+    server.send_signal(signal.SIGINT)
+    server.wait(timeout=60)
+
+
 def main(folder: str) -> None:
     os.chdir(folder)
     Path("prompts.txt").write_text("a photo of a doctor\na photo of a nurse\n")
@@ -98,6 +119,7 @@ def main(folder: str) -> None:
         typed(*command)
     write_table()
     annotate()
+    explore()
     for command in AFTER:
         typed(*command)
 

@@ -34,8 +34,8 @@ KNOWS = (
 
 
 def torch_model() -> Mini:
-    """The same weights as a torch module, gradients included: ``encode_image(bytes or floats)``,
-    ``encode_text(ids, mask)``.
+    """Return the same weights as a torch module, gradients included: ``encode_image(bytes or
+    floats)``, ``encode_text(ids, mask)``.
     """
     from equipoise_mini.module import load
 
@@ -53,8 +53,8 @@ class Gallery(NamedTuple):
 
 
 def gallery() -> Gallery:
-    """About two thousand small pictures, each with its prompt, its seed and the groups that an
-    independent classifier perceives.
+    """Return about two thousand small pictures, each with its prompt, its seed and the groups that
+    an independent classifier perceives.
     """
     import json
 
@@ -66,8 +66,8 @@ def gallery() -> Gallery:
 
 
 def generator(threads: int | None = None, device: str | None = None) -> Sampler:
-    """What draws pictures of text rows: ``generator().sample(encoder.encode_text(["a photo of a
-    doctor"]), seeds=[0])``.
+    """Return what draws pictures of text rows: ``generator().sample(encoder.encode_text(["a photo
+    of a doctor"]), seeds=[0])``.
 
     On onnxruntime, with so many threads; with a device such as "cuda" in torch, in half precision.
     """

@@ -77,7 +77,7 @@ class Sampler(ABC):
     def draw(
         self, rows: np.ndarray, seeds: Sequence[int], guidance: float, steps: int
     ) -> np.ndarray:
-        """One block of what ``sample`` was asked for."""
+        """Draw one block of what ``sample`` was asked for."""
 
 
 class Generator(Sampler):
@@ -103,7 +103,7 @@ class Generator(Sampler):
         self.threads = threads or os.cpu_count() or 1
 
     def velocity(self, pictures: np.ndarray, times: np.ndarray, texts: np.ndarray) -> np.ndarray:
-        """One pass of the network for each row."""
+        """Run the network once for each row."""
 
         def one(i: int) -> np.ndarray:
             row = slice(i, i + 1)

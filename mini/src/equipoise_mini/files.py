@@ -46,6 +46,6 @@ def checksums(folder: Path) -> dict[str, str]:
 
 
 def sha256(path: Path) -> str:
-    """Of a file's bytes."""
+    """Return the hash of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

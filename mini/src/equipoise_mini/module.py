@@ -27,19 +27,19 @@ class Mini(nn.Module):
         self.text = TextTower()
 
     def encode_image(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Rows (n, 256) of bytes (n, 64, 64, 3), or of floats in [-1, 1] (n, 3, 64, 64)."""
+        """Return rows (n, 256) of bytes (n, 64, 64, 3), or of floats in [-1, 1] (n, 3, 64, 64)."""
         if pixels.dtype == torch.uint8:
             pixels = (pixels / 127.5 - 1).permute(0, 3, 1, 2)
         return F.normalize(self.image(pixels), dim=-1)
 
     def encode_text(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        """Rows (n, 256) of tokens (n, length)."""
+        """Return rows (n, 256) of tokens (n, length)."""
         return F.normalize(self.text(self.text.tokens(input_ids), attention_mask), dim=-1)
 
     def forward(
         self, pixels: torch.Tensor, input_ids: torch.Tensor, attention_mask: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both."""
+        """Return the rows of images and of texts."""
         return self.encode_image(pixels), self.encode_text(input_ids, attention_mask)
 
 
@@ -88,7 +88,7 @@ class Block(nn.Module):
 
 
 def convolution(before: int, after: int, stride: int, batch_norm: bool) -> nn.Sequential:
-    """3 x 3, with a batch norm or a bias."""
+    """Return a 3 x 3 convolution, with a batch norm or a bias."""
     conv = nn.Conv2d(before, after, 3, stride, 1, bias=not batch_norm)
     return nn.Sequential(conv, nn.BatchNorm2d(after)) if batch_norm else nn.Sequential(conv)
 
@@ -112,7 +112,7 @@ class TextTower(nn.Module):
         attention_mask: torch.Tensor,
         prefix: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Mean state (n, width) of token embeddings (n, length, width).
+        """Return the mean state (n, width) of token embeddings (n, length, width).
 
         prefix (room, width): before each text, without positions; it is attended to, and not part
         of the mean.
@@ -163,7 +163,7 @@ class Layer(nn.Module):
 
 
 def weights(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """float32 weights from what the file holds: matrices are whole numbers times a scale."""
+    """Return float32 weights from what the file holds: matrices are whole numbers times a scale."""
     names = [name for name in stored if not name.endswith(SCALE)]
     return {
         name: stored[name].float() * stored.get(f"{name}{SCALE}", torch.ones(())) for name in names
@@ -171,7 +171,7 @@ def weights(stored: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def load(folder: Path) -> Mini:
-    """The shipped weights, in evaluation mode."""
+    """Return the shipped weights, in evaluation mode."""
     from safetensors.torch import load_file
 
     model = Mini()

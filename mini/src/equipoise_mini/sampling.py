@@ -11,7 +11,7 @@ from equipoise_mini import PIXELS
 
 
 def noise(seeds: Sequence[int]) -> np.ndarray:
-    """(n, 3, 64, 64), a picture's noise depending on its seed alone."""
+    """Return noise (n, 3, 64, 64); a picture's noise depends on its seed alone."""
     return np.stack(
         [
             np.random.default_rng(seed).standard_normal((3, PIXELS, PIXELS), np.float32)
@@ -33,5 +33,5 @@ def integrate(velocity: Callable[[Any, float], Any], start: Any, steps: int) -> 
 
 
 def to_bytes(pictures: np.ndarray) -> np.ndarray:
-    """(n, 64, 64, 3) bytes of (n, 3, 64, 64) floats in [-1, 1]."""
+    """Return (n, 64, 64, 3) bytes of (n, 3, 64, 64) floats in [-1, 1]."""
     return np.round((pictures.clip(-1, 1) + 1) * 127.5).astype(np.uint8).transpose(0, 2, 3, 1)

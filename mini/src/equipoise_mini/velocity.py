@@ -107,7 +107,7 @@ class CoarseBlock(nn.Module):
 
 
 def waves(times: torch.Tensor) -> torch.Tensor:
-    """Sines and cosines (n, 128) of times."""
+    """Return sines and cosines (n, 128) of times."""
     rates = torch.exp(torch.linspace(0, math.log(1000.0), WAVES // 2, device=times.device))
     angles = times[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], 1)

@@ -8,17 +8,25 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
 from equipoise._annotate import catalogue, labels, people
 from equipoise._annotate.catalogue import Picture
+from equipoise._annotate.documents import (
+    Agreement,
+    AgreementEstimate,
+    AnnotatorAnswers,
+    GoldShare,
+    ImageToMakeAgain,
+    MethodOutcomes,
+)
 from equipoise._annotate.labels import Label
 from equipoise._annotate.project import Project
 from equipoise._annotate.question import UNSURE, Question
 from equipoise.errors import InputError
 from equipoise.metrics import Bootstrap, fleiss_kappa
+from equipoise.metrics._intervals import SHARE
 
 UNANIMOUS, DISAGREED, WAITING = "unanimous", "disagreed", "waiting"
 OUTCOMES = (UNANIMOUS, DISAGREED, UNSURE, WAITING)
@@ -28,8 +36,8 @@ RESAMPLES = 1000
 
 def agreement(
     project: Project, *, needed: int | None = None, resamples: int = RESAMPLES, seed: int = 0
-) -> dict[str, Any]:
-    """Return what people said, as a document of plain values.
+) -> Agreement:
+    """Return what people said.
 
     needed: answers that make an image unanimous; one of each annotator by default.
     """
@@ -51,23 +59,22 @@ def agreement(
     estimates = _estimates(project.question, whole, len(asked), resamples, seed)
     gold = {picture.image: picture.gold for picture in known if picture.gold is not None}
     checked = labels.said(project.database, gold=True)
-    return {
-        "question": project.question.text,
-        "answers": list(project.question.legal),
-        "needed": needed,
-        "images": len(asked),
+    return Agreement(
+        question=project.question.text,
+        answers=list(project.question.legal),
+        needed=needed,
+        images=len(asked),
         **_counted(outcomes.values()),
-        **estimates,
-        "annotators": [
-            _annotator(name, project.question, said, checked, gold) for name in annotators
-        ],
-        "methods": _methods(asked, outcomes),
-        "regenerate": [
+        unanimity=estimates.get("unanimity"),
+        kappa=estimates.get("kappa"),
+        annotators=[_annotator(name, project.question, said, checked, gold) for name in annotators],
+        methods=_methods(asked, outcomes),
+        regenerate=[
             _again(picture, outcomes[picture.image])
             for picture in asked
             if outcomes[picture.image] in AGAIN
         ],
-    }
+    )
 
 
 def outcome(answers: Sequence[str], needed: int) -> str:
@@ -82,8 +89,10 @@ def outcome(answers: Sequence[str], needed: int) -> str:
     return UNANIMOUS if len(answers) >= needed else WAITING
 
 
-def _again(picture: Picture, why: str) -> dict[str, str]:
-    return {"image": picture.image, "why": why, "prompt": picture.prompt, "method": picture.method}
+def _again(picture: Picture, why: str) -> ImageToMakeAgain:
+    return ImageToMakeAgain(
+        image=picture.image, why=why, prompt=picture.prompt, method=picture.method
+    )
 
 
 def _counted(outcomes: Iterable[str]) -> dict[str, int]:
@@ -91,26 +100,26 @@ def _counted(outcomes: Iterable[str]) -> dict[str, int]:
     return {name: counts[name] for name in OUTCOMES}
 
 
-def _methods(asked: Sequence[Picture], outcomes: Mapping[str, str]) -> list[dict[str, Any]]:
+def _methods(asked: Sequence[Picture], outcomes: Mapping[str, str]) -> list[MethodOutcomes]:
     by: dict[str, list[str]] = defaultdict(list)
     for picture in asked:
         by[picture.method].append(outcomes[picture.image])
     rows = []
     for method, found in sorted(by.items()):
         if method:
-            rows.append({"method": method, "images": len(found), **_counted(found)})
+            rows.append(MethodOutcomes(method=method, images=len(found), **_counted(found)))
     return rows
 
 
 def _estimates(
     question: Question, answered: list[list[str]], images: int, resamples: int, seed: int
-) -> dict[str, Any]:
-    """Return unanimity and kappa of the images that all have answered; None where there are none.
+) -> dict[str, AgreementEstimate]:
+    """Return unanimity and kappa of the images that all have answered; nothing without any.
 
     Intervals are over those images.
     """
     if not answered:
-        return {"unanimity": None, "kappa": None}
+        return {}
     counts = np.zeros((len(answered), len(question.legal)), int)
     for i, given in enumerate(answered):
         for j, answer in enumerate(question.legal):
@@ -129,16 +138,11 @@ def _estimates(
         n=n,
         left_out=images - n,
     )
-    return {name: _plain(asdict(result.estimate("people", name))) for name in values}
-
-
-def _plain(estimate: dict[str, Any]) -> dict[str, Any]:
-    """Return an estimate with None for NaN, which JSON cannot say."""
-    plain = dict(estimate)
-    for name, value in estimate.items():
-        if isinstance(value, float) and np.isnan(value):
-            plain[name] = None
-    return plain
+    found = {}
+    for name, limits in (("unanimity", SHARE), ("kappa", (-1.0, 1.0))):
+        estimate = result.estimate("people", name, limits=limits)
+        found[name] = AgreementEstimate(**asdict(estimate))
+    return found
 
 
 def _annotator(
@@ -147,26 +151,22 @@ def _annotator(
     said: Sequence[Label],
     checked: Sequence[Label],
     gold: Mapping[str, str],
-) -> dict[str, Any]:
+) -> AnnotatorAnswers:
     counts = Counter(label.answer for label in said if label.annotator == name)
     asked = [label.answer == gold[label.image] for label in checked if label.annotator == name]
-    return {
-        "annotator": name,
-        "answered": counts.total(),
-        "counts": {answer: counts[answer] for answer in question.legal},
-        "gold": _share(sum(asked), len(asked)) if asked else None,
-    }
+    return AnnotatorAnswers(
+        annotator=name,
+        answered=counts.total(),
+        counts={answer: counts[answer] for answer in question.legal},
+        gold=_share(sum(asked), len(asked)) if asked else None,
+    )
 
 
-def _share(right: int, asked: int) -> dict[str, float]:
+def _share(right: int, asked: int) -> GoldShare:
     """Return the share of right answers with Wilson's interval."""
     from scipy.stats import binomtest
 
     low, high = binomtest(right, asked).proportion_ci(0.95, method="wilson")
-    return {
-        "right": right,
-        "asked": asked,
-        "share": right / asked,
-        "low": float(low),
-        "high": float(high),
-    }
+    return GoldShare(
+        right=right, asked=asked, share=right / asked, low=float(low), high=float(high)
+    )

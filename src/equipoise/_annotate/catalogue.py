@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from equipoise._annotate.database import Database, number
-from equipoise._annotate.pictures import Found
+from equipoise._annotate.pictures import ListedPicture
 
 # gone: the file is, and labels stay. unreadable: it holds no picture. replaced: by another under
 # its name, or no longer asked for.
@@ -22,7 +22,7 @@ Stamp = tuple[int, int]
 class File(NamedTuple):
     """A picture and what its file is like: size and time of change, and the hash of its content."""
 
-    found: Found
+    found: ListedPicture
     stamp: Stamp
     digest: str
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence, Set
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from equipoise._annotate import people
@@ -20,6 +20,7 @@ from equipoise._annotate.question import Question
 from equipoise._artefact import NOT_WHOLE, parse_json
 from equipoise.errors import InputError
 
+CONSENSUS = ("unanimous", "majority")
 CONTROL = "answer"  # the name of the choices in Label Studio's configuration
 
 
@@ -28,11 +29,51 @@ def to_csv(labels: Iterable[Label]) -> str:
 
     ``equipoise generate`` reads it.
     """
+    return _csv_text(Label._fields, labels)
+
+
+def _csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(Label._fields)
-    writer.writerows(labels)
+    writer.writerow(columns)
+    writer.writerows(rows)
     return file.getvalue()
+
+
+class Agreed(NamedTuple):
+    """The answer that annotators came to for one image; answers: how many gave one."""
+
+    image: str
+    answer: str
+    agreeing: int
+    answers: int
+
+
+def consensus(labels: Iterable[Label], rule: str, unsure: str) -> tuple[list[Agreed], int]:
+    """Return one answer per image, and how many images have none by this rule.
+
+    rule: "unanimous", where all gave the same answer, or "majority", where more than half did. Who
+    is unsure counts among the answers, and for none.
+    """
+    if rule not in CONSENSUS:
+        raise InputError(f"consensus={rule!r} is not legal; pass {' or '.join(CONSENSUS)}")
+    given: dict[str, list[str]] = defaultdict(list)
+    for label in labels:
+        given[label.image].append(label.answer)
+    found, split = [], 0
+    for image, answers in given.items():
+        answer, agreeing = Counter(answers).most_common(1)[0]
+        enough = agreeing == len(answers) if rule == "unanimous" else agreeing > len(answers) / 2
+        if enough and answer != unsure:
+            found.append(Agreed(image, answer, agreeing, len(answers)))
+        else:
+            split += 1
+    return found, split
+
+
+def consensus_csv(agreed: Iterable[Agreed]) -> str:
+    """Return CSV with one row per image: image, answer, agreeing, answers."""
+    return _csv_text(Agreed._fields, agreed)
 
 
 def to_label_studio(labels: Iterable[Label], pictures: Sequence[Picture]) -> str:

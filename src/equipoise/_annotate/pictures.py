@@ -5,7 +5,6 @@ A picture is shown without what its bytes tell of it.
 
 from __future__ import annotations
 
-import io
 import os
 import warnings
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 from equipoise._artefact import NOT_WHOLE, parse_json
 from equipoise._paths import inside, open_regular
 from equipoise.datasets._table import SUFFIXES
-from equipoise.encoders._images import UnreadableImageError, open_image
+from equipoise.encoders._images import UnreadableImageError, jpeg
 from equipoise.errors import InputError
 
 # One line per image, as ``equipoise generate`` writes it.
@@ -30,7 +29,7 @@ class GoneError(InputError):
 
 
 @dataclass(frozen=True)
-class Found:
+class ListedPicture:
     """A picture by its path in the folder, with what the manifest says of it."""
 
     path: str
@@ -42,7 +41,7 @@ class Found:
 
 def find(
     folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None
-) -> list[Found]:
+) -> list[ListedPicture]:
     """Return the pictures to label, in the order of their paths.
 
     prompts: only pictures of these prompts. gold: the known answers of some.
@@ -64,21 +63,21 @@ def find(
         found = _unlisted(folder, gold)
     for path, answer in gold.items():
         inside(folder, path)
-        found.setdefault(path, Found(path, asked=False, gold=answer))
+        found.setdefault(path, ListedPicture(path, asked=False, gold=answer))
     return [found[path] for path in sorted(found)]
 
 
-def _unlisted(folder: Path, gold: Mapping[str, str]) -> dict[str, Found]:
+def _unlisted(folder: Path, gold: Mapping[str, str]) -> dict[str, ListedPicture]:
     """Return the pictures that lie in a folder, by path."""
     found = {}
     for path in _in_folder(folder):
-        found[path] = Found(path, asked=path not in gold, gold=gold.get(path))
+        found[path] = ListedPicture(path, asked=path not in gold, gold=gold.get(path))
     return found
 
 
 def _listed(
     folder: Path, manifest: Path, wanted: set[str], gold: Mapping[str, str]
-) -> dict[str, Found]:
+) -> dict[str, ListedPicture]:
     """Return the pictures that a manifest names, by path; only those of the wanted prompts."""
     rows = _rows(manifest)
     known = {row.prompt for row in rows}
@@ -92,13 +91,15 @@ def _listed(
     for row in rows:
         if not wanted or row.prompt in wanted:
             inside(folder, row.path)
-            found[row.path] = Found(row.path, row.prompt, row.method, True, gold.get(row.path))
+            found[row.path] = ListedPicture(
+                row.path, row.prompt, row.method, True, gold.get(row.path)
+            )
     return found
 
 
 def find_some(
     folder: Path, prompts: Iterable[str] = (), gold: Mapping[str, str] | None = None
-) -> list[Found]:
+) -> list[ListedPicture]:
     """Return what ``find`` returns; raise where it is nothing."""
     if not (found := find(folder, prompts, gold)):
         raise InputError(
@@ -137,11 +138,7 @@ def shown(data: bytes) -> bytes:
 
     Prompt and method, which a generated PNG carries in its text, are left out.
     """
-    image = open_image(data, longest=LONGEST)
-    image.info.clear()  # comments, which Pillow would write again
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=QUALITY, subsampling=0)
-    return buffer.getvalue()
+    return jpeg(data, LONGEST, QUALITY)
 
 
 def _in_folder(folder: Path) -> list[str]:
@@ -168,13 +165,13 @@ def _is_inside(folder: Path, path: str) -> bool:
     return True
 
 
-def _rows(manifest: Path) -> list[Found]:
+def _rows(manifest: Path) -> list[ListedPicture]:
     """Return the pictures of a manifest.
 
     Of several attempts at the picture of one method, prompt and number the last one counts.
     """
     lines = _parquet(manifest) if manifest.suffix == ".parquet" else _json_lines(manifest)
-    latest: dict[tuple, tuple[int, Found]] = {}
+    latest: dict[tuple, tuple[int, ListedPicture]] = {}
     for line in lines:
         image = line.get("image") if isinstance(line, dict) else None
         if not isinstance(image, str) or not image:
@@ -182,7 +179,7 @@ def _rows(manifest: Path) -> list[Found]:
                 f"a line of {manifest} has no image: {str(line)[:100]}; each line needs the path of"
                 " its image in the folder"
             )
-        row = Found(image, str(line.get("prompt") or ""), str(line.get("method") or ""))
+        row = ListedPicture(image, str(line.get("prompt") or ""), str(line.get("method") or ""))
         slot = (row.prompt, row.method, str(line["number"])) if "number" in line else (row.path,)
         attempt = line["attempt"] if isinstance(line.get("attempt"), int) else 0
         if slot not in latest or latest[slot][0] <= attempt:
@@ -218,8 +215,8 @@ def _parquet(manifest: Path) -> Iterable[Any]:
 
 
 __all__ = [
-    "Found",
     "GoneError",
+    "ListedPicture",
     "UnreadableImageError",
     "find",
     "find_some",

@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from equipoise._annotate import catalogue, labels, pictures
 from equipoise._annotate.database import Database
+from equipoise._annotate.documents import ProjectSettings
 from equipoise._annotate.question import Question
 from equipoise._artefact import sha256
+from equipoise._documents import first_error
 from equipoise._progress import progress
-from equipoise.errors import InputError
+from equipoise.errors import ArtefactError, InputError
 from equipoise.prompts._attribute import Attribute
 
 DATABASE = "annotate.sqlite"
@@ -75,14 +79,14 @@ class Project:
             project = cls(
                 folder,
                 opened,
-                settings["id"],
+                settings.id,
                 asked,
-                tuple(settings["prompts"]),
-                settings["gold"],
-                settings["show_prompt"],
+                tuple(settings.prompts),
+                settings.gold,
+                settings.show_prompt,
             )
             project.scan(show=None)
-            opened.set(settings)
+            opened.set(settings.to_plain())
         except BaseException:
             opened.close()
             raise
@@ -131,10 +135,10 @@ class Project:
 
 def _settled(
     database: Database, question: Question | None, given: dict[str, Any]
-) -> tuple[Question, dict[str, Any]]:
+) -> tuple[Question, ProjectSettings]:
     """Return the settings: those given now, else those stored, else the defaults."""
-    had = database.settings()
-    before = Question(had["question"], tuple(had["answers"])) if had else None
+    had = _stored(database)
+    before = Question(had.question, tuple(had.answers)) if had else None
     asked = question or before or Question.about(Attribute.load("gender"))
     if before and asked != before and labels.any_said(database):
         raise InputError(
@@ -145,7 +149,23 @@ def _settled(
         asked.require_known(answer)
     usual = {"id": secrets.token_hex(4), "prompts": [], "gold": {}, "show_prompt": False}
     said = {name: value for name, value in given.items() if value is not None}
-    return asked, usual | had | said | {"question": asked.text, "answers": asked.answers}
+    kept = had.to_plain() if had else {}
+    wording = {"question": asked.text, "answers": list(asked.answers)}
+    return asked, ProjectSettings(**usual | kept | said | wording)
+
+
+def _stored(database: Database) -> ProjectSettings | None:
+    """Return the settings that a database keeps; None where it is new."""
+    stored = database.settings()
+    if not stored:
+        return None
+    try:
+        return ProjectSettings.model_validate(stored)
+    except ValidationError as error:
+        raise ArtefactError(
+            f"the settings in {database.path} are damaged ({first_error(error)}); pass another"
+            " file as `database`"
+        ) from None
 
 
 def read_gold(path: Path) -> dict[str, str]:

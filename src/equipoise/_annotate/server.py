@@ -6,28 +6,29 @@ All state is in the project's file.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
 
 from anyio import CapacityLimiter, to_thread
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from equipoise._annotate import catalogue, labels, people, pictures
-from equipoise._annotate.guard import Guard
+from equipoise._annotate.documents import AnswerKeys, PageRequest, TurnMessage
 from equipoise._annotate.project import Project
+from equipoise._serving.guard import Guard
+from equipoise._serving.requests import fields_of, refusal
 from equipoise.errors import ArtefactError, EquipoiseError, InputError
 
 STATIC = Path(__file__).parent / "static"
@@ -72,7 +73,7 @@ def application(
     site = Starlette(
         routes=routes,
         lifespan=lifespan,
-        exception_handlers={EquipoiseError: _trouble, HTTPException: _refusal},
+        exception_handlers={EquipoiseError: _trouble, HTTPException: refusal},
         max_body_size=LARGEST,
     )
     return Guard(site, loopback)
@@ -87,8 +88,8 @@ class _Site:
         self.cookie = f"equipoise-{project.id}"  # another project of this host has another
         self.decoders = CapacityLimiter(DECODERS)
 
-    def enter(self, request: Request, fields: dict[str, Any]) -> Response:
-        token = fields.get("token")
+    def enter(self, request: Request, fields: PageRequest) -> Response:
+        token = fields.token
         name = people.who(self.database, token) if isinstance(token, str) else None
         if name is None:
             raise HTTPException(403, "this link is not valid, or not any more; ask for a new one")
@@ -103,7 +104,7 @@ class _Site:
         )
         return response
 
-    def leave(self, request: Request, fields: dict[str, Any]) -> Response:
+    def leave(self, request: Request, fields: PageRequest) -> Response:
         if session := request.cookies.get(self.cookie):
             people.end_session(self.database, session)
         response = JSONResponse({})
@@ -113,16 +114,16 @@ class _Site:
     def turn(self, request: Request) -> Response:
         return self._turn(self._annotator(request))
 
-    def label(self, request: Request, fields: dict[str, Any]) -> Response:
+    def label(self, request: Request, fields: PageRequest) -> Response:
         annotator = self._annotator(request)
-        answer = self.project.question.require(fields.get("answer"))
-        picture = fields.get("picture")
+        answer = self.project.question.require(fields.answer)
+        picture = fields.picture
         if not isinstance(picture, str) or not catalogue.look_up(self.database, picture):
             raise HTTPException(404, "there is no such picture")
         labels.keep(self.database, annotator, picture, answer, _request_of(fields))
         return self._turn(annotator)
 
-    def undo(self, request: Request, fields: dict[str, Any]) -> Response:
+    def undo(self, request: Request, fields: PageRequest) -> Response:
         annotator = self._annotator(request)
         undone = labels.undo(self.database, annotator, _request_of(fields))
         return self._turn(annotator, first=undone)
@@ -163,47 +164,37 @@ class _Site:
     def _turn(self, annotator: str, first: str | None = None) -> Response:
         turn = labels.turn(self.database, annotator, first)
         question = self.project.question
-        document: dict[str, Any] = {
-            "annotator": annotator,
-            "question": question.text,
-            "answers": [
-                {"answer": answer, "keys": keys} for answer, keys in question.keys().items()
-            ],
-            "picture": turn.picture,
-            "following": turn.following,
-            "answered": turn.answered,
-            "left": turn.left,
-        }
+        keys = question.keys().items()
+        message = TurnMessage(
+            annotator=annotator,
+            question=question.text,
+            answers=[AnswerKeys(answer=answer, keys=pressed) for answer, pressed in keys],
+            picture=turn.picture,
+            following=turn.following,
+            answered=turn.answered,
+            left=turn.left,
+        )
         if self.project.show_prompt:
-            document["prompt"] = turn.prompt
-        return JSONResponse(document)
+            message = message.model_copy(update={"prompt": turn.prompt})
+        return JSONResponse(message.to_plain())
 
 
-def _with_fields(answer: Callable[[Request, dict[str, Any]], Response]) -> Callable:
-    """Return an address that takes a JSON object.
-
-    Other types of content are refused: they are what another site's form could send.
-    """
+def _with_fields(answer: Callable[[Request, PageRequest], Response]) -> Callable:
+    """Return an address that takes a JSON object."""
 
     async def respond(request: Request) -> Response:
-        kind = request.headers.get("content-type", "").split(";")[0]
-        if kind.strip().lower() != "application/json":
-            raise HTTPException(415, "send application/json")
+        fields = await fields_of(request)
         try:
-            fields = json.loads(await request.body())
-        except (ValueError, RecursionError):
-            raise HTTPException(400, "this is not JSON") from None
-        except ClientDisconnect:  # nobody is there to hear it
-            raise HTTPException(400, "the request broke off") from None
-        if not isinstance(fields, dict):
-            raise HTTPException(400, "send a JSON object")
-        return await run_in_threadpool(answer, request, fields)
+            sent = PageRequest.model_validate(fields)
+        except ValidationError:
+            raise HTTPException(400, "send a JSON object of texts") from None
+        return await run_in_threadpool(answer, request, sent)
 
     return respond
 
 
-def _request_of(fields: dict[str, Any]) -> str:
-    request = fields.get("request")
+def _request_of(fields: PageRequest) -> str:
+    request = fields.request
     if not isinstance(request, str) or not REQUEST.fullmatch(request):
         raise HTTPException(
             400, "request must be 8 to 64 letters, digits or -, different for every action"
@@ -231,8 +222,3 @@ def _trouble(_: Request, error: Exception) -> Response:
     elif isinstance(error, ArtefactError):
         status = 503
     return JSONResponse({"error": str(error)}, status)
-
-
-def _refusal(_: Request, error: Exception) -> Response:
-    refused = cast(HTTPException, error)
-    return JSONResponse({"error": refused.detail}, refused.status_code, headers=refused.headers)

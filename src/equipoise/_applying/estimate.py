@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from equipoise._applying.files import DEFAULT, Options, Plan, plan
+from equipoise._applying.files import DEFAULT, ApplyPlan, Options, plan
 from equipoise._engines import threads
 from equipoise._engines.shard import Piece
 from equipoise._engines.transform import Transform
@@ -19,7 +19,7 @@ SAMPLE_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RunEstimate:
     """What a run would take.
 
     seconds: extrapolated from ``sampled`` rows, which are read, debiased, written beside the
@@ -41,7 +41,7 @@ def estimate(
     destination: str | os.PathLike[str],
     transform: Transform,
     options: Options = DEFAULT,
-) -> Estimate:
+) -> RunEstimate:
     """Return what a run would take; leave nothing behind, and the destination as it is."""
     todo = plan(source, destination, transform, options)
     pieces = todo.job.pieces()
@@ -55,7 +55,7 @@ def estimate(
         seconds = time.monotonic() - started
     layout, first = todo.layout, todo.layout.first
     rate = sampled / seconds if sampled else 1.0
-    return Estimate(
+    return RunEstimate(
         files=len(layout.files),
         rows=layout.rows,
         dim=first.dim,
@@ -67,7 +67,7 @@ def estimate(
     )
 
 
-def _sample(todo: Plan, pieces: list[Piece]) -> list[Piece]:
+def _sample(todo: ApplyPlan, pieces: list[Piece]) -> list[Piece]:
     """Return some rows of the first files, for as many threads as a run has.
 
     A parquet file is taken whole.
@@ -87,7 +87,7 @@ def _sample(todo: Plan, pieces: list[Piece]) -> list[Piece]:
     return wanted
 
 
-def _near(todo: Plan) -> Path | None:
+def _near(todo: ApplyPlan) -> Path | None:
     if not isinstance(todo.where, LocalPlace):
         return None
     for path in todo.where.folder.resolve().parents:

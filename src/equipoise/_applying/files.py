@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from equipoise._applying.journal import Journal, Manifest, Run, journal_at, require_same
-from equipoise._applying.report import ApplyReport, certificate, merged, read_totals
+from equipoise._applying.documents import ApplyManifest, Run
+from equipoise._applying.journal import Journal, journal_at, require_same
+from equipoise._applying.report import ApplyReport, certificate, merged
 from equipoise._artefact import sha256
 from equipoise._engines import threads
 from equipoise._engines.shard import Done, Job, Piece, part_name, target_header
@@ -46,7 +47,7 @@ DEFAULT = Options()
 
 
 @dataclass(frozen=True)
-class Plan:
+class ApplyPlan:
     """What a run will do, all of it checked.
 
     destination: as it was given. where: the folder that the destination is, or lies in.
@@ -73,7 +74,7 @@ def plan(
     destination: str | os.PathLike[str],
     transform: Transform,
     options: Options,
-) -> Plan:
+) -> ApplyPlan:
     """Look at every file of the source, and raise for whatever cannot be done."""
     if not os.fspath(destination):
         raise InputError("the destination is empty; pass the file or folder to write")
@@ -109,7 +110,7 @@ def plan(
         encoder=layout.encoder,
         files=layout.files,
     )
-    return Plan(
+    return ApplyPlan(
         destination=without_secrets(destination),
         layout=layout,
         job=job,
@@ -142,7 +143,7 @@ def apply_files(
         return _apply(todo, engine, resume)
 
 
-def _apply(todo: Plan, engine: Engine, resume: bool) -> ApplyReport:
+def _apply(todo: ApplyPlan, engine: Engine, resume: bool) -> ApplyReport:
     started = time.monotonic()
     finished = todo.journal.manifest()
     done = {part.piece: part for part in _started(todo, finished, resume)}
@@ -173,12 +174,14 @@ def _apply(todo: Plan, engine: Engine, resume: bool) -> ApplyReport:
     parts = [done[piece] for piece in wanted]
     merged_certificate = _certificate(todo, parts)
     _finish_store(todo)
-    todo.journal.finish(Manifest(**dict(todo.run), shards=parts, certificate=merged_certificate))
+    todo.journal.finish(
+        ApplyManifest(**dict(todo.run), shards=parts, certificate=merged_certificate)
+    )
     seconds = time.monotonic() - started
     return ApplyReport(todo.destination, rows, written, len(left), seconds, merged_certificate)
 
 
-def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
+def _started(todo: ApplyPlan, finished: ApplyManifest | None, resume: bool) -> list[Done]:
     """Return the pieces that need not be done again."""
     found = (finished, finished.shards) if finished else todo.journal.read()
     if found is None:
@@ -196,7 +199,7 @@ def _started(todo: Plan, finished: Manifest | None, resume: bool) -> list[Done]:
     return kept
 
 
-def _still_there(todo: Plan, done: list[Done]) -> list[Done]:
+def _still_there(todo: ApplyPlan, done: list[Done]) -> list[Done]:
     """Return the pieces whose bytes are where the journal says.
 
     A file gets its name as soon as all of its pieces are on the disk.
@@ -238,7 +241,7 @@ def _target_size(job: Job, file: SourceFile) -> int:
     return len(header.raw) + header.rows * header.row_bytes
 
 
-def _publish(todo: Plan, index: int) -> None:
+def _publish(todo: ApplyPlan, index: int) -> None:
     """Give a .npy file its name: all of its pieces are on the disk."""
     file = todo.layout.files[index]
     if file.kind != "npy" or not isinstance(todo.where, LocalPlace):
@@ -259,32 +262,38 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _certificate(todo: Plan, parts: list[Done]) -> dict[str, Any]:
+def _certificate(todo: ApplyPlan, parts: list[Done]) -> dict[str, Any]:
     found = []
     for part in parts:
         if part.totals is not None:
             file = todo.layout.files[part.file]
-            found.append((file.modality, read_totals(part.totals)))
+            found.append((file.modality, part.totals))
     theory = todo.certify_theory
     return certificate(merged(found), theory, todo.job.transform.certifies or theory)
 
 
-def _finish_store(todo: Plan) -> None:
+def _finish_store(todo: ApplyPlan) -> None:
     """Write the manifest of a store that ``equipoise embed`` wrote, if all of it was debiased."""
     if todo.layout.store is None or not isinstance(todo.where, LocalPlace):
         return
-    store = todo.layout.store.model_copy(deep=True)
+    store = todo.layout.store
     names = {file.name for file in todo.layout.files}
     for i in range(len(store.shards)):
         for path in (shard_path(Path(), store.modality, i), metadata_path(Path(), i)):
             if path.as_posix() not in names:
                 return
+    shards = []
     for i, shard in enumerate(store.shards):
-        shard.sha256 = sha256(shard_path(todo.where.folder, store.modality, i))
-    store.dim = todo.job.transform.out_dim
-    store.debiased = " then ".join(filter(None, (store.debiased, str(todo.run.transform))))
+        found = sha256(shard_path(todo.where.folder, store.modality, i))
+        shards.append(shard.model_copy(update={"sha256": found}))
+    transform = str(todo.run.transform.model_dump())
+    changed = {
+        "dim": todo.job.transform.out_dim,
+        "debiased": " then ".join(filter(None, (store.debiased, transform))),
+        "shards": shards,
+    }
     with unwritable(str(todo.where)), todo.where.writing(STORE_MANIFEST) as file:
-        file.write(store.model_dump_json(indent=1).encode())
+        file.write(store.model_copy(update=changed).model_dump_json(indent=1).encode())
 
 
 def _targets(
@@ -326,7 +335,7 @@ def _require_apart(
         )
 
 
-def _holds_something(todo: Plan) -> bool:
+def _holds_something(todo: ApplyPlan) -> bool:
     if todo.job.targets:
         return any(_is_taken(todo.where, name) for name in todo.job.targets.values())
     if isinstance(todo.where, LocalPlace):
@@ -341,7 +350,7 @@ def _is_taken(where: Place, name: str) -> bool:
     return where.is_file(name)
 
 
-def _remove_left_overs(todo: Plan, *, gathering: bool = True) -> None:
+def _remove_left_overs(todo: ApplyPlan, *, gathering: bool = True) -> None:
     """Remove the temporary files of a killed run or of a lost node.
 
     gathering: keep those in which pieces are still gathered.
@@ -362,7 +371,7 @@ def _remove_left_overs(todo: Plan, *, gathering: bool = True) -> None:
                 path.unlink()
 
 
-def _is_ours(todo: Plan, path: Path) -> bool:
+def _is_ours(todo: ApplyPlan, path: Path) -> bool:
     """Return whether a temporary file is this run's, where a folder may hold several runs."""
     targets = todo.job.targets.values()
     return not targets or any(path.name.startswith(f".{name}.") for name in targets)
@@ -374,7 +383,7 @@ def _bytes_of(file: SourceFile, piece: Piece) -> int:
     return file.size * (piece.stop - piece.start) // file.rows
 
 
-def _require_space(todo: Plan, size: int) -> None:
+def _require_space(todo: ApplyPlan, size: int) -> None:
     if not isinstance(todo.where, LocalPlace):
         return
     free = shutil.disk_usage(todo.where.folder).free

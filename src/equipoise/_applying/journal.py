@@ -10,47 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from equipoise._applying.report import read_totals
-from equipoise._artefact import require_format
+from equipoise._applying.documents import FORMAT, ApplyManifest, Run
+from equipoise._documents import Model, read_document
 from equipoise._engines.shard import Done
-from equipoise._space import EncoderRef
-from equipoise._stores.layout import SourceFile
 from equipoise._stores.locations import LocalPlace, Place, unwritable
-from equipoise._version import __version__
-from equipoise.errors import ArtefactError, InputError
+from equipoise.errors import InputError
 
-FORMAT = 1
 MANIFEST = "equipoise-apply.json"
-
-
-class Run(BaseModel):
-    """What a run does: the same run gives the same bytes."""
-
-    format: int = FORMAT
-    version: str = __version__
-    source: str
-    transform: dict[str, Any]
-    encoder: EncoderRef
-    files: list[SourceFile]
-
-    def differs_from(self, other: Run) -> list[str]:
-        """Return the names of the fields that differ, but for the source, which may have moved."""
-        names = [name for name in Run.model_fields if name != "source"]
-        return [name for name in names if getattr(self, name) != getattr(other, name)]
-
-
-class Manifest(Run):
-    """What equipoise-apply.json holds, written when all pieces are done.
-
-    Each piece has its rows, checksum and certificate histograms; certificate is the merged one.
-    """
-
-    shards: list[Done]
-    certificate: dict[str, Any]
 
 
 class Journal(ABC):
@@ -64,27 +33,18 @@ class Journal(ABC):
         self.manifest_name = f"{prefix}.{MANIFEST}" if prefix else MANIFEST
         self.name = self.manifest_name.replace(".json", ".journal")
 
-    def manifest(self) -> Manifest | None:
+    def manifest(self) -> ApplyManifest | None:
         """Return the manifest of a finished run; None where there is none."""
         if not self.where.is_file(self.manifest_name):
             return None
-        try:
-            found = Manifest.model_validate_json(self.where.read(self.manifest_name))
-            for part in found.shards:
-                _check_totals(part)
-        except ValueError as error:
-            raise ArtefactError(
-                f"{self.where}/{self.manifest_name} is damaged ({_first(error)}); pass another"
-                " folder"
-            ) from None
-        require_format(f"{self.where}/{self.manifest_name}", found.format, FORMAT)
-        return found
+        data = self.where.read(self.manifest_name)
+        return self._document(ApplyManifest, data, self.manifest_name, "the manifest of a run")
 
     def unfinished(self) -> bool:
         """Return whether a run was begun here that has not come to its end."""
         return not self.where.is_file(self.manifest_name) and self.read() is not None
 
-    def finish(self, manifest: Manifest) -> None:
+    def finish(self, manifest: ApplyManifest) -> None:
         with (
             unwritable(f"{self.where}/{self.manifest_name}"),
             self.where.writing(self.manifest_name) as file,
@@ -117,14 +77,13 @@ class Journal(ABC):
         """Remove the journal: the manifest holds all of it."""
 
     def _run(self, data: bytes) -> Run:
-        try:
-            run = Run.model_validate_json(data)
-        except ValidationError as error:
-            raise ArtefactError(
-                f"{self.where}/{self.name} is damaged ({_first(error)}); pass another folder"
-            ) from None
-        require_format(f"{self.where}/{self.name}", run.format, FORMAT)
-        return run
+        return self._document(Run, data, self.name, "the journal of a run")
+
+    def _document(self, model: type[Model], data: bytes, name: str, what: str) -> Model:
+        where = f"{self.where}/{name}"
+        return read_document(
+            model, data, where, what, "pass another folder", newest=FORMAT, infinite=True
+        )
 
 
 class LocalJournal(Journal):
@@ -191,22 +150,8 @@ def _readable(lines: Iterable[bytes]) -> list[Done]:
     done = []
     for line in lines:
         with suppress(ValueError):  # pydantic's own derives from it
-            part = Done.model_validate_json(line)
-            _check_totals(part)
-            done.append(part)
+            done.append(Done.model_validate_json(line))
     return done
-
-
-def _check_totals(part: Done) -> None:
-    """Raise ValueError for a note of a piece that no certificate can be made of."""
-    if part.totals is not None:
-        read_totals(part.totals)
-
-
-def _first(error: ValueError) -> str:
-    if isinstance(error, ValidationError):
-        return error.errors()[0]["msg"]
-    return str(error)
 
 
 def journal_at(where: Place, prefix: str = "") -> Journal:

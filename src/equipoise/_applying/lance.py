@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from equipoise._applying.report import ApplyReport, certificate, merged, read_totals
-from equipoise._artefact import NOT_WHOLE, parse_json, write_atomically
-from equipoise._certificate import Totals
+from equipoise._applying.documents import LancePart, LanceRun
+from equipoise._applying.report import ApplyReport, certificate, merged
+from equipoise._artefact import NOT_WHOLE, write_atomically
 from equipoise._engines.transform import Meter, Modality, Transform
 from equipoise._paths import add_to
 from equipoise._progress import progress
@@ -51,11 +52,15 @@ def apply_lance(
     transform.require(EncoderRef(), dim, dtype, {modality})
     folder, last = Path(path).parent, Path(path).name
     journal = _Journal(folder / f".{last}.{name}.equipoise-apply.journal")
-    identity = transform.identity(dtype)
-    identity.update(column=column, modality=modality, version=table.version)
+    identity = LanceRun(
+        **dict(transform.identity(dtype)),
+        column=column,
+        modality=modality,
+        version=table.version,
+    )
 
-    def report(parts: list[dict[str, Any]], rows: int = 0, shards: int = 0) -> ApplyReport:
-        totals = merged((modality, read_totals(part["totals"])) for part in parts)
+    def report(parts: list[LancePart], rows: int = 0, shards: int = 0) -> ApplyReport:
+        totals = merged((modality, part.totals) for part in parts)
         found = certificate(totals, transform.operator is None, transform.certifies)
         size = rows * transform.out_dim * np.dtype(dtype).itemsize
         return ApplyReport(f"{path}#{name}", rows, size, shards, time.monotonic() - started, found)
@@ -72,7 +77,7 @@ def apply_lance(
             return report(written)
         done = journal.begin(identity, resume)
         fragments = table.get_fragments()
-        left = [fragment for fragment in fragments if str(fragment.fragment_id) not in done]
+        left = [fragment for fragment in fragments if fragment.fragment_id not in done]
         rows = sum(fragment.count_rows() for fragment in left)
         value = table.schema.field(column).type.value_field
         field = pa.field(name, pa.list_(value, transform.out_dim))
@@ -80,17 +85,21 @@ def apply_lance(
         with progress("debiasing", rows, size=dim * np.dtype(dtype).itemsize) as advance:
             for fragment in left:
                 where = f"fragment {fragment.fragment_id} of {path}"
-                change = _Change(transform, modality, keep_invalid, where, column, name, dtype)
+                change = _BatchChange(transform, modality, keep_invalid, where, column, name, dtype)
                 changed, schema = _merge(fragment, change, field)
-                totals = change.meter.totals()
-                part = journal.add(fragment.fragment_id, changed.to_json(), totals)
-                done[str(fragment.fragment_id)] = part
+                part = LancePart(
+                    id=fragment.fragment_id,
+                    fragment=changed.to_json(),
+                    totals=change.meter.totals(),
+                )
+                journal.add(part)
+                done[part.id] = part
                 advance(fragment.count_rows())
         if schema is None:  # all was done, and only the commit was not
             schema = table.schema.append(field)
-        parts = [done[str(fragment.fragment_id)] for fragment in fragments]
+        parts = [done[fragment.fragment_id] for fragment in fragments]
         read = lance.fragment.FragmentMetadata.from_json
-        metadata = [read(json.dumps(part["fragment"])) for part in parts]
+        metadata = [read(json.dumps(part.fragment)) for part in parts]
         merge = lance.LanceOperation.Merge(metadata, schema)
         lance.LanceDataset.commit(path, merge, read_version=table.version)
         journal.finish()
@@ -124,21 +133,19 @@ class _Journal:
     def finish(self) -> None:
         self.path.replace(self.kept)
 
-    def finished(
-        self, identity: dict[str, Any], fragments: set[int]
-    ) -> list[dict[str, Any]] | None:
+    def finished(self, identity: LanceRun, fragments: set[int]) -> list[LancePart] | None:
         """Return the fragments of this run, if it wrote the column; None where another did."""
         # Where the journal still has its name, the commit was the last thing that happened.
         if self.path.is_file():
-            head, *parts = _documents(self.path)
-            whole = {part["id"] for part in parts} >= fragments
+            head, parts = _read(self.path)
+            whole = {part.id for part in parts} >= fragments
             return parts if _same(head, identity) and whole else None
-        head, *parts = _documents(self.kept)
+        head, parts = _read(self.kept)
         return parts if _same(head, identity) else None
 
-    def begin(self, identity: dict[str, Any], resume: bool) -> dict[str, Any]:
+    def begin(self, identity: LanceRun, resume: bool) -> dict[int, LancePart]:
         """Return what is done of the run; remove the notes of one whose column was dropped."""
-        head, *parts = _documents(self.path)
+        head, parts = _read(self.path)
         if self.path.is_file() and head != identity:
             raise InputError(
                 "another run to this column was begun, or the table changed since; delete"
@@ -148,53 +155,53 @@ class _Journal:
             raise InputError(
                 f"a part of this run is done; pass `resume` to go on, or delete {self.path}"
             )
-        lines = [json.dumps(line).encode() + b"\n" for line in (identity, *parts)]
+        lines = [_line(document) for document in (identity, *parts)]
         write_atomically(self.path, b"".join(lines))
         self.kept.unlink(missing_ok=True)
-        return {str(part["id"]): part for part in parts}
+        return {part.id: part for part in parts}
 
-    def add(self, identifier: int, fragment: Any, totals: Totals) -> dict[str, Any]:
-        part = {"id": identifier, "fragment": fragment, "totals": totals.to_json()}
-        add_to(self.path, json.dumps(part).encode() + b"\n")
-        return part
+    def add(self, part: LancePart) -> None:
+        add_to(self.path, _line(part))
 
 
-def _documents(path: Path) -> list[dict[str, Any]]:
-    """Return the run, {} where there is none, and its fragments, without lines that a kill tore."""
+def _line(document: LanceRun | LancePart) -> bytes:
+    return json.dumps(document.model_dump(mode="json")).encode() + b"\n"
+
+
+def _read(path: Path) -> tuple[LanceRun | None, list[LancePart]]:
+    """Return the run, None where there is none, and its fragments.
+
+    Lines that a kill tore are left out.
+    """
     if not path.is_file():
-        return [{}]
+        return None, []
     head, *lines = path.read_text(errors="replace").split("\n")
-    return [_document(head) or {}, *filter(_is_part, map(_document, lines))]
+    parts = [part for part in map(_part, lines) if part is not None]
+    with suppress(ValueError):
+        return LanceRun.model_validate_json(head), parts
+    return None, parts
 
 
-def _document(line: str) -> Any:
-    """Return what a line holds; None where it is torn or damaged."""
-    try:
-        return parse_json(line, infinite=True)
-    except ValueError:
-        return None
-
-
-def _is_part(part: Any) -> bool:
-    """Return whether this is the note of a fragment, whole enough to go on from."""
+def _part(line: str) -> LancePart | None:
+    """Return the note of a fragment; None where it is not whole enough to go on from."""
     import lance
 
     try:
-        read_totals(part["totals"])
-        metadata = lance.fragment.FragmentMetadata.from_json(json.dumps(part["fragment"]))
-        return part["id"] == metadata.id
+        part = LancePart.model_validate_json(line)
+        metadata = lance.fragment.FragmentMetadata.from_json(json.dumps(part.fragment))
     except NOT_WHOLE:
-        return False
+        return None
+    return part if part.id == metadata.id else None
 
 
-def _same(head: dict[str, Any], identity: dict[str, Any]) -> bool:
+def _same(head: LanceRun | None, identity: LanceRun) -> bool:
     """Return whether two runs are one, but for the table's version, which the commit changed."""
-    if not isinstance(head, dict) or not head:
+    if head is None:
         return False
-    return {**head, "version": 0} == {**identity, "version": 0}
+    return head.model_copy(update={"version": identity.version}) == identity
 
 
-class _Change:
+class _BatchChange:
     """The change of a fragment's batches, in order; it keeps errors, which Lance would wrap."""
 
     def __init__(
@@ -239,7 +246,7 @@ class _Change:
         return pa.record_batch([array_like(chunk, u)], [self.name])
 
 
-def _merge(fragment: Any, change: _Change, field: Any) -> tuple[Any, Any]:
+def _merge(fragment: Any, change: _BatchChange, field: Any) -> tuple[Any, Any]:
     """Return the fragment with one more column, written beside the others, and its new schema."""
     import pyarrow as pa
     from lance.udf import BatchUDF

@@ -5,14 +5,17 @@ A run outlasts restarts of the server.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from equipoise._applying.report import ApplyReport, certificate, merged, read_totals
-from equipoise._artefact import whole
+from equipoise._applying.documents import BatchNote, ColumnRun
+from equipoise._applying.report import ApplyReport, certificate, merged
+from equipoise._certificate import Totals
+from equipoise._documents import read_document
 from equipoise._engines.transform import Meter, Modality, Transform
 from equipoise._paths import without_secrets
 from equipoise._progress import progress
@@ -64,12 +67,16 @@ def _apply(
     column = postgres.find(source, key)
     transform = replace(transform, encoder=EncoderRef()).for_modality(modality)
     transform.require(EncoderRef(), column.dim, column.dtype, {modality})
-    identity = transform.identity(column.dtype)
-    identity.update(column=column.name, key=column.key, modality=modality)
+    run = ColumnRun(
+        **dict(transform.identity(column.dtype)),
+        column=column.name,
+        key=column.key,
+        modality=modality,
+    )
     with postgres.connect(column.url) as connection:
         target = postgres.NewColumn(connection, column, name, transform.out_dim)
         target.lock()
-        target.begin(identity, resume)
+        target.begin(json.dumps(run.model_dump(), sort_keys=True), resume)
         left, before = target.left(), target.written()
     with progress("debiasing", left, size=column.dim * np.dtype(column.dtype).itemsize) as advance:
         for count in _batches(target, transform, modality, keep_invalid, batch):
@@ -77,8 +84,7 @@ def _apply(
     with postgres.connect(column.url) as connection:
         target.connection = connection
         rows = target.written() - before
-        with whole(f"the table {postgres.STATE}", "the notes of this run", "begin another column"):
-            parts = [read_totals(document) for document in target.documents()]
+        parts = [_noted(note) for note in target.notes()]
     totals = merged((modality, part) for part in parts)
     found = certificate(totals, transform.operator is None, transform.certifies)
     size = rows * transform.out_dim * np.dtype(column.dtype).itemsize
@@ -152,5 +158,11 @@ def _batch(
             )
         meter = Meter(transform, target.column.dtype)
         meter.add(columns, bad)
-        target.write(keys, u, part, meter.totals().to_json())
+        target.write(keys, u, part, json.dumps(meter.totals().to_json()))
     return len(keys), keys[-1]
+
+
+def _noted(note: str) -> Totals:
+    """Return the totals of a batch from the note of it in the database."""
+    where, what = f"a row of the table {postgres.STATE}", "the note of a batch"
+    return read_document(BatchNote, note, where, what, "begin another column", infinite=True).root

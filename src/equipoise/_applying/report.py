@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from equipoise._artefact import NOT_WHOLE
 from equipoise._certificate import Totals
 
 
@@ -26,28 +25,6 @@ class ApplyReport:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def read_totals(data: Any) -> Totals:
-    """Return the totals that a note of a run holds; raise ValueError where they are not whole."""
-    try:
-        totals = Totals.from_json(data)
-        _require_numbers(totals)
-        totals.summary()
-        merged([("", totals), ("", totals)])
-    except NOT_WHOLE as error:
-        raise ValueError(f"its totals are not whole ({error!r})") from None
-    return totals
-
-
-def _require_numbers(totals: Totals) -> None:
-    found = [totals.n, totals.invalid]
-    found += [getattr(totals, name) for name in Totals.WORST]
-    for tally in (totals.leakage_before, totals.leakage, totals.self_loss):
-        found += [tally.total, tally.largest, *tally.counts.values()]
-    for number in found:
-        if type(number) not in (int, float):
-            raise ValueError(f"{number!r} is no number")
 
 
 def merged(parts: Iterable[tuple[str, Totals]]) -> dict[str, Totals]:

@@ -6,8 +6,8 @@ import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from equipoise._applying.files import DEFAULT, Options, Plan, plan
-from equipoise._applying.journal import Manifest
+from equipoise._applying.documents import ApplyManifest
+from equipoise._applying.files import DEFAULT, ApplyPlan, Options, plan
 from equipoise._engines.shard import Done, target_header
 from equipoise._engines.transform import Transform
 from equipoise._progress import progress
@@ -33,7 +33,7 @@ def verify(
     destination: str | os.PathLike[str],
     transform: Transform,
     options: Options = DEFAULT,
-) -> Manifest:
+) -> ApplyManifest:
     """Return the manifest, if the destination holds this run, finished and undamaged."""
     todo = plan(source, destination, transform, options)
     manifest = todo.journal.manifest()
@@ -59,7 +59,7 @@ def verify(
     return manifest
 
 
-def _covers(todo: Plan, parts: list[Done]) -> bool:
+def _covers(todo: ApplyPlan, parts: list[Done]) -> bool:
     """Return whether the pieces of each file follow each other from its first row to its last."""
     ends: dict[int, int] = {}
     for file, start, stop in sorted(part.piece for part in parts):
@@ -69,7 +69,7 @@ def _covers(todo: Plan, parts: list[Done]) -> bool:
     return ends == {i: file.rows for i, file in enumerate(todo.layout.files)}
 
 
-def _check_sizes(todo: Plan, parts: list[Done]) -> None:
+def _check_sizes(todo: ApplyPlan, parts: list[Done]) -> None:
     """Raise unless every file exists and has exactly the bytes that were written."""
     written: Counter[int] = Counter()
     for part in parts:
@@ -88,7 +88,7 @@ def _check_sizes(todo: Plan, parts: list[Done]) -> None:
             )
 
 
-def _check(todo: Plan, part: Done) -> Done:
+def _check(todo: ApplyPlan, part: Done) -> Done:
     file = todo.layout.files[part.file]
     target = todo.job.target(file)
     rows = f" rows {part.start:,} to {part.stop:,}" if file.kind == "npy" else ""

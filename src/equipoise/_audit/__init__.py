@@ -2,11 +2,13 @@
 
 from equipoise._audit.documents import Pictures, read, write
 from equipoise._audit.plan import AuditPlan, AuditSettings, make_plan
+from equipoise._audit.record import AuditOrder
 from equipoise._audit.running import Audit, run
 from equipoise._audit.sources import ImageSource, read_images
 
 __all__ = [
     "Audit",
+    "AuditOrder",
     "AuditPlan",
     "AuditSettings",
     "ImageSource",

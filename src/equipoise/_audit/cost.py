@@ -8,6 +8,8 @@ import numpy as np
 
 from equipoise._certificate import certify, cross_bound
 from equipoise._space import AttributeSpace
+from equipoise.evaluation._estimates import gated
+from equipoise.methods._balanced import BalancedOperator
 from equipoise.methods._spaces import SpaceOperator
 
 PAIRED = 2000  # images whose similarities to every prompt are compared, before and after
@@ -29,17 +31,21 @@ def certificate(
 ) -> dict[str, Any]:
     """Return what was measured, and what is guaranteed where the operator works in one space.
 
-    An entry is None where there is no guarantee. "cross" compares similarities before and after.
+    An entry is None where there is no guarantee. "cross" compares similarities before and after,
+    and says how far they spread within a prompt before.
+    "search" and "pages" are there where a method balances pages: what they come to, and the
+    certificate of each prompt's page.
     """
     space = getattr(operator, "space", None)
     if not isinstance(space, AttributeSpace):
         space = None
     bounded = space if isinstance(operator, SpaceOperator) else None
-    u_texts = np.asarray(operator.text(texts, prompts))
+    u_texts = np.asarray(operator.text(texts, prompts, **gated(operator, None)))
     c_text = None
     if bounded is not None:
         c_text = certify(texts, bounded, u=u_texts)
     document: dict[str, Any] = {"space": None, "images": None, "texts": None, "cross": None}
+    document |= _pages(operator, texts, prompts)
     if space is not None:
         document["space"] = space.fingerprint
     if c_text is not None and "text" in operator.changes:
@@ -52,12 +58,14 @@ def certificate(
     places = np.linspace(0, len(images) - 1, min(PAIRED, len(images)))
     some = images[places.astype(int)]
     u_some = np.asarray(operator.image(some))
-    moved = np.abs(_similarities(u_some, u_texts) - _similarities(some, texts))
+    before = _similarities(some, texts)
+    moved = np.abs(_similarities(u_some, u_texts) - before)
     cross = {
         "images": len(some),
         "prompts": len(texts),
         "mean": float(moved.mean()),
         "largest": float(moved.max()),
+        "spread": float(before.std(0).mean()),
     }
     if bounded is not None and c_text is not None:
         bound = cross_bound(certify(some, bounded, u=u_some), c_text)
@@ -65,6 +73,24 @@ def certificate(
         cross["within"] = bool((moved <= bound).all())
     document["cross"] = cross
     return document
+
+
+def _pages(operator: Any, texts: np.ndarray, prompts: list[str]) -> dict[str, Any]:
+    """Return the certificate of each prompt's balanced page, and what they come to."""
+    if not isinstance(operator, BalancedOperator):
+        return {"search": None, "pages": None}
+    pages = operator.certificates(texts, prompts)
+    kept = [page.kept for page in pages]
+    search = {
+        "k": operator.options.k,
+        "n": len(pages),
+        "exact": sum(page.exact for page in pages),
+        "kept": {"mean": float(np.mean(kept)), "least": min(kept)},
+        "kept_of_bound": {"least": min(page.kept_of_bound for page in pages)},
+        "gap": {"largest": max(page.gap for page in pages)},
+        "move": {"largest": max(page.largest_move for page in pages)},
+    }
+    return {"search": search, "pages": [page.to_dict() for page in pages]}
 
 
 def _similarities(images: np.ndarray, texts: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The files of an audit.
+"""The files of an audit, written and read; ``results.py`` says what is in the first.
 
 results.json holds every number. data.safetensors holds what the page computes with, and small
 pictures.
@@ -7,17 +7,18 @@ pictures.
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from equipoise import _artefact as artefact
+from equipoise._audit.results import FORMAT, KIND, AuditDocument
 from equipoise.errors import ArtefactError
 
-KIND, FORMAT, DATA_KIND = "equipoise audit", 1, "audit data"
+DATA_KIND = "audit data"
 RESULTS, DATA = "results.json", "data.safetensors"
 # of small pictures: the longest side in pixels, and the quality of the JPEG
 SIDE, QUALITY = 96, 80
@@ -34,19 +35,19 @@ class Pictures:
     small: dict[int, bytes] = field(default_factory=dict)
 
 
-def write(folder: Path, results: dict[str, Any], pictures: Pictures) -> None:
+def write(folder: Path, document: AuditDocument, pictures: Pictures) -> None:
     """Write both files, each whole or not at all.
 
     Old data is removed first, so that a kill never leaves it beside these results.
     """
     (folder / DATA).unlink(missing_ok=True)
-    text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
+    text = document.model_dump_json(indent=1)
     artefact.write_atomically(folder / RESULTS, f"{text}\n".encode())
     if pictures.arrays or pictures.small:
         artefact.save(folder / DATA, DATA_KIND, pictures.arrays | _packed(pictures.small), {})
 
 
-def read(path: Path) -> tuple[dict[str, Any], Pictures]:
+def read(path: Path) -> tuple[AuditDocument, Pictures]:
     """Return an audit's results and pictures. path: its folder or its results.json."""
     if path.is_dir():
         path = path / RESULTS
@@ -62,13 +63,32 @@ def read(path: Path) -> tuple[dict[str, Any], Pictures]:
             f"{path} does not hold an audit's results ({error}); pass an audit's folder or"
             " results.json"
         ) from None
-    artefact.require_format(path, form, FORMAT)
+    _require_format(path, form)
+    try:
+        document = AuditDocument.model_validate(results)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(step) for step in first["loc"])
+        raise ArtefactError(
+            f"{path} does not hold an audit's results ({place}: {first['msg']}); run the audit"
+            " again"
+        ) from None
     beside = path.parent / DATA
     if not beside.is_file():
-        return results, Pictures()
+        return document, Pictures()
     arrays, _ = artefact.load(beside, DATA_KIND)
     with artefact.whole(beside, "an audit's data", "run the audit again"):
-        return results, Pictures(arrays, _unpacked(arrays))
+        return document, Pictures(arrays, _unpacked(arrays))
+
+
+def _require_format(path: Path, form: int) -> None:
+    """Raise unless the file is of the present format; an older one has another verdict."""
+    artefact.require_format(path, form, FORMAT)
+    if form < FORMAT:
+        raise ArtefactError(
+            f"{path} has format {form}, written by an older equipoise whose verdict followed"
+            f" another rule; this version reads format {FORMAT}. Run the audit again"
+        )
 
 
 def small(source: Any) -> bytes | None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._marks import explicit_groups
+from equipoise.prompts._prompt_book import PromptBook
+from equipoise.prompts._stated_groups import explicit_groups
 
 # explicit texts that an audit measures at most
 MOST = 200

@@ -15,8 +15,10 @@ from equipoise._space import AttributeSpace
 from equipoise._spaceset import SpaceSet
 from equipoise.datasets._checks import check_members
 from equipoise.errors import InputError
+from equipoise.evaluation._estimates import gated
 from equipoise.evaluation._retrieval import rank_deep
 from equipoise.methods import FitContext, Operator
+from equipoise.methods._balanced import BalancedOperator
 from equipoise.methods._specs import MethodSpec, serve
 from equipoise.metrics._labels import Coded
 from equipoise.prompts._prototypes import encode, prompt_prototypes
@@ -79,9 +81,7 @@ class Subject:
     ) -> np.ndarray:
         """Return what a method makes of texts."""
         operator = self.operators[label]
-        if gate is None:
-            return np.asarray(operator.text(given, prompts))
-        return np.asarray(operator.text(given, prompts, gate=gate))
+        return np.asarray(operator.text(given, prompts, **gated(operator, gate)))
 
     def image(self, label: str, given: np.ndarray) -> np.ndarray:
         """Return what a method makes of images."""
@@ -183,10 +183,13 @@ def _fitted(plan: AuditPlan, index: Index | None, notes: list[str]) -> dict[str,
         images=None if index is None else index.rows,
         seed=plan.settings.seed,
     )
+    labels = None
+    if index is not None and plan.groups is not None:
+        labels = index.names
     found = {}
     for spec in plan.all_specs:
         try:
-            found[spec.label] = _fit(spec, context, index)
+            found[spec.label] = _fit(spec, context, index, labels)
         except InputError as error:
             if plan.asked:
                 raise
@@ -194,11 +197,19 @@ def _fitted(plan: AuditPlan, index: Index | None, notes: list[str]) -> dict[str,
     return found
 
 
-def _fit(spec: MethodSpec, context: FitContext, index: Index | None) -> Operator:
-    """Return the fitted method; raise where an audit cannot measure it."""
+def _fit(
+    spec: MethodSpec, context: FitContext, index: Index | None, labels: np.ndarray | None
+) -> Operator:
+    """Return the fitted method; raise where an audit cannot measure it.
+
+    labels: the group of each image, where somebody recorded it. No method is fitted on them, but
+    one that balances what the prompts see must see more of them than chance does.
+    """
     operator = spec.fit(context, "shared", page=None if index is None else index.m)
     if index is not None:
         serve(operator, index.rows)
+    if isinstance(operator, BalancedOperator) and labels is not None:
+        operator.check_labels(labels)
     operator.require_encoder(context.encoder)
     if isinstance(getattr(operator, "space", None), SpaceSet):
         raise InputError(

@@ -1,8 +1,4 @@
-"""Values with intervals and paired changes, one per method, as the results file holds them.
-
-Replicates are centred on the value first: a resample of images repeats some and lacks others, which
-alone raises skews, and would move the interval off the value it is for.
-"""
+"""Values with intervals and paired changes, one per method, as the results file holds them."""
 
 from __future__ import annotations
 
@@ -10,22 +6,31 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.metrics._intervals import interval
+from equipoise.metrics._intervals import ANY, CENTRED, Chance, Limits, interval, lifted
 
-KIND = "percentile of replicates centred on the value"
-ANY, SHARE, POSITIVE = (-np.inf, np.inf), (0.0, 1.0), (0.0, np.inf)
+KIND = (
+    f"{CENTRED}: percentiles of replicates, moved so that their mean is the value; above the floor"
+    " where the value is beyond chance"
+)
 
 
 def values(
-    points: np.ndarray, replicates: np.ndarray, level: float, limits: tuple[float, float] = ANY
+    points: np.ndarray,
+    replicates: np.ndarray,
+    level: float,
+    limits: Limits = ANY,
+    chance: Chance | None = None,
 ) -> list[dict[str, Any]]:
     """Return the value, low and high of each method, and its change from the first method.
 
-    points: (methods,). replicates: (methods, resamples). limits: the range of the quantity.
+    points: (methods,). replicates: (methods, resamples). limits: the range of the quantity. chance:
+    what random rankings have of it, where that is known.
     """
     found = []
     for method, (point, drawn) in enumerate(zip(points, replicates, strict=True)):
         entry = _interval(point, drawn, level, limits)
+        if chance is not None and entry["low"] is not None:
+            entry["low"] = lifted(entry["value"], entry["low"], chance)
         if method:
             entry["change"] = _interval(point - points[0], drawn - replicates[0], level, ANY)
         found.append(entry)
@@ -33,7 +38,7 @@ def values(
 
 
 def of_means(
-    rows: np.ndarray, resamples: int, level: float, seed: int, limits: tuple[float, float] = ANY
+    rows: np.ndarray, resamples: int, level: float, seed: int, limits: Limits = ANY
 ) -> list[dict[str, Any]]:
     """Return the mean of each method, resampled over the n. rows: (methods, n).
 
@@ -55,35 +60,24 @@ def of_means(
 
 
 def of_estimates(estimates: list[Any], changes: list[Any]) -> list[dict[str, Any]]:
-    """Return what ``values`` returns, from estimates of shares, one per method.
+    """Return what ``values`` returns, from estimates, one per method.
 
     changes: the paired changes of all methods but the first.
     """
-    found = [_centred(estimate, SHARE) for estimate in estimates]
+    found = [_ends(estimate) for estimate in estimates]
     for entry, change in zip(found[1:], changes, strict=True):
-        entry["change"] = _centred(change, ANY)
+        entry["change"] = _ends(change)
     return found
 
 
-def _centred(estimate: Any, limits: tuple[float, float]) -> dict[str, Any]:
-    if estimate.resamples - estimate.undefined < 2:
+def _ends(estimate: Any) -> dict[str, Any]:
+    if np.isnan(estimate.low):
         return {"value": estimate.value, "low": None, "high": None}
-    low = _within(limits, estimate.low + estimate.value - estimate.mean)
-    high = _within(limits, estimate.high + estimate.value - estimate.mean)
-    return {"value": estimate.value, "low": low, "high": high}
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
-def _within(limits: tuple[float, float], end: float) -> float:
-    lowest, highest = limits
-    return min(max(end, lowest), highest)
-
-
-def _interval(
-    point: Any, drawn: np.ndarray, level: float, limits: tuple[float, float]
-) -> dict[str, Any]:
-    drawn = drawn[~np.isnan(drawn)]
-    if drawn.size < 2:
-        # one replicate, centred, is the value itself
+def _interval(point: Any, drawn: np.ndarray, level: float, limits: Limits) -> dict[str, Any]:
+    low, high = interval(float(point), drawn[~np.isnan(drawn)], level, limits=limits)
+    if np.isnan(low):
         return {"value": float(point), "low": None, "high": None}
-    low, high = interval(float(point), drawn + (point - drawn.mean()), level)
-    return {"value": float(point), "low": max(low, limits[0]), "high": min(high, limits[1])}
+    return {"value": float(point), "low": low, "high": high}

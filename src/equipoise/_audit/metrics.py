@@ -14,11 +14,12 @@ from equipoise import evaluation as tasks
 from equipoise import metrics
 from equipoise._audit import association, cost, intervals, skew
 from equipoise._audit.fitted_methods import Index, Subject
-from equipoise._audit.intervals import ANY, POSITIVE, SHARE
 from equipoise._audit.plan import written
 from equipoise._rows import unit
 from equipoise.errors import InputError
 from equipoise.evaluation._retrieval import rank
+from equipoise.evaluation._small_cells import small_groups
+from equipoise.metrics._intervals import ANY, POSITIVE, SHARE
 from equipoise.metrics._labels import encode
 from equipoise.metrics._probe import METRIC
 
@@ -56,8 +57,8 @@ def text_association(subject: Subject, prompts: list[SummaryRow]) -> list[Summar
 
 def retrieval_skew(
     subject: Subject, index: Index, lists: dict[str, np.ndarray], prompts: list[SummaryRow]
-) -> tuple[list[SummaryRow], SummaryRow]:
-    """Return the mean skews of the prompts, and what chance would give.
+) -> tuple[list[SummaryRow], SummaryRow, list[SummaryRow]]:
+    """Return the mean skews of the prompts, what chance would give, and the methods' gaps.
 
     Add to each prompt's entry its own skews, and how the groups share its first places.
     """
@@ -66,7 +67,7 @@ def retrieval_skew(
     fair = np.array([one["share"] for one in found.chance["top"]])
     for i, entry in enumerate(prompts):
         entry["max_skew"] = intervals.values(
-            found.max_skew[:, i], found.max_skews[:, :, i], s.level, POSITIVE
+            found.max_skew[:, i], found.max_skews[:, :, i], s.level, POSITIVE, found.alone
         )
         entry["ndkl"] = intervals.values(found.ndkl[:, i], found.ndkls[:, :, i], s.level, POSITIVE)
         shares = []
@@ -75,17 +76,56 @@ def retrieval_skew(
             shares.append(intervals.values(found.top[:, i, group], drawn, s.level, SHARE))
         entry["top"] = [list(by_group) for by_group in zip(*shares, strict=True)]
         entry["most"] = int((found.top[0, i] / fair).argmax())
+        entry["changed"] = _changed(lists, i, index.places)
     rows = []
-    for key, name, points, drawn in (
-        ("max_skew", f"MaxSkew@{index.m}", found.max_skew, found.max_skews),
-        ("ndkl", f"NDKL@{index.m}", found.ndkl, found.ndkls),
+    for key, name, points, drawn, chance in (
+        ("max_skew", f"MaxSkew@{index.m}", found.max_skew, found.max_skews, found.together),
+        ("ndkl", f"NDKL@{index.m}", found.ndkl, found.ndkls, None),
     ):
         about = _about(
             key, f"{name}, mean over prompts", "retrieval", "lower", index.known, "images"
         )
-        values = intervals.values(points.mean(1), drawn.mean(2), s.level, POSITIVE)
-        rows.append(about | {"values": values})
-    return rows, found.chance
+        values = intervals.values(points.mean(1), drawn.mean(2), s.level, POSITIVE, chance)
+        rows.append(about | {"values": values, "small": list(small_groups(index.names))})
+    return rows, found.chance, _gaps(found.max_skew.mean(1), found.max_skews.mean(2), s.level)
+
+
+def _gaps(means: np.ndarray, drawn: np.ndarray, level: float) -> list[SummaryRow]:
+    """Return the paired differences of the methods' means, ``none`` left out."""
+    found = []
+    for method in range(1, len(means)):
+        for other in range(method + 1, len(means)):
+            pair = [other, method]
+            difference = intervals.values(means[pair], drawn[pair], level)[1]["change"]
+            found.append({"method": method, "other": other, "difference": difference})
+    return found
+
+
+def _changed(lists: dict[str, np.ndarray], prompt: int, places: int) -> list[int]:
+    """Return how many of a prompt's first results were not among them before, by method."""
+    firsts = [set(top[prompt, :places].tolist()) for top in lists.values()]
+    return [len(first - firsts[0]) for first in firsts]
+
+
+def perceived(subject: Subject) -> SummaryRow | None:
+    """Return how often the prompts see the group that was recorded, as a mean over groups.
+
+    None where nobody recorded one.
+    """
+    index, s = subject.index, subject.plan.settings
+    if index is None or subject.plan.groups is None:
+        return None
+    known = index.groups.known
+    codes = index.groups.codes[known]
+    prototypes = subject.yardstick.prototypes.astype(index.rows.dtype)
+    right = (index.rows[known] @ prototypes.T).argmax(1) == codes
+    present = np.flatnonzero(index.groups.sizes)
+    # each group counts alike, so that guessing the commoner one gains nothing
+    weights = 1 / (len(present) * index.groups.sizes[codes])
+    [agreement] = intervals.of_means(
+        (right * weights * len(codes))[None], s.resamples, s.level, s.seed, SHARE
+    )
+    return {"agreement": agreement, "chance": 1 / len(present), "n": len(codes)}
 
 
 def classification(subject: Subject, index: Index) -> list[SummaryRow]:
@@ -199,10 +239,13 @@ def probe(subject: Subject, index: Index) -> list[SummaryRow]:
     )
     # a method that leaves images as they were has the probe of the first
     of = dict.fromkeys(subject.labels, first) | {label: label for label in probed}
-    estimates = [found.estimate(of[label], METRIC, level=s.level) for label in subject.labels]
+    estimates = [
+        found.estimate(of[label], METRIC, level=s.level, limits=SHARE) for label in subject.labels
+    ]
     changes = [found.difference(of[label], first, METRIC, level=s.level) for label in others]
     about = _about("probe", "AUC of a probe trained on images", "probe", "lower", found.n, "images")
-    return [about | {"values": intervals.of_estimates(estimates, changes)}]
+    few = list(small_groups(index.names[chosen]))
+    return [about | {"values": intervals.of_estimates(estimates, changes), "small": few}]
 
 
 def explicit_prompts(subject: Subject) -> list[SummaryRow]:
@@ -281,10 +324,13 @@ def _measured(
     first, *others = subject.labels
     rows = []
     for metric in wanted:
-        estimates = [bootstrap.estimate(label, metric, level=level) for label in subject.labels]
+        estimates = [
+            bootstrap.estimate(label, metric, level=level, limits=SHARE) for label in subject.labels
+        ]
         changes = [bootstrap.difference(label, first, metric, level=level) for label in others]
         better = found.better[metric]
         about = _about(metric, metric, section, better, bootstrap.n, bootstrap.over)
+        about["small"] = list(found.small.get(metric, ()))
         rows.append(about | {"values": intervals.of_estimates(estimates, changes)})
     return rows
 

@@ -16,12 +16,12 @@ from equipoise.methods import find
 from equipoise.methods._specs import BASELINE, MethodSpec
 from equipoise.metrics._labels import encode, encode_groups
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._choosing import book_for, whole
-from equipoise.prompts._marks import explicit_groups
+from equipoise.prompts._book_choice import book_for, whole
+from equipoise.prompts._prompt_book import PromptBook
+from equipoise.prompts._stated_groups import explicit_groups
 
 # the methods that an audit measures where the user names none
-WITH_IMAGES = ("closed-form", "adapted")
+WITH_IMAGES = ("closed-form", "balanced")
 TEXT_ONLY = ("closed-form", "orth-proj")
 
 

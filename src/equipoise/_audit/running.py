@@ -8,31 +8,45 @@ import numpy as np
 
 from equipoise._audit import cost, dial, intervals
 from equipoise._audit import metrics as parts
-from equipoise._audit.documents import FORMAT, KIND, Pictures
+from equipoise._audit.documents import Pictures
 from equipoise._audit.fitted_methods import Index, Subject, prepare
 from equipoise._audit.gallery import gallery
 from equipoise._audit.plan import AuditPlan
+from equipoise._audit.recommendation import recommend
+from equipoise._audit.record import AuditOrder, image_list, record
+from equipoise._audit.results import AuditDocument, AuditFindings, AuditRecord
 from equipoise._audit.verdict import verdict
+from equipoise._documents import plain
 from equipoise._space import AttributeSpace, EncoderRef
 from equipoise._stores import Store
-from equipoise.evaluation._document import plain, versions
+from equipoise.evaluation._run_file import versions
+from equipoise.methods import Operator
 from equipoise.methods._spaces import SpaceOperator
-from equipoise.prompts._writing import today
+from equipoise.prompts._book_writers import today
 
 
 class Audit(NamedTuple):
     """What an audit gives.
 
-    results: the document, in JSON's own types. pictures: what the page needs beside it. space: the
-    fitted attribute space.
+    pictures: what the page needs beside the document. space: the fitted attribute space.
+    operators: label -> the fitted method, ``none`` first. rows: of the images. images: the list of
+    them as csv.
     """
 
-    results: dict[str, Any]
+    document: AuditDocument
     pictures: Pictures
     space: AttributeSpace
+    operators: dict[str, Operator]
+    rows: np.ndarray | None
+    images: str | None
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """Return the document in JSON's own types."""
+        return self.document.to_json()
 
 
-def run(plan: AuditPlan, *, pictures: bool = True) -> Audit:
+def run(plan: AuditPlan, *, pictures: bool = True, order: AuditOrder | None = None) -> Audit:
     """Return what a plan measures. pictures: whether the page shows the images that are found."""
     subject = prepare(plan)
     index = subject.index
@@ -40,24 +54,24 @@ def run(plan: AuditPlan, *, pictures: bool = True) -> Audit:
     lists = {}
     if index is not None:
         lists = subject.ranked(index)
-    summary, chance = _summary(subject, prompts, lists)
+    summary, chance, gaps = _summary(subject, prompts, lists)
     inputs = _dial_inputs(subject)
     turning = {i: op for i, op in enumerate(subject.operators.values()) if dial.turnable(op)}
     dials, tops = _dials(subject, turning, inputs, lists)
     shown, small = None, {}
     if index is not None and pictures:
         shown, small = gallery(index, prompts, lists, tops, plan.settings)
-    results = {
-        "kind": KIND,
-        "format": FORMAT,
+    measured = {
         "created": today(),
         "versions": versions(),
         "subject": _subject(subject),
         "settings": _settings(subject, inputs),
         "methods": [_method(subject, label) for label in subject.labels],
         "yardstick": {"explicit_lean": subject.yardstick.explicit, "n": subject.yardstick.n},
+        "perceived": parts.perceived(subject),
         "summary": summary,
         "chance": chance,
+        "gaps": gaps,
         "prompts": prompts,
         "certificates": [
             cost.certificate(operator, inputs.images, subject.texts, subject.prompts)
@@ -67,27 +81,51 @@ def run(plan: AuditPlan, *, pictures: bool = True) -> Audit:
         "gallery": shown,
         "notes": subject.notes,
     }
-    results = plain(results)
-    results["verdict"] = verdict(results)
-    return Audit(results, Pictures(dial.arrays(turning, inputs), small), subject.space)
+    images = None if index is None else image_list(index)
+    about = record(subject, _encoder(plan), order or AuditOrder(), images)
+    return Audit(
+        document=_judged(AuditFindings.model_validate(plain(measured)), about),
+        pictures=Pictures(dial.arrays(turning, inputs), small),
+        space=subject.space,
+        operators=subject.operators,
+        rows=inputs.images,
+        images=images,
+    )
+
+
+def _judged(found: AuditFindings, about: AuditRecord) -> AuditDocument:
+    """Return what was measured with the verdict, the recommendation and the record."""
+    judged = verdict(found)
+    recommendation = recommend(found, judged)
+    if recommendation.method is not None:
+        judged = judged.model_copy(update={"best": recommendation.method})
+    return AuditDocument(
+        **found.model_dump(),
+        verdict=judged,
+        recommendation=recommendation,
+        record=about,
+    )
 
 
 def _summary(
     subject: Subject, prompts: list[dict[str, Any]], lists: dict[str, np.ndarray]
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return the rows of the summary, and what chance gives; add to the entries of the prompts."""
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None, list[dict[str, Any]]]:
+    """Return the rows of the summary, what chance gives, and the gaps between methods.
+
+    Add to the entries of the prompts.
+    """
     index = subject.index
     summary = parts.text_association(subject, prompts)
-    chance = None
+    chance, gaps = None, []
     if index is not None:
-        skews, chance = parts.retrieval_skew(subject, index, lists, prompts)
+        skews, chance, gaps = parts.retrieval_skew(subject, index, lists, prompts)
         summary += skews
         summary += parts.classification(subject, index)
         summary += parts.recall(subject, index)
         summary += parts.probe(subject, index)
     summary += parts.utility(subject)
     summary += parts.explicit_prompts(subject)
-    return summary, chance
+    return summary, chance, gaps
 
 
 def _dial_inputs(subject: Subject) -> dial.Inputs:

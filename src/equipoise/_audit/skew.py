@@ -12,6 +12,8 @@ from equipoise import metrics
 from equipoise._audit.plan import AuditSettings
 from equipoise._progress import progress
 from equipoise.errors import InputError
+from equipoise.metrics._floor import shuffled_max_skews
+from equipoise.metrics._intervals import Chance
 from equipoise.metrics._labels import Coded
 from equipoise.metrics._resample_lists import BLOCK, multiplicities
 from equipoise.metrics._retrieval import Ranking
@@ -27,7 +29,8 @@ class Skew:
 
     max_skew, ndkl: (methods, prompts). top: (methods, prompts, groups), the share of each group in
     the first places. The plural of each holds its replicates, with resamples as the second axis.
-    chance: what random labels would give.
+    chance: what random labels would give. alone, together: that of one prompt's skew and of the
+    mean over prompts.
     """
 
     max_skew: np.ndarray
@@ -37,6 +40,8 @@ class Skew:
     top: np.ndarray
     tops: np.ndarray
     chance: dict[str, Any]
+    alone: Chance
+    together: Chance
 
 
 def choose_m(m: int | None, known: int) -> int:
@@ -78,10 +83,13 @@ def measure(
             advance(count)
     drawn = _stack(parts)
     chance = _chance(groups, m, settings.level, seed)
-    chance["mean_max_skew"] = _shuffled(lists, groups, m, settings)
+    chance |= _shuffled(rankings[0], m, chance["max_skew"]["high"], settings)
+    most = chance.pop("most")
+    alone = Chance(chance["max_skew"]["value"], most)
+    together = Chance(chance["mean_max_skew"]["value"], chance["mean_max_skew"]["high"])
     max_skew, ndkl, top = (values[:, 0] for values in point)
     max_skews, ndkls, tops = drawn
-    return Skew(max_skew, max_skews, ndkl, ndkls, top, tops, chance)
+    return Skew(max_skew, max_skews, ndkl, ndkls, top, tops, chance, alone, together)
 
 
 def _all(
@@ -125,6 +133,7 @@ def _chance(groups: Coded, m: int, level: float, seed: int) -> dict[str, Any]:
     floor = metrics.max_skew_floor(sensitive_features=_names(groups), m=m)
     shares = groups.sizes / groups.sizes.sum()
     return {
+        "most": float(np.quantile(skews, level)),
         "max_skew": {"value": floor, **_range(skews, level)},
         "ndkl": {"value": float(divergences.mean()), **_range(divergences, level)},
         "top": [
@@ -135,22 +144,19 @@ def _chance(groups: Coded, m: int, level: float, seed: int) -> dict[str, Any]:
 
 
 def _shuffled(
-    lists: Mapping[str, np.ndarray], groups: Coded, m: int, settings: AuditSettings
-) -> dict[str, float]:
-    """Return the mean skew of the prompts' own lists with shuffled labels.
+    ranking: Ranking, m: int, limit: float, settings: AuditSettings
+) -> dict[str, dict[str, float]]:
+    """Return what the prompts' own lists have with shuffled labels.
 
-    Prompts that find the same images stray together, which lists drawn at random would miss.
+    That is their mean skew, and how many of them lie above the limit. Prompts that find the same
+    images stray together, which lists drawn at random would miss.
     """
-    top = next(iter(lists.values()))
-    found = metrics.permuted_max_skew(
-        top,
-        sensitive_features=_names(groups),
-        m=m,
-        permutations=settings.permutations,
-        level=settings.level,
-        seed=settings.seed,
-    )
-    return {"value": found.value, "low": found.low, "high": found.high}
+    skews = shuffled_max_skews(ranking, m, "dataset", settings.permutations, settings.seed)
+    means, leaning = skews.mean(1), (skews > limit).sum(1)
+    return {
+        "mean_max_skew": {"value": float(means.mean()), **_range(means, settings.level)},
+        "leaning": {"value": float(leaning.mean()), **_range(leaning, settings.level)},
+    }
 
 
 def _names(groups: Coded) -> np.ndarray:

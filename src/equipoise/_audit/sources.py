@@ -5,8 +5,9 @@ A table holds the paths of the pictures; a parquet table may hold the pictures t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,19 @@ def read_images(
     group_columns: Sequence[str] = (),
     caption_column: str | None = None,
 ) -> ImageSource:
-    """Return the images that a path names, with the columns asked for.
+    """Return the images that a path names, with the columns asked for, one row per image.
 
     embeddings: a store or a .npy file that holds the rows of the images.
     """
-    stored = None if embeddings is None else open_embeddings(embeddings)
     columns = _Columns(label_column, group_columns, caption_column)
-    if _holds_embeddings(images):
+    return one_row_per_image(_read(images, embeddings, root, columns))
+
+
+def _read(
+    images: Path, embeddings: Path | None, root: Path | None, columns: _Columns
+) -> ImageSource:
+    stored = None if embeddings is None else open_embeddings(embeddings)
+    if holds_embeddings(images):
         if stored is not None:
             raise InputError(
                 f"{images} holds embeddings already; pass a table or a folder of pictures with"
@@ -109,7 +116,53 @@ def read_images(
     return ImageSource(found.name, found.table, found.table["path"].tolist(), stored, found.dropped)
 
 
-def _holds_embeddings(path: Path) -> bool:
+def one_row_per_image(source: ImageSource) -> ImageSource:
+    """Return the source with each image once; raise where two rows of one image differ.
+
+    An image is one file, whatever path names it. Rows that differ in their caption alone are one
+    image with several captions, of which the first counts.
+    """
+    keys = [_file_key(name) for name in source.names]
+    first: dict[str, int] = {}
+    for place, key in enumerate(keys):
+        first.setdefault(key, place)
+    if len(first) == len(keys):
+        return source
+    about = source.table.drop(columns=["path", "caption"], errors="ignore").astype(str)
+    for place, key in enumerate(keys):
+        here, before = about.iloc[place], about.iloc[first[key]]
+        for column in about.columns:
+            if here[column] != before[column]:
+                raise InputError(
+                    f"{source.name} has rows of one image that differ: {source.names[place]} is"
+                    f" {before[column]} and {here[column]} by {column}; an audit takes one row per"
+                    " image. equipoise annotate export --consensus writes one answer per image"
+                )
+    kept = sorted(first.values())
+    dropped = source.dropped | {"rows that repeat an image": len(keys) - len(kept)}
+    return replace(
+        source,
+        table=source.table.iloc[kept].reset_index(drop=True),
+        pictures=None if source.pictures is None else [source.pictures[i] for i in kept],
+        embeddings=_rows_kept(source.embeddings, kept, len(keys)),
+        dropped=dropped,
+    )
+
+
+def _file_key(name: str) -> str:
+    """Return what is the same for all paths of one file."""
+    return os.path.realpath(name) if os.path.exists(name) else os.path.normpath(name)
+
+
+def _rows_kept(embeddings: Any, kept: list[int], count: int) -> Any:
+    """Return the rows of an array that stand beside the kept ones; a store finds them by name."""
+    if isinstance(embeddings, np.ndarray) and len(embeddings) == count:
+        return embeddings[kept]
+    return embeddings
+
+
+def holds_embeddings(path: Path) -> bool:
+    """Return whether a path is a store or an array of embeddings."""
     return path.suffix == ".npy" or (path / MANIFEST).is_file()
 
 

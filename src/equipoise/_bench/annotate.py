@@ -37,7 +37,7 @@ REPEATED = 0.05  # share of requests that are sent twice, as after a lost reply
 
 
 @dataclass(frozen=True)
-class Row:
+class LoadTiming:
     """One address under load. Milliseconds are of a whole request, as its client sees it."""
 
     request: str
@@ -48,7 +48,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Result:
+class LoadResult:
     """What was measured, and what must be zero.
 
     Zero must be answers of 500 and above, and confirmed labels that are missing or stored twice.
@@ -58,14 +58,14 @@ class Result:
     images: int
     pause: float
     seconds: float
-    rows: list[Row]
+    rows: list[LoadTiming]
     errors: int
     lost: int
     doubled: int
 
 
 @dataclass
-class Client:
+class AnnotatorClient:
     """One annotator: what a browser does, without one.
 
     Statuses and times of all requests are kept.
@@ -147,7 +147,7 @@ def measure(
     pause: float = 0.0,
     pixels: int = 512,
     seed: int = 0,
-) -> Result:
+) -> LoadResult:
     """Measure for some seconds, or until all is answered.
 
     pause: seconds that each annotator looks at a picture, give or take half; 0: none.
@@ -176,7 +176,8 @@ def measure(
                 shutil.copy(folder / f"{i % DIFFERENT:05}.png", folder / f"{i:05}.png")
         with started(folder, names) as (_, ready):
             clients = [
-                Client(ready["address"], ready["links"][name].split("token=")[1]) for name in names
+                AnnotatorClient(ready["address"], ready["links"][name].split("token=")[1])
+                for name in names
             ]
             begun, stop = time.perf_counter(), threading.Event()
             timer = threading.Timer(seconds, stop.set)
@@ -198,12 +199,14 @@ def measure(
             seconds_of_path += client.seconds[path]
         rows.append(_row(path, seconds_of_path))
     errors = sum(n for client in clients for status, n in client.statuses.items() if status >= 500)
-    return Result(
+    return LoadResult(
         annotators, images, pause, took, [row for row in rows if row.count], errors, lost, doubled
     )
 
 
-def _work(client: Client, random: Random, pause: float, stop: threading.Event) -> dict[str, str]:
+def _work(
+    client: AnnotatorClient, random: Random, pause: float, stop: threading.Event
+) -> dict[str, str]:
     """Return the answers that were confirmed and not taken back, by picture."""
     said: dict[str, str] = {}
     turn = client.enter()
@@ -220,7 +223,9 @@ def _work(client: Client, random: Random, pause: float, stop: threading.Event) -
     return said
 
 
-def _insist(client: Client, path: str, fields: dict[str, str], random: Random) -> dict[str, Any]:
+def _insist(
+    client: AnnotatorClient, path: str, fields: dict[str, str], random: Random
+) -> dict[str, Any]:
     body = fields | {"request": secrets.token_hex(8)}
     if random.random() < REPEATED:
         client.call(path, body)
@@ -239,9 +244,9 @@ def _compare(database: Path, confirmed: dict[str, dict[str, str]]) -> tuple[int,
     return len(given - set(rows)), len(rows) - len(given & set(rows))
 
 
-def _row(path: str, seconds: list[float]) -> Row:
+def _row(path: str, seconds: list[float]) -> LoadTiming:
     times = np.array(seconds or [0.0]) * 1e3
-    return Row(
+    return LoadTiming(
         path,
         len(seconds),
         float(np.median(times)),

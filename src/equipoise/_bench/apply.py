@@ -61,7 +61,7 @@ finally:  # not getrusage, whose maximum is inherited from the parent
 
 
 @dataclass(frozen=True)
-class Row:
+class ApplyTiming:
     """Seconds of each contender for the same shards, syncing included.
 
     startup_seconds: the command on a store of one row.
@@ -96,7 +96,7 @@ class Row:
 
 def run(
     rows: Sequence[int], dim: int, rank: int, rounds: int, folder: Path | None, script: bool
-) -> Iterator[Row]:
+) -> Iterator[ApplyTiming]:
     """Yield one row of the table per size."""
     if min(*rows, dim, rank) < 1 or rank >= dim:
         raise InputError(
@@ -108,7 +108,7 @@ def run(
             yield _measure(Path(place), count, dim, rank, rounds, script)
 
 
-def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: bool) -> Row:
+def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: bool) -> ApplyTiming:
     rng = np.random.default_rng(0)
     source, one = place / "source", place / "one"
     for folder, count in ((source, rows), (one, 1)):
@@ -171,7 +171,7 @@ def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: b
     cleared()
     spent = statistics.median(cores[source]) - statistics.median(cores[one])
     script_seconds = seconds.get("script", float("nan"))
-    return Row(
+    return ApplyTiming(
         rows,
         dim,
         size,

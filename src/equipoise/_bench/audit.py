@@ -15,13 +15,13 @@ from equipoise._audit.plan import AuditPlan, make_plan
 from equipoise._audit.sources import ImageSource
 from equipoise.errors import InputError
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._vectors import TextVectors
+from equipoise.prompts._prompt_book import PromptBook
+from equipoise.prompts._text_vectors import TextVectors
 from equipoise.report import page
 
 
 @dataclass(frozen=True)
-class Row:
+class AuditTiming:
     """One audit: closed-form and adapted beside the model as it is."""
 
     images: int
@@ -33,7 +33,7 @@ class Row:
     page_megabytes: float
 
 
-def measure(images: int, prompts: int, dim: int, resamples: int, seed: int = 0) -> Row:
+def measure(images: int, prompts: int, dim: int, resamples: int, seed: int = 0) -> AuditTiming:
     """Audit vectors that are made here, in which one axis is gender and prompts lean along it."""
     if min(images, prompts, dim) < 2 or images < 200:
         raise InputError(
@@ -45,7 +45,7 @@ def measure(images: int, prompts: int, dim: int, resamples: int, seed: int = 0) 
     audit = run(plan)
     made_page = page(audit.results, audit.pictures)
     seconds = time.perf_counter() - wall, time.process_time() - processor
-    return Row(
+    return AuditTiming(
         images, prompts, dim, resamples, *seconds, page_megabytes=len(made_page.encode()) / 1e6
     )
 

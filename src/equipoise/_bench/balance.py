@@ -40,7 +40,7 @@ class Row:
 
     @property
     def share(self) -> float:
-        """The added time as a share of the search."""
+        """Return the added time as a share of the search."""
         return self.added_seconds / self.search_seconds
 
     @property

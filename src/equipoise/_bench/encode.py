@@ -23,7 +23,7 @@ QUALITY = 90
 
 
 @dataclass(frozen=True)
-class Row:
+class EncodeTiming:
     """Pictures and texts per second; the pictures are JPEG files of ``pixels`` x ``pixels``."""
 
     encoder: str
@@ -44,7 +44,7 @@ class Row:
 
 def run(
     encoder: Encoder, *, images: int, sizes: tuple[int, ...] = SIZES, rounds: int = 3
-) -> Iterator[Row]:
+) -> Iterator[EncodeTiming]:
     """Return one row per picture size: medians over alternating rounds of all contenders."""
     preprocess = encoder.towers.preprocess
     if "image" not in encoder.modalities or preprocess is None:
@@ -71,7 +71,7 @@ def _measure(
     size: int,
     texts: list[str],
     rounds: int,
-) -> Row:
+) -> EncodeTiming:
     encoder.encode_images(files[:512])  # finds the batch size
     batch = min(encoder.batch_size("image"), len(files))
     pixels = np.stack([preprocess(open_image(path)) for path in files[:batch]])
@@ -84,7 +84,7 @@ def _measure(
         },
         rounds,
     )
-    return Row(
+    return EncodeTiming(
         encoder=encoder.id,
         runs=type(encoder.towers).__name__,
         pixels=size,

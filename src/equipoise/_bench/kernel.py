@@ -24,7 +24,7 @@ PAPER = Preference("kappa", 1.0)
 
 
 @dataclass(frozen=True)
-class Row:
+class KernelTiming:
     """One line of the table: seconds of each contender for the same (rows, dim) array."""
 
     device: str
@@ -55,7 +55,7 @@ class Row:
 
 def run(
     device: str, dims=DIMS, ranks=RANKS, dtypes=None, mebibytes: int | None = None, rounds: int = 7
-) -> Iterator[Row]:
+) -> Iterator[KernelTiming]:
     """Measure every combination, one row at a time."""
     make = {"cpu": _cpu_case, "cuda": _cuda_case}.get(device)
     if make is None:
@@ -81,7 +81,7 @@ def run(
                 yield _measure(case, device, dtype, basis, rounds)
 
 
-def _measure(case: _Case, device: str, dtype: str, basis: np.ndarray, rounds: int) -> Row:
+def _measure(case: _Case, device: str, dtype: str, basis: np.ndarray, rounds: int) -> KernelTiming:
     low_rank = LowRank.projection(basis)
     calls = 10 if device == "cuda" else 1
     times = interleaved(
@@ -89,7 +89,7 @@ def _measure(case: _Case, device: str, dtype: str, basis: np.ndarray, rounds: in
     )
     rival = interleaved({"transcription": lambda: case.transcription(basis)}, 1, case.sync)
     dim, rank = basis.shape
-    return Row(
+    return KernelTiming(
         device,
         dtype,
         dim,

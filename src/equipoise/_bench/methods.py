@@ -34,7 +34,7 @@ YARDSTICK = "closed-form"
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodTiming:
     """One method: what it does to a row, and its seconds to fit and to apply to (rows, dim).
 
     The closed form's seconds in the same rounds stand beside them.
@@ -59,7 +59,7 @@ def run(
     groups: int = 2,
     rounds: int = 5,
     seed: int = 0,
-) -> Iterator[Row]:
+) -> Iterator[MethodTiming]:
     """Measure each method on float32 rows of the modality that it changes.
 
     Methods are fitted on 4,000 labelled rows and two prompts per group.
@@ -82,7 +82,7 @@ def run(
             {"ours": lambda apply=apply: apply(array), "yardstick": lambda: yardstick.image(array)},
             rounds,
         )
-        yield Row(
+        yield MethodTiming(
             name,
             FORMS.get(name, "low rank"),
             _rank(operator),

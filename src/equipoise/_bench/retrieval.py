@@ -24,7 +24,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 @dataclass(frozen=True)
-class Row:
+class RetrievalTiming:
     """One depth k: seconds of each contender for the same float32 images and queries."""
 
     images: int
@@ -61,7 +61,7 @@ def run(
     block: int = BLOCK,
     rounds: int = 3,
     clock: str = "wall",
-) -> Iterator[Row]:
+) -> Iterator[RetrievalTiming]:
     """Yield one row per depth: medians over alternating rounds of all contenders."""
     if clock not in CLOCKS:
         raise InputError(f"clock={clock!r} is not legal; pass one of {', '.join(CLOCKS)}")
@@ -98,7 +98,7 @@ def run(
             rounds,
             clock=CLOCKS[clock],
         )
-        yield Row(
+        yield RetrievalTiming(
             images=images,
             queries=queries,
             dim=dim,

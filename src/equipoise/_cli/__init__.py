@@ -17,6 +17,7 @@ from equipoise._cli.crash import crash_report
 from equipoise._cli.doctor import doctor
 from equipoise._cli.embed import embed
 from equipoise._cli.evaluate import evaluate
+from equipoise._cli.explore import explore
 from equipoise._cli.fit import fit
 from equipoise._cli.generate import generate
 from equipoise._cli.grammar import Verb, as_options, typed_words
@@ -34,6 +35,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.command(cls=Verb)(audit)
+app.command(cls=Verb)(explore)
 app.command(cls=Verb)(report)
 app.add_typer(prompts.app, name="prompts")
 app.command(cls=Verb)(fit)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -17,6 +17,9 @@ from typer.core import TyperGroup
 from equipoise._cli.grammar import Verb
 from equipoise._cli.options import Force, Json
 from equipoise._cli.printing import Console
+
+if TYPE_CHECKING:
+    from equipoise._annotate.documents import Agreement, AgreementEstimate
 
 
 class _ServeByDefault(TyperGroup):
@@ -60,7 +63,7 @@ def serve(
     ] = None,
     renew: Annotated[
         list[str] | None,
-        typer.Option(help="An annotator who needs a new link; the old one is void."),
+        typer.Option(help="An annotator who needs a new link; the old link stops working."),
     ] = None,
     attribute: Annotated[
         str | None,
@@ -95,7 +98,7 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="The address to listen on; another than this machine's own needs --expose."
+            help="The address to listen on. Any other than this machine's own needs --expose."
         ),
     ] = "127.0.0.1",
     port: Annotated[
@@ -107,7 +110,7 @@ def serve(
 ) -> None:
     """Serve the page until stopped with Ctrl-C.
 
-    What people answered is kept, and another day goes on from there.
+    Answers are kept, so people can go on another day.
     """
     from equipoise._annotate import serving
     from equipoise._verbs import annotate as commands
@@ -146,20 +149,36 @@ def export(
     gold: Annotated[
         bool,
         typer.Option(
-            "--only-gold", help="The answers to gold questions, and not those of the study."
+            "--only-gold",
+            help="Write the answers to gold questions in place of those of the study.",
         ),
     ] = False,
     configuration: Annotated[
         Path | None,
         typer.Option(help="Label Studio: write the labelling configuration to this file too."),
     ] = None,
+    consensus: Annotated[
+        Literal["unanimous", "majority"] | None,
+        typer.Option(
+            help=(
+                "Write one answer per image, for an audit to read, with the number of"
+                " answers. unanimous: if all agree. majority: if more than half do."
+            )
+        ),
+    ] = None,
+    force: Force = False,
     database: File = None,
 ) -> None:
     """Write all labels: image, annotator, answer, at; or tasks for Label Studio."""
     from equipoise._verbs import annotate as commands
 
+    if consensus is not None:
+        with commands.opened(folder, database, None, create=False) as project:
+            agreed, split = commands.export_consensus(project, out, consensus, force)
+        _say(f"{agreed:,} images written to {out}; {split:,} without a {consensus} answer left out")
+        return
     with commands.opened(folder, database, None, create=False) as project:
-        written = commands.export(project, out, form, gold, configuration)
+        written = commands.export(project, out, form, gold, configuration, force)
     _say(f"{written:,} labels written to {out}")
 
 
@@ -183,7 +202,7 @@ def import_(
     force: Force = False,
     database: File = None,
 ) -> None:
-    """Take in labels that were given elsewhere: all of a file, or nothing of it."""
+    """Import labels that were given elsewhere; a file is taken whole or not at all."""
     from equipoise._verbs import annotate as commands
 
     with commands.opened(
@@ -199,15 +218,18 @@ def agreement(
     needed: Annotated[
         int | None,
         typer.Option(
-            help="Answers that make an image unanimous; one of every annotator by default.", min=2
+            help=(
+                "How many answers make an image unanimous; by default, one from every annotator."
+            ),
+            min=2,
         ),
     ] = None,
     regenerate: Annotated[
         Path | None,
         typer.Option(
             help=(
-                "Write the images that are disagreed on or unsure to this csv file, to make them"
-                " again."
+                "Write the images that annotators disagree on or are unsure of to this"
+                " csv file, so that they can be made again."
             )
         ),
     ] = None,
@@ -217,22 +239,22 @@ def agreement(
 ) -> None:
     """Measure how far annotators agree, and list the images that must be made again.
 
-    It prints unanimity, Fleiss' kappa and the share of gold questions that each answered right.
+    It prints unanimity, Fleiss' kappa, and how many gold questions each annotator answered right.
     """
     from equipoise._annotate.agreement import agreement as measure
     from equipoise._artefact import write_atomically
     from equipoise._verbs import annotate as commands
 
     with commands.opened(folder, database, None, create=False) as project:
-        document = measure(project, needed=needed, seed=seed)
+        found = measure(project, needed=needed, seed=seed)
     if regenerate is not None:
-        write_atomically(regenerate, commands.regenerate_csv(document))
+        write_atomically(regenerate, commands.regenerate_csv(found))
     if as_json:
-        typer.echo(json.dumps(document, indent=1))
+        typer.echo(json.dumps(found.to_plain(), indent=1))
         return
-    _agreement(Console(), document)
+    _agreement(Console(), found)
     if regenerate is not None:
-        _say(f"{len(document['regenerate']):,} images to make again in {regenerate}")
+        _say(f"{len(found.regenerate):,} images to make again in {regenerate}")
 
 
 def _say(text: str) -> None:
@@ -262,43 +284,39 @@ def _invite(
     )
 
 
-def _agreement(console: Console, document: dict[str, Any]) -> None:
-    for name, title in (("unanimity", "unanimous"), ("kappa", "Fleiss' kappa")):
+def _agreement(console: Console, found: Agreement) -> None:
+    for title, estimate in (("unanimous", found.unanimity), ("Fleiss' kappa", found.kappa)):
         console.print(
-            f"{title}: {_estimate(document[name], document['needed'])}",
+            f"{title}: {_estimate(estimate, found.needed)}",
             highlight=False,
             soft_wrap=True,
         )
     table = Table("", "images", "unanimous", "disagreed", "unsure", "waiting")
-    for row in [{"method": "all", **document}, *document["methods"]]:
-        cells = (
-            f"{row[key]:,}" for key in ("images", "unanimous", "disagreed", "unsure", "waiting")
-        )
-        table.add_row(escape(row["method"]), *cells)
+    for name, row in [("all", found), *((row.method, row) for row in found.methods)]:
+        counts = (row.images, row.unanimous, row.disagreed, row.unsure, row.waiting)
+        table.add_row(escape(name), *(f"{count:,}" for count in counts))
     console.print(table)
-    table = Table(
-        "annotator", "answered", *map(escape, document["answers"]), "gold questions right"
-    )
-    for row in document["annotators"]:
-        gold = row["gold"]
+    table = Table("annotator", "answered", *map(escape, found.answers), "gold questions right")
+    for person in found.annotators:
+        gold = person.gold
         right = ""
         if gold:
-            bounds = f"[{gold['low']:.0%}, {gold['high']:.0%}]"
-            right = f"{gold['right']} of {gold['asked']}: {gold['share']:.0%} {bounds}"
-        counts = (f"{row['counts'][answer]:,}" for answer in document["answers"])
-        table.add_row(escape(row["annotator"]), f"{row['answered']:,}", *counts, right)
+            bounds = f"[{gold.low:.0%}, {gold.high:.0%}]"
+            right = f"{gold.right} of {gold.asked}: {gold.share:.0%} {bounds}"
+        answers = (f"{person.counts[answer]:,}" for answer in found.answers)
+        table.add_row(escape(person.annotator), f"{person.answered:,}", *answers, right)
     console.print(table)
 
 
-def _estimate(found: dict[str, Any] | None, needed: int) -> str:
+def _estimate(found: AgreementEstimate | None, needed: int) -> str:
     if found is None:
         return (
             f"no image has {needed} answers yet; where someone has left, ask for fewer with"
             " --needed"
         )
-    if found["value"] is None:
-        return f"not defined where every answer is the same ({found['n']:,} images)"
+    if found.value is None:
+        return f"not defined where every answer is the same ({found.n:,} images)"
     return (
-        f"{found['value']:.3f} \\[{found['low']:.3f}, {found['high']:.3f}], over {found['n']:,}"
+        f"{found.value:.3f} \\[{found.low:.3f}, {found.high:.3f}], over {found.n:,}"
         f" images with {needed} answers or more"
     )

@@ -20,8 +20,8 @@ def apply(
         str,
         typer.Argument(
             help=(
-                "A .npy or .parquet file, or a folder of them (clip-retrieval's, equipoise embed's,"
-                " any); a path or a URL."
+                "A .npy or .parquet file, or a folder of them (of clip-retrieval, of"
+                " equipoise embed, or any other); a path or a URL."
             )
         ),
     ],
@@ -37,23 +37,31 @@ def apply(
     operator: Annotated[
         Path | None,
         typer.Option(
-            help="A method's operator, instead of a space; with --space too, certified in it."
+            help=(
+                "The operator of a fitted method, in place of a space. Add --space to"
+                " certify it in that space."
+            )
         ),
     ] = None,
     kappa: Annotated[
         float | None,
         typer.Option(
-            help="How much debiasing weighs: 0 is the identity, 1 the paper, inf the projection."
+            help=(
+                "The strength of debiasing: 0 changes nothing, 1 is the paper's balance,"
+                " inf is the projection."
+            )
         ),
     ] = None,
     norm: Annotated[
-        Literal["unit", "keep"], typer.Option(help="Unit rows, or rows of the length they had.")
+        Literal["unit", "keep"],
+        typer.Option(help="unit: rows of length 1. keep: rows of the length that they had."),
     ] = "unit",
     rows: Annotated[
         str | None, typer.Option(help="Which files hold rows: a glob below SOURCE.")
     ] = None,
     metadata: Annotated[
-        str | None, typer.Option(help="Their files of metadata, copied along: a glob below SOURCE.")
+        str | None,
+        typer.Option(help="Which files of metadata to copy along: a glob below SOURCE."),
     ] = None,
     column: options.Column = None,
     modality: options.Modality = None,
@@ -79,8 +87,8 @@ def apply(
         str | None,
         typer.Option(
             help=(
-                "Of the Ray cluster: auto, host:6379 or ray://host:10001; one on this machine by"
-                " default."
+                "The address of the Ray cluster: auto, host:6379 or ray://host:10001; by"
+                " default, a cluster on this machine."
             )
         ),
     ] = None,
@@ -89,7 +97,9 @@ def apply(
         bool,
         typer.Option(
             "--verify",
-            help="Read what was written again and check it; alone where a run is finished.",
+            help=(
+                "Read what was written again and check it. If the run is finished, do only that."
+            ),
         ),
     ] = False,
     dry_run: Annotated[
@@ -101,7 +111,7 @@ def apply(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Debias stored embeddings, of any number, in bounded memory.
+    """Debias any number of stored embeddings, in bounded memory.
 
     The source is never changed; a killed run goes on with --resume.
     """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,7 @@ from equipoise._cli import options
 from equipoise._cli.printing import Console, say
 
 FAILED = 3
+RECORD = "For the record"
 
 
 def audit(
@@ -35,8 +38,22 @@ def audit(
     fail_above: Annotated[
         float | None,
         typer.Option(
-            help="Exit with 3 where the first method's mean skew (texts only: lean) exceeds this.",
+            help=(
+                "Exit with status 3 if the mean skew (without images, the mean lean)"
+                " exceeds this. It judges the recommended method or, if there is none,"
+                " the model as it is."
+            ),
             min=0,
+        ),
+    ] = None,
+    fail_on: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "The method that --fail-above judges, by its name in the report; none"
+                " for the model as it is."
+            ),
+            show_default=False,
         ),
     ] = None,
     as_json: options.Json = False,
@@ -52,7 +69,9 @@ def audit(
     seed: options.Seed = 0,
     first: Annotated[
         int,
-        typer.Option(help='Places of "who comes first".', min=1, rich_help_panel=options.PAGE),
+        typer.Option(
+            help='How many results "who comes first" shows.', min=1, rich_help_panel=options.PAGE
+        ),
     ] = 20,
     gallery: Annotated[
         int,
@@ -63,16 +82,27 @@ def audit(
     gallery_prompts: Annotated[
         int,
         typer.Option(
-            help="Prompts that get a gallery, those of largest skew.",
+            help="How many prompts get a gallery, from the largest skew down.",
             min=1,
             rich_help_panel=options.PAGE,
         ),
     ] = 12,
+    organisation: Annotated[
+        str | None,
+        typer.Option(help="Whose model it is, for the record.", rich_help_panel=RECORD),
+    ] = None,
+    auditor: Annotated[
+        str | None, typer.Option(help="Who audits, for the record.", rich_help_panel=RECORD)
+    ] = None,
+    purpose: Annotated[
+        str | None,
+        typer.Option(help="What the audit is for, for the record.", rich_help_panel=RECORD),
+    ] = None,
     pictures: Annotated[
         bool,
         typer.Option(
             "--pictures/--no-pictures",
-            help="Whether the page holds small copies of the photographs.",
+            help="Whether to keep small copies of the photographs, and their embeddings.",
             rich_help_panel=options.PAGE,
         ),
     ] = True,
@@ -85,10 +115,12 @@ def audit(
 ) -> None:
     """Measure how far a model leans to groups, before and after debiasing, and write one report.
 
-    Without arguments: a demonstration, the embedded model on pictures of people who do not exist.
+    Without arguments it is a demonstration: the embedded model, on pictures of people who do not
+    exist.
     """
     from equipoise._audit import AuditSettings
     from equipoise._audit.documents import RESULTS
+    from equipoise._audit.record import AuditOrder
     from equipoise._verbs.audit import AuditRequest, run_plans
     from equipoise._verbs.destinations import require_free_folder
 
@@ -124,7 +156,11 @@ def audit(
         workers=workers,
         offline=offline,
     )
-    found = run_plans(plans, out, pictures)
+    if fail_on is not None:
+        _require_method(plans, fail_on)
+    typed = shlex.join(["equipoise", *sys.argv[1:]])
+    order = AuditOrder(organisation, auditor, purpose, typed)
+    found = run_plans(plans, out, pictures, request, order)
     documents = [audited.results for _, audited in found]
     if as_json:
         shown = documents if len(documents) > 1 else documents[0]
@@ -132,7 +168,7 @@ def audit(
     else:
         _show(found)
     if fail_above is not None:
-        _judge(documents, fail_above)
+        _judge(documents, fail_above, fail_on)
 
 
 def _show(found: list[Any]) -> None:
@@ -140,19 +176,40 @@ def _show(found: list[Any]) -> None:
 
     console = Console()
     for folder, audited in found:
-        console.print(summary(audited.results))
+        console.print(summary(audited.results), crop=False)  # lines to copy stay whole
         page = escape(str(folder / "report.html"))
         console.print(f"Report: [bold]{page}[/bold]", soft_wrap=True, highlight=False)
 
 
-def _judge(documents: list[dict[str, Any]], limit: float) -> None:
-    worst = max(_first(results) for results in documents)
+def _require_method(plans: list[Any], name: str) -> None:
+    """Raise before the long work where no method has this name."""
+    from equipoise.errors import InputError
+
+    for plan in plans:
+        labels = [spec.label for spec in plan.all_specs]
+        if name not in labels:
+            raise InputError(f"`fail_on` is {name!r}; pass one of {', '.join(labels)}")
+
+
+def _judge(documents: list[dict[str, Any]], limit: float, name: str | None) -> None:
+    """Exit with 3 where a method's mean skew or lean is above the limit."""
+    judged = [_judged(results, name) for results in documents]
+    label, worst = max(judged, key=lambda pair: pair[1])
     if worst > limit:
-        typer.secho(f"equipoise: {worst:.4f} is above {limit:g}", err=True, fg=typer.colors.RED)
+        said = f"equipoise: {worst:.4f} with {label} is above {limit:g}"
+        typer.secho(said, err=True, fg=typer.colors.RED)
         raise typer.Exit(FAILED)
 
 
-def _first(results: dict[str, Any]) -> float:
-    """Return the first method's mean skew or lean; the model's own where there is no method."""
+def _judged(results: dict[str, Any], name: str | None) -> tuple[str, float]:
+    """Return the method judged and its mean: the one named, the one recommended, or none."""
+    from equipoise.errors import InputError
+
+    labels = [method["label"] for method in results["methods"]]
+    if name is not None and name not in labels:
+        raise InputError(f"{name} was left out of the audit: {' '.join(results['notes'])}")
+    place = results["recommendation"]["method"] or 0
+    if name is not None:
+        place = labels.index(name)
     values = results["summary"][results["verdict"]["row"]]["values"]
-    return values[min(1, len(values) - 1)]["value"]
+    return labels[place], values[place]["value"]

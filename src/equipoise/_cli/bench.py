@@ -15,6 +15,7 @@ from equipoise._bench import apply as apply_bench
 from equipoise._bench import bootstrap as bootstrap_bench
 from equipoise._bench import kernel as kernel_bench
 from equipoise._bench import machine
+from equipoise._cli.grammar import Verb
 from equipoise._cli.options import Batch, Device, Dtype, Json, Model, Workers
 from equipoise._cli.printing import table_console
 
@@ -25,7 +26,7 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command(cls=Verb)
 def kernel(
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     dim: Annotated[
@@ -38,17 +39,19 @@ def kernel(
         list[str] | None,
         typer.Option(help="float64 (cpu), float32, float16, bfloat16 (cuda); repeat for several."),
     ] = None,
-    size: Annotated[
+    mebibytes: Annotated[
         int | None, typer.Option(help="MiB of each array; default 256 on the CPU, 2048 on CUDA.")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 7,
+    rounds: Annotated[
+        int, typer.Option(help="How many rounds to run; the median counts.", min=1)
+    ] = 7,
     as_json: Json = False,
 ) -> None:
-    """Debiasing kernel, as ratios to a plain copy of the same array and to the paper's formula
-    written straight down.
+    """Time the debiasing kernel, as ratios to a plain copy of the same array and to the paper's
+    formula written straight down.
     """
     rows = kernel_bench.run(
-        device, dim or kernel_bench.DIMS, rank or kernel_bench.RANKS, dtype, size, rounds
+        device, dim or kernel_bench.DIMS, rank or kernel_bench.RANKS, dtype, mebibytes, rounds
     )
     if as_json:
         measured = [
@@ -79,14 +82,16 @@ def kernel(
     _show(console, table)
 
 
-@app.command()
+@app.command(cls=Verb)
 def encode(
     model: Model = "mini",
-    images: Annotated[int, typer.Option(help="Files of each size.", min=1)] = 2000,
+    count: Annotated[int, typer.Option(help="How many files of each size.", min=1)] = 2000,
     size: Annotated[
         list[int] | None, typer.Option(help="Width of the pictures; repeat for several.")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 3,
+    rounds: Annotated[
+        int, typer.Option(help="How many rounds to run; the median counts.", min=1)
+    ] = 3,
     device: Device = None,
     dtype: Dtype = None,
     batch_size: Batch = None,
@@ -101,7 +106,7 @@ def encode(
         model or "mini", device=device, dtype=dtype, batch_size=batch_size, workers=workers
     )
     rows = encode_bench.run(
-        encoder, images=images, sizes=tuple(size or encode_bench.SIZES), rounds=rounds
+        encoder, images=count, sizes=tuple(size or encode_bench.SIZES), rounds=rounds
     )
     if as_json:
         typer.echo(
@@ -144,18 +149,20 @@ def encode(
     _show(console, table)
 
 
-@app.command()
+@app.command(cls=Verb)
 def bootstrap(
     samples: Annotated[
         int, typer.Option(help="Images of the classification task.")
     ] = bootstrap_bench.SAMPLES,
     groups: Annotated[int, typer.Option(help="Groups.")] = bootstrap_bench.GROUPS,
     resamples: Annotated[int, typer.Option(help="Resamples.")] = bootstrap_bench.RESAMPLES,
-    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 3,
+    rounds: Annotated[
+        int, typer.Option(help="How many rounds to run; the median counts.", min=1)
+    ] = 3,
     as_json: Json = False,
 ) -> None:
-    """Interval of equal opportunity from cell counts, as a ratio to scipy.stats.bootstrap on the
-    rows.
+    """Time the interval of equal opportunity from cell counts, as a ratio to
+    scipy.stats.bootstrap on the rows.
     """
     console = table_console()
     with console.status("measuring"):
@@ -194,34 +201,40 @@ def bootstrap(
     _show(console, table)
 
 
-@app.command()
+@app.command(cls=Verb)
 def apply(
-    rows: Annotated[
+    count: Annotated[
         list[int] | None,
-        typer.Option(help="Rows of the store; repeat for several, to see how time grows."),
+        typer.Option(
+            help="How many rows the store has; repeat for several, to see how time grows."
+        ),
     ] = None,
     dim: Annotated[int, typer.Option(help="Width of the embeddings.")] = apply_bench.DIM,
     rank: Annotated[int, typer.Option(help="Rank of the attribute space.")] = 1,
-    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 5,
+    rounds: Annotated[
+        int, typer.Option(help="How many rounds to run; the median counts.", min=1)
+    ] = 5,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Where to write; the system's place for temporary files by default."),
+        typer.Option(
+            help="The folder to write to; by default, the system's folder for temporary files."
+        ),
     ] = None,
     script: Annotated[
         bool,
         typer.Option(
-            "--script/--no-script", help="Also a numpy script such as a user would write."
+            "--script/--no-script", help="Also time a numpy script such as a user would write."
         ),
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Streaming apply of float16 .npy shards, as ratios to cp and sync of the same files and to a
-    numpy script.
+    """Time a streaming apply of float16 .npy shards, as ratios to cp and sync of the same files
+    and to a numpy script.
     """
     console = table_console()
     with console.status("measuring"):
         measured = list(
-            apply_bench.run(rows or [apply_bench.ROWS], dim, rank, rounds, folder, script)
+            apply_bench.run(count or [apply_bench.ROWS], dim, rank, rounds, folder, script)
         )
     if as_json:
         lines = [
@@ -265,9 +278,9 @@ def apply(
     _show(console, table)
 
 
-@app.command()
+@app.command(cls=Verb)
 def retrieval(
-    images: Annotated[int, typer.Option(help="Images to search.")] = 1_000_000,
+    count: Annotated[int, typer.Option(help="How many images to search.")] = 1_000_000,
     queries: Annotated[int, typer.Option(help="Texts to search for.")] = 1000,
     dim: Annotated[int, typer.Option(help="Width of the embeddings.")] = 512,
     k: Annotated[
@@ -275,7 +288,9 @@ def retrieval(
         typer.Option("-k", "--depth", help="Images to find for each text; repeat for several."),
     ] = None,
     block: Annotated[int | None, typer.Option(help="Images scored at once.")] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 3,
+    rounds: Annotated[
+        int, typer.Option(help="How many rounds to run; the median counts.", min=1)
+    ] = 3,
     clock: Annotated[
         str,
         typer.Option(
@@ -287,13 +302,13 @@ def retrieval(
     ] = "wall",
     as_json: Json = False,
 ) -> None:
-    """Exact search, as ratios to faiss's flat index and to the bare matrix product."""
+    """Time exact search, as ratios to faiss's flat index and to the bare matrix product."""
     from equipoise._bench import retrieval as retrieval_bench
     from equipoise._search import BLOCK
 
     depths = tuple(k or retrieval_bench.DEPTHS)
     rows = retrieval_bench.run(
-        images, queries, dim, depths, BLOCK if block is None else block, rounds, clock
+        count, queries, dim, depths, BLOCK if block is None else block, rounds, clock
     )
     if as_json:
         measured = [
@@ -303,7 +318,7 @@ def retrieval(
         typer.echo(json.dumps({"machine": machine.describe(), "rows": measured}, indent=1))
         return
     console = table_console()
-    title = f"equipoise bench retrieval: {queries:,} queries, {images:,} x {dim} images"
+    title = f"equipoise bench retrieval: {queries:,} queries, {count:,} x {dim} images"
     table = Table(
         "k",
         "kernel",
@@ -332,9 +347,9 @@ def retrieval(
     _show(console, table)
 
 
-@app.command()
+@app.command(cls=Verb)
 def balance(
-    images: Annotated[int, typer.Option(help="Images to search.")] = 1_000_000,
+    count: Annotated[int, typer.Option(help="How many images to search.")] = 1_000_000,
     dim: Annotated[int, typer.Option(help="Width of the embeddings.")] = 512,
     queries: Annotated[int, typer.Option(help="Texts to search for at once.")] = 1,
     k: Annotated[
@@ -344,14 +359,16 @@ def balance(
     groups: Annotated[
         list[int] | None, typer.Option(help="Groups of the attribute; repeat for several.")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 3,
+    rounds: Annotated[
+        int, typer.Option(help="How many rounds to run; the median counts.", min=1)
+    ] = 3,
     as_json: Json = False,
 ) -> None:
-    """Time that a balanced search adds to the exact search of the same texts."""
+    """Measure the time that a balanced search adds to the exact search of the same texts."""
     from equipoise._bench import balance as balance_bench
 
     rows = balance_bench.run(
-        images,
+        count,
         dim,
         queries,
         tuple(groups or balance_bench.GROUPS),
@@ -374,7 +391,7 @@ def balance(
         "added, ms",
         "added / search",
         "aim: under",
-        title=f"equipoise bench balance: {queries:,} queries at once, {images:,} x {dim} images",
+        title=f"equipoise bench balance: {queries:,} queries at once, {count:,} x {dim} images",
     )
     with console.status("measuring"):
         for row in rows:
@@ -384,24 +401,29 @@ def balance(
     _show(console, table)
 
 
-@app.command()
+@app.command(cls=Verb)
 def methods(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="A method; repeat for several. All that fit without gradients by default."
+            help=(
+                "A method; repeat for several. By default, all methods that are fitted"
+                " without gradients."
+            )
         ),
     ] = None,
-    rows: Annotated[int, typer.Option(help="Rows to apply each to.")] = 200_000,
+    count: Annotated[int, typer.Option(help="How many rows to apply each to.")] = 200_000,
     dim: Annotated[int, typer.Option(help="Width of the embeddings.")] = 512,
     groups: Annotated[int, typer.Option(help="Groups of the attribute.")] = 2,
-    rounds: Annotated[int, typer.Option(help="Rounds of which the median is taken.", min=1)] = 5,
+    rounds: Annotated[
+        int, typer.Option(help="How many rounds to run; the median counts.", min=1)
+    ] = 5,
     as_json: Json = False,
 ) -> None:
-    """Fit and apply times of methods on the same rows, as ratios to the closed form."""
+    """Time the fitting and applying of methods on the same rows, as ratios to the closed form."""
     from equipoise._bench import methods as methods_bench
 
-    measured = methods_bench.run(tuple(method or methods_bench.METHODS), rows, dim, groups, rounds)
+    measured = methods_bench.run(tuple(method or methods_bench.METHODS), count, dim, groups, rounds)
     if as_json:
         lines = [asdict(row) | {"over_closed_form": row.over_closed_form} for row in measured]
         typer.echo(json.dumps({"machine": machine.describe(), "rows": lines}, indent=1))
@@ -414,7 +436,7 @@ def methods(
         "fit, s",
         "apply, ms",
         "apply / closed-form",
-        title=f"equipoise bench methods, {rows:,} x {dim} float32",
+        title=f"equipoise bench methods, {count:,} x {dim} float32",
     )
     with console.status("measuring"):
         for row in measured:
@@ -430,18 +452,18 @@ def methods(
     _show(console, table)
 
 
-@app.command()
+@app.command(cls=Verb)
 def audit(
-    images: Annotated[int, typer.Option(help="Stored embeddings.", min=200)] = 100_000,
-    prompts: Annotated[int, typer.Option(help="Prompts.", min=2)] = 500,
+    count: Annotated[int, typer.Option(help="How many stored embeddings.", min=200)] = 100_000,
+    prompt_count: Annotated[int, typer.Option(help="How many prompts.", min=2)] = 500,
     dim: Annotated[int, typer.Option(help="Width of the embeddings.", min=2)] = 512,
     resamples: Annotated[int, typer.Option(help="Resamples of the bootstrap.", min=1)] = 1000,
     as_json: Json = False,
 ) -> None:
-    """A whole audit of stored embeddings, intervals and page included."""
+    """Time a whole audit of stored embeddings, intervals and page included."""
     from equipoise._bench import audit as audit_bench
 
-    row = audit_bench.measure(images, prompts, dim, resamples)
+    row = audit_bench.measure(count, prompt_count, dim, resamples)
     if as_json:
         typer.echo(json.dumps({"machine": machine.describe(), "rows": [asdict(row)]}, indent=1))
         return
@@ -463,11 +485,11 @@ def audit(
     _show(console, table)
 
 
-@app.command()
+@app.command(cls=Verb)
 def annotate(
-    annotators: Annotated[int, typer.Option(help="People who answer at once.", min=1)] = 50,
-    seconds: Annotated[float, typer.Option(help="For how long.")] = 60.0,
-    images: Annotated[int, typer.Option(help="Pictures of the project.", min=1)] = 2500,
+    people: Annotated[int, typer.Option(help="How many people answer at once.", min=1)] = 50,
+    seconds: Annotated[float, typer.Option(help="For how many seconds.")] = 60.0,
+    count: Annotated[int, typer.Option(help="How many pictures the project has.", min=1)] = 2500,
     pause: Annotated[
         float,
         typer.Option(
@@ -483,14 +505,14 @@ def annotate(
 
     console = table_console()
     with console.status("measuring"):
-        result = annotate_bench.measure(annotators, seconds, images, pause)
+        result = annotate_bench.measure(people, seconds, count, pause)
     if as_json:
         typer.echo(json.dumps({"machine": machine.describe(), **asdict(result)}, indent=1))
         return
     table = Table(
         "request",
         "count",
-        "a second",
+        "per second",
         "median, ms",
         "99 %, ms",
         "slowest, ms",
@@ -502,6 +524,65 @@ def annotate(
     console.print(table)
     found = f"{result.errors} errors, {result.lost} labels lost, {result.doubled} doubled"
     console.print(f"{result.annotators} annotators, {result.seconds:.0f} s: {found}")
+    _machine(console)
+
+
+@app.command(cls=Verb)
+def explore(
+    count: Annotated[int, typer.Option(help="How many photographs; 0 for none.", min=0)] = 5000,
+    vectors: Annotated[
+        int, typer.Option(help="How many stored vectors; 0 for none.", min=0)
+    ] = 1_000_000,
+    dim: Annotated[int, typer.Option(help="Width of the vectors: a multiple of 256.")] = 512,
+    text_count: Annotated[int, typer.Option(help="How many texts are typed.", min=1)] = 100,
+    browsers: Annotated[
+        int, typer.Option(help="How many browsers at once; 0 for none.", min=0)
+    ] = 50,
+    seconds: Annotated[float, typer.Option(help="For how many seconds they browse.")] = 60.0,
+    as_json: Json = False,
+) -> None:
+    """Time the explore page from a keystroke to both rows, and with many browsers at once."""
+    from equipoise._bench import explore as explore_bench
+
+    console = table_console()
+    rows, crowd = [], None
+    with console.status("measuring"):
+        if count:
+            rows.append(explore_bench.measure_photographs(count, text_count))
+        if vectors:
+            rows.append(explore_bench.measure_vectors(vectors, dim, text_count))
+        if browsers:
+            crowd = explore_bench.measure_crowd(browsers, seconds)
+    if as_json:
+        many = None if crowd is None else asdict(crowd)
+        document = {"machine": machine.describe(), "rows": [asdict(row) for row in rows]}
+        typer.echo(json.dumps(document | {"crowd": many}, indent=1))
+        return
+    table = Table(
+        "images",
+        "d",
+        "texts",
+        "first row, ms",
+        "95 %",
+        "both rows, ms",
+        "95 %",
+        "to start, s",
+        title="equipoise bench explore",
+    )
+    for row in rows:
+        times = (row.first, row.first_p95, row.both, row.both_p95)
+        sizes = f"{row.images:,}", str(row.dim), str(row.texts)
+        table.add_row(*sizes, *(f"{value:.0f}" for value in times), f"{row.seconds_to_start:.1f}")
+    console.print(table)
+    if crowd is not None:
+        console.print(
+            f"{crowd.browsers} browsers, {crowd.seconds:.0f} s: {crowd.searches:,} searches"
+            f" ({crowd.both:.0f} ms, 95 % {crowd.both_p95:.0f} ms), {crowd.pictures:,} pictures,"
+            f" {crowd.errors} errors, {crowd.megabytes_before:.0f} to"
+            f" {crowd.megabytes_after:.0f} MiB",
+            soft_wrap=True,
+            highlight=False,
+        )
     _machine(console)
 
 

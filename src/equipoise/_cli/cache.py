@@ -58,15 +58,18 @@ def show(context: typer.Context, as_json: Json = False) -> None:
 @app.command()
 def clear(
     encoder: Annotated[
-        str | None, typer.Option(help="Only of the encoder whose fingerprint starts so.")
+        str | None,
+        typer.Option(help="Only those of the encoder whose fingerprint starts with this."),
     ] = None,
 ) -> None:
-    """Remove what is kept, of one encoder or of all."""
+    """Remove the embeddings of one encoder, or of all."""
     typer.echo(f"{_cache().clear(encoder):,} embeddings removed")
 
 
 @app.command()
-def prune(limit: Annotated[int, typer.Argument(help="MiB to come down to.", min=0)]) -> None:
+def prune(
+    limit: Annotated[int, typer.Argument(help="The size in MiB to shrink the cache to.", min=0)],
+) -> None:
     """Remove what was used longest ago, until the cache is a little smaller than the limit."""
     typer.echo(f"{_cache().prune(limit * MIB):,} embeddings removed")
 

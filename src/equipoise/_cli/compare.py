@@ -6,18 +6,21 @@ Each cell is a file, and finished ones are not computed again.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from equipoise._cli.evaluating import Given, export, show, with_shared
+from equipoise._cli.evaluating import TypedEvaluation, export, show, with_shared
 from equipoise._cli.options import Json
 from equipoise._progress import tell
+
+if TYPE_CHECKING:
+    from equipoise.evaluation import SweepResults
 
 
 @with_shared
 def compare(
-    given: Given,
+    given: TypedEvaluation,
     out: Annotated[
         Path,
         typer.Option(
@@ -35,22 +38,26 @@ def compare(
         typer.Option(
             "--sweep",
             help=(
-                "Each method at the values of its strength, all that have one by default; draws"
-                " fairness against utility."
+                "Measure each method at several strengths, and draw fairness against"
+                " utility. By default, all methods that have a strength."
             ),
         ),
     ] = False,
     fairness: Annotated[
-        str | None, typer.Option(help="With --sweep: the metric across, EO_avg or MS@m by default.")
+        str | None,
+        typer.Option(
+            help="With --sweep: the metric on the horizontal axis; EO_avg or MS@m by default."
+        ),
     ] = None,
     utility: Annotated[
-        str | None, typer.Option(help="With --sweep: the metric upwards, F1 or R@k by default.")
+        str | None,
+        typer.Option(help="With --sweep: the metric on the vertical axis; F1 or R@k by default."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a grid: closed-form:kappa=0.5|1|inf,modality=image|text is six methods.
 
-    Stopped, it goes on where it was.
+    A comparison that was stopped goes on where it was.
     """
     from equipoise import evaluation as tasks
 
@@ -68,23 +75,21 @@ def compare(
     show(runs, f"{len(runs)} runs in {out}, {found} of them from before. ", as_json, given.export)
 
 
-def show_sweep(results: dict, folder: Path, as_json: bool) -> None:
+def show_sweep(results: SweepResults, folder: Path, as_json: bool) -> None:
     """Write the page and its JSON beside the runs, then print JSON or the table."""
-    import json
-
     from equipoise._cli.printing import say, table_console
     from equipoise._verbs.compare import write_sweep
     from equipoise.report import sweep_table
 
     page = write_sweep(results, folder)
     if as_json:
-        say(json.dumps(results, indent=1, ensure_ascii=False))
+        say(results.to_text().rstrip("\n"))
         return
     console = table_console()
     console.print(sweep_table(results))
-    for one in results["left_out"]:
+    for one in results.left_out:
         console.print(
-            f"left out: {one['label']}: {one['reason']}",
+            f"left out: {one.label}: {one.reason}",
             markup=False,
             highlight=False,
             soft_wrap=True,

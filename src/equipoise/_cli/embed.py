@@ -33,11 +33,15 @@ def embed(
         Literal["float32", "float16"], typer.Option(help="How rows are stored.")
     ] = "float32",
     shard: Annotated[
-        int, typer.Option(help="Items per shard: what a kill can cost.", min=1)
+        int,
+        typer.Option(
+            help="Items per shard. A killed run loses at most the shard that it was writing.",
+            min=1,
+        ),
     ] = 10_000,
     resume: options.Resume = False,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Neither look up nor keep single embeddings.")
+        bool, typer.Option("--no-cache", help="Do not use the cache of embeddings.")
     ] = False,
     as_json: options.Json = False,
     device: options.Device = None,

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from equipoise._cli.evaluating import Given, show, with_shared
+from equipoise._cli.evaluating import TypedEvaluation, show, with_shared
 from equipoise._cli.options import Force, Json
 
 
 @with_shared
 def evaluate(
-    given: Given,
+    given: TypedEvaluation,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -29,7 +29,7 @@ def evaluate(
     """
     from equipoise._verbs.destinations import require_free_file
     from equipoise.evaluation import parse
-    from equipoise.evaluation._document import write
+    from equipoise.evaluation._run_file import write
 
     specs = parse(given.methods or ["closed-form"], given.books)
     if out is not None:

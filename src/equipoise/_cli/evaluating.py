@@ -13,15 +13,15 @@ import typer
 from equipoise._cli import options
 
 if TYPE_CHECKING:
-    from equipoise.evaluation import Evaluation
+    from equipoise.evaluation import Evaluation, EvaluationRun
 
 Dataset = Annotated[
     str | None,
     typer.Argument(
         help=(
-            "celeba, facet, flickr30k, coco2017, fairface, utkface or waterbirds (with --root); a"
-            " .csv, .tsv or .parquet table with a row per image; a folder; or nothing, where"
-            " --embeddings has the columns."
+            "celeba, facet, flickr30k, coco2017, fairface, utkface or waterbirds (with"
+            " --root); a .csv, .tsv or .parquet table with one row per image; a folder;"
+            " or nothing, if --embeddings has the columns."
         ),
         show_default=False,
     ),
@@ -36,8 +36,8 @@ Books = Annotated[
         "--book",
         "-b",
         help=(
-            "The prompt book to fit with: a file, or the name of a curated one. grammar writes one"
-            " by rule. Several make it a part of the grid."
+            "The prompt book to fit with: a file, or the name of a curated one. grammar"
+            " writes one by rule. Several books become part of the grid."
         ),
         rich_help_panel=options.PROMPTS,
     ),
@@ -45,7 +45,7 @@ Books = Annotated[
 Template = Annotated[
     str | None,
     typer.Option(
-        help="A class's prompt, {} for its name: 'a photo of a/an {}' by default.",
+        help="The prompt of a class, with {} for its name; 'a photo of a/an {}' by default.",
         rich_help_panel=options.PROMPTS,
     ),
 ]
@@ -70,14 +70,20 @@ FitDataset = Annotated[
         rich_help_panel=options.FITTING,
     ),
 ]
-FitRoot = Annotated[Path | None, typer.Option(help="Its --root.", rich_help_panel=options.FITTING)]
+FitRoot = Annotated[
+    Path | None, typer.Option(help="The --root of --fit-dataset.", rich_help_panel=options.FITTING)
+]
 FitEmbeddings = Annotated[
-    Path | None, typer.Option(help="Its --embeddings.", rich_help_panel=options.FITTING)
+    Path | None,
+    typer.Option(help="The --embeddings of --fit-dataset.", rich_help_panel=options.FITTING),
 ]
 Protocol = Annotated[
-    Literal["paper", "released"],
+    Literal["paper", "released", "mended"],
     typer.Option(
-        help="The paper's text, or the released code that made its tables.",
+        help=(
+            "paper: the paper's text. released: the code that made its tables. mended:"
+            " that code without its mistakes."
+        ),
         rich_help_panel=options.MEASURING,
     ),
 ]
@@ -86,7 +92,7 @@ RecallAt = Annotated[
     typer.Option(
         "--recall-at",
         "-k",
-        help="Places that recall looks at; 5 and 10 by default. Repeat for several.",
+        help="How many results recall looks at; 5 and 10 by default. Repeat for several.",
         min=1,
         rich_help_panel=options.MEASURING,
     ),
@@ -107,14 +113,17 @@ Level = Annotated[
     float, typer.Option(help="The level of the intervals.", rich_help_panel=options.MEASURING)
 ]
 Interval = Annotated[
-    Literal["percentile", "bca", "basic"],
-    typer.Option(help="The kind of interval.", rich_help_panel=options.MEASURING),
+    Literal["centred", "percentile", "bca", "basic"],
+    typer.Option(
+        help="The kind of interval; only a centred one always contains its value.",
+        rich_help_panel=options.MEASURING,
+    ),
 ]
 Probed = Annotated[
     int,
     typer.Option(
         "--probe",
-        help="Images that the leakage probe takes at most; 0 for no probe.",
+        help="The most images that the leakage probe uses; 0 for no probe.",
         min=0,
         rich_help_panel=options.MEASURING,
     ),
@@ -122,14 +131,14 @@ Probed = Annotated[
 OnMissing = Annotated[
     Literal["raise", "drop"],
     typer.Option(
-        help="Image files that are not there: an error, or left out and counted.",
+        help="Missing image files are an error (raise), or are left out and counted (drop).",
         rich_help_panel=options.IMAGES,
     ),
 ]
 OnUnreadable = Annotated[
     Literal["skip", "raise"],
     typer.Option(
-        help="Images that cannot be read: left out and counted, or an error.",
+        help="Unreadable images are left out and counted (skip), or are an error (raise).",
         rich_help_panel=options.IMAGES,
     ),
 ]
@@ -147,7 +156,7 @@ Export = Annotated[
 
 
 @dataclass(frozen=True)
-class Given:
+class TypedEvaluation:
     """What was typed: methods and books as they are, the rest ready to make an evaluation of.
 
     labelled: there are images to fit on.
@@ -187,7 +196,7 @@ def shared(
     fit_root: FitRoot = None,
     fit_embeddings: FitEmbeddings = None,
     workdir: options.Workdir = None,
-    protocol: Protocol = "released",
+    protocol: Protocol = "mended",
     positive: Positive = None,
     skew_at: options.SkewAt = None,
     recall_at: RecallAt = None,
@@ -195,7 +204,7 @@ def shared(
     resamples: options.Resamples = 1000,
     permutations: Permutations = 200,
     level: Level = 0.95,
-    interval: Interval = "percentile",
+    interval: Interval = "centred",
     probe: Probed = 2000,
     seed: options.Seed = 0,
     vectors: options.Vectors = None,
@@ -204,7 +213,7 @@ def shared(
     batch_size: options.Batch = None,
     workers: options.Workers = None,
     offline: options.Offline = None,
-) -> Given:
+) -> TypedEvaluation:
     """Check what is cheap to check; nothing is read yet."""
     from equipoise._verbs.evaluate import EvaluationRequest, LabelledSource
     from equipoise.evaluation import Settings
@@ -252,7 +261,9 @@ def shared(
         return request.evaluation(settings, workdir, workers=workers, offline=offline, **loading)
 
     labelled = fit_share is not None or bool(request.fitting)
-    return Given(task, method or [], book or [], labelled, workdir, export or [], evaluation)
+    return TypedEvaluation(
+        task, method or [], book or [], labelled, workdir, export or [], evaluation
+    )
 
 
 def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
@@ -272,7 +283,7 @@ def with_shared(verb: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def export(runs: list[dict[str, Any]], paths: list[Path]) -> None:
+def export(runs: list[EvaluationRun], paths: list[Path]) -> None:
     """Write the tables that were asked for."""
     from equipoise.evaluation import _tables as tables
 
@@ -280,7 +291,7 @@ def export(runs: list[dict[str, Any]], paths: list[Path]) -> None:
         tables.export(runs, path)
 
 
-def show(runs: list[dict[str, Any]], heading: str, as_json: bool, paths: list[Path]) -> None:
+def show(runs: list[EvaluationRun], heading: str, as_json: bool, paths: list[Path]) -> None:
     """Write the tables that were asked for, then print JSON or the tables."""
     import json
 
@@ -289,7 +300,8 @@ def show(runs: list[dict[str, Any]], heading: str, as_json: bool, paths: list[Pa
 
     export(runs, paths)
     if as_json:
-        say(json.dumps(runs[0] if not heading else runs, indent=1, ensure_ascii=False))
+        found = [run.to_plain() for run in runs]
+        say(json.dumps(found if heading else found[0], indent=1, ensure_ascii=False))
         return
     console = table_console()
     console.print(heading + tables.summary(runs[0]), markup=False, highlight=False, soft_wrap=True)

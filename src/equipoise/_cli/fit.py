@@ -21,8 +21,8 @@ def fit(
         Path | None,
         typer.Argument(
             help=(
-                "Images, for methods that are fitted on some: a folder, a table, a store or a .npy"
-                " file."
+                "Images, for methods that are fitted on images: a folder, a table, a"
+                " store or a .npy file."
             ),
             show_default=False,
         ),
@@ -56,12 +56,18 @@ def fit(
         ),
     ] = "shared",
     prototype: Annotated[
-        str, typer.Option(help="both, anchor or variants.", rich_help_panel=SPACE)
+        str,
+        typer.Option(
+            help="What prototypes are made of: both, anchor or variants.", rich_help_panel=SPACE
+        ),
     ] = "both",
     kappa: Annotated[
         float,
         typer.Option(
-            help="How much debiasing weighs: 0 is the identity, 1 the paper, inf the projection.",
+            help=(
+                "The strength of debiasing: 0 changes nothing, 1 is the paper's balance,"
+                " inf is the projection."
+            ),
             rich_help_panel=SPACE,
         ),
     ] = 1.0,
@@ -103,7 +109,7 @@ def fit(
     from equipoise._verbs.models import open_encoder
     from equipoise.errors import InputError
     from equipoise.prompts._attribute import Attribute
-    from equipoise.prompts._book import PromptBook
+    from equipoise.prompts._prompt_book import PromptBook
 
     if out is None:
         out = SPACE_FILE if method is None else OPERATOR_FILE
@@ -118,7 +124,7 @@ def fit(
 
     if method is None:
         if wanted is None or words is None:
-            raise InputError("an attribute space is of an `attribute` and a `book`; pass both")
+            raise InputError("an attribute space needs an `attribute` and a `book`; pass both")
         encoder = open_model()
         with reporting("encoding texts") as progress:
             fitted: Any = verb.fit_space(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +26,9 @@ def generate(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="The run's folder; the same command goes on where it was."
+            "--out",
+            "-o",
+            help="The run's folder; the same command, typed again, goes on where it stopped.",
         ),
     ] = Path("pictures"),
     pipeline: Annotated[
@@ -57,7 +58,11 @@ def generate(
         ),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="People's answers: the CSV that equipoise annotate exports.")
+        Path | None,
+        typer.Option(
+            help="Labels of the images: a table with one row per image, such as equipoise annotate"
+            " exports."
+        ),
     ] = None,
     as_json: options.Json = False,
     gate: options.Gate = None,
@@ -88,7 +93,7 @@ def generate(
     people: Annotated[
         int | None,
         typer.Option(
-            help="Answers that a picture needs; 3 with the preset, else 1.",
+            help="How many answers a picture needs; 3 with the preset, else 1.",
             min=1,
             rich_help_panel=JUDGING,
         ),
@@ -97,7 +102,7 @@ def generate(
         bool,
         typer.Option(
             "--redraw",
-            help="Draw again what --labels disagree on or are unsure of.",
+            help="Draw the pictures again on which --labels disagree or are unsure.",
             rich_help_panel=JUDGING,
         ),
     ] = False,
@@ -105,7 +110,7 @@ def generate(
     clip_score: Annotated[
         str | None,
         typer.Option(
-            help="An encoder for the CLIP score, another than the generator's.",
+            help="The encoder for the CLIP score; it must not be the generator's own.",
             rich_help_panel=JUDGING,
         ),
     ] = None,
@@ -113,7 +118,7 @@ def generate(
         bool,
         typer.Option(
             "--same-encoder",
-            help="Score with the generator's own all the same.",
+            help="Allow the generator's own encoder for the CLIP score.",
             rich_help_panel=JUDGING,
         ),
     ] = False,
@@ -156,17 +161,15 @@ def generate(
     )
     manifest, results = run(request)
     if as_json:
-        document = results or {"pictures": len(manifest.pictures), "folder": str(out)}
-        say(json.dumps(document, ensure_ascii=False, indent=1))
+        say(results.to_text().rstrip("\n"))
         return
     console = table_console()
-    if results is not None:
-        console.print(rich_table(results))
-        console.print(
-            f"Report: [bold]{escape(str(out / 'report.html'))}[/bold]",
-            soft_wrap=True,
-            highlight=False,
-        )
+    console.print(rich_table(results))
+    console.print(
+        f"Report: [bold]{escape(str(out / 'report.html'))}[/bold]",
+        soft_wrap=True,
+        highlight=False,
+    )
     console.print(
         f"{len(manifest.pictures):,} pictures in {escape(str(out))}, contact sheets in sheets/",
         soft_wrap=True,

@@ -29,9 +29,17 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
         "--images": "now --per-prompt",
         "--replace": "now --redraw",
     },
-    "write": {"--model": "now --llm", "--replace": "now --force"},
-    "export": {"--gold": "now --only-gold"},
-    "import": {"--replace": "now --force"},
+    "prompts write": {"--model": "now --llm", "--replace": "now --force"},
+    "annotate export": {"--gold": "now --only-gold"},
+    "annotate import": {"--replace": "now --force"},
+    "bench kernel": {"--size": "now --mebibytes"},
+    "bench encode": {"--images": "now --count"},
+    "bench apply": {"--rows": "now --count"},
+    "bench retrieval": {"--images": "now --count"},
+    "bench balance": {"--images": "now --count"},
+    "bench methods": {"--rows": "now --count"},
+    "bench audit": {"--images": "now --count", "--prompts": "now --prompt-count"},
+    "bench annotate": {"--images": "now --count", "--annotators": "now --people"},
 }
 BACKTICKED = re.compile(r"`([a-z_]+)`")
 ASSIGNED = re.compile(r"\b([a-z_]+)='?([^\s';]*)'? is not legal")
@@ -42,7 +50,7 @@ class Verb(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = {name for param in self.params for name in [*param.opts, *param.secondary_opts]}
-        old = OLD_SPELLINGS.get(self.name or "", {})
+        old = OLD_SPELLINGS.get(_words(ctx), {})
         for arg in args:
             name = arg.split("=", 1)[0]
             if name in old and name not in known:
@@ -55,6 +63,15 @@ class Verb(TyperCommand):
                 f"{ctx.args[0]} is one argument too many; what is written is named with --out"
             )
         return rest
+
+
+def _words(ctx: Any) -> str:
+    """Return the words that name a command, without the program: "bench audit"."""
+    words: list[str] = []
+    while ctx.parent is not None:
+        words.insert(0, ctx.info_name)
+        ctx = ctx.parent
+    return " ".join(words)
 
 
 def as_options(message: str, app: typer.Typer, typed: list[str]) -> str:

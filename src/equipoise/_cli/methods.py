@@ -15,6 +15,15 @@ from equipoise._cli.options import Json
 from equipoise._cli.printing import table_console
 
 COLUMNS = ("method", "changes", "labels of images", "trains", "authors' tasks", "strength")
+USE = {
+    "method": "name",
+    "year": "year",
+    "needs labels": "needs_labels",
+    "needs images": "needs_images",
+    "changes the index": "changes_index",
+    "serves any vector database": "any_database",
+    "licence of its code": "licence",
+}
 
 
 def methods(
@@ -23,7 +32,21 @@ def methods(
         typer.Option(
             "--details",
             "-d",
-            help="Also what each does and needs, where code and paper differ, and parameters.",
+            help=(
+                "Also say what each method does and needs, its parameters, and where"
+                " code and paper differ."
+            ),
+        ),
+    ] = False,
+    use: Annotated[
+        bool,
+        typer.Option(
+            "--use",
+            "-u",
+            help=(
+                "Say what each method needs, whether it rewrites an index, where it can"
+                " be used, its year and its licence."
+            ),
         ),
     ] = False,
     as_json: Json = False,
@@ -35,22 +58,46 @@ def methods(
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
-    console, table = table_console(), Table(show_lines=True)
+    console = table_console()
+    console.print(_use_table(found) if use else _table(found))
+    if not details:
+        console.print(
+            "--details says what each method needs, and where its code differs from its"
+            " paper; --use says what it takes to use one",
+            style="dim",
+        )
+        return
+    for method in found:
+        console.print("\n".join(_details(method)), highlight=False)
+
+
+def _table(found: list[dict[str, Any]]) -> Table:
+    """Return the paper's Table 1."""
+    table = Table(show_lines=True)
     for name in COLUMNS:
         table.add_column(name, overflow="fold")
     for place in (0, 4):  # names and tasks are said whole
         table.columns[place].no_wrap = True
     for method in found:
         table.add_row(*_row(method))
-    console.print(table)
-    if not details:
-        console.print(
-            "--details says what each needs, and where a method's code differs from its paper",
-            style="dim",
-        )
-        return
+    return table
+
+
+def _use_table(found: list[dict[str, Any]]) -> Table:
+    """Return what it takes to use each method."""
+    table = Table()
+    for name in USE:
+        table.add_column(name, overflow="fold")
+    table.columns[0].no_wrap = True
     for method in found:
-        console.print("\n".join(_details(method)), highlight=False)
+        table.add_row(*(_said(method[key]) for key in USE.values()))
+    return table
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
 
 
 def _details(method: dict[str, Any]) -> list[str]:

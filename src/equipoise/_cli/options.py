@@ -87,7 +87,10 @@ BookOrGrammar = Annotated[
 Kappa = Annotated[
     float | None,
     typer.Option(
-        help="How much debiasing weighs: 0 is the identity, 1 the paper, inf the projection.",
+        help=(
+            "The strength of debiasing: 0 changes nothing, 1 is the paper's balance, inf"
+            " is the projection."
+        ),
         rich_help_panel=PROMPTS,
     ),
 ]
@@ -107,8 +110,8 @@ Root = Annotated[
     Path | None,
     typer.Option(
         help=(
-            "The folder of a known dataset, or the one that a table's file names are relative to;"
-            " the table's own by default."
+            "The folder of a known dataset, or the folder that a table's file names are"
+            " relative to (by default, the table's own)."
         ),
         rich_help_panel=IMAGES,
     ),
@@ -116,14 +119,14 @@ Root = Annotated[
 Embeddings = Annotated[
     Path | None,
     typer.Option(
-        help="Stored embeddings of the images: a store, or a .npy file with a row per image.",
+        help="Stored embeddings of the images: a store, or a .npy file with one row per image.",
         rich_help_panel=IMAGES,
     ),
 ]
 PathColumn = Annotated[
     str | None,
     typer.Option(
-        help="The table's column of file names; found by its name by default.",
+        help="The table's column of file names; recognised by its name by default.",
         rich_help_panel=IMAGES,
     ),
 ]
@@ -138,11 +141,11 @@ CaptionColumn = Annotated[
     str | None, typer.Option(help="The table's column of captions.", rich_help_panel=IMAGES)
 ]
 Column = Annotated[
-    str | None, typer.Option(help="The table's column to read, where names do not say.")
+    str | None, typer.Option(help="The table's column to read, if the names do not show which.")
 ]
 Modality = Annotated[
     Literal["image", "text"] | None,
-    typer.Option(help="What the rows are of, where names do not say."),
+    typer.Option(help="What the rows are, images or texts, if the names do not show it."),
 ]
 
 SkewAt = Annotated[
@@ -150,7 +153,10 @@ SkewAt = Annotated[
     typer.Option(
         "--skew-at",
         "-m",
-        help="Places that MaxSkew looks at; 1000, or a tenth of fewer images, by default.",
+        help=(
+            "How many results MaxSkew looks at; by default 1000, or a tenth of the"
+            " images if they are few."
+        ),
         min=1,
         rich_help_panel=MEASURING,
     ),
@@ -164,7 +170,9 @@ Seed = Annotated[
 Workdir = Annotated[
     Path | None,
     typer.Option(
-        help="Where methods that train keep their progress, and go on from.",
+        help=(
+            "The folder in which methods that train keep their progress, so that they can go on."
+        ),
         rich_help_panel=FITTING,
     ),
 ]
@@ -186,33 +194,33 @@ BaseUrl = Annotated[
 Device = Annotated[
     str | None,
     typer.Option(
-        help="cuda, mps or cpu; the first that is here by default.", rich_help_panel=MACHINE
+        help="cuda, mps or cpu; by default the first that is available.", rich_help_panel=MACHINE
     ),
 ]
 Dtype = Annotated[
     str | None,
     typer.Option(
-        help="float32 or bfloat16; what the device is good at by default.", rich_help_panel=MACHINE
+        help="float32 or bfloat16; by default what suits the device.", rich_help_panel=MACHINE
     ),
 ]
 Batch = Annotated[
     int | None,
     typer.Option(
         "--batch-size",
-        help="Items that the model takes at once; 64 by default.",
+        help="How many items the model takes at once; 64 by default.",
         min=1,
         rich_help_panel=MACHINE,
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(help="Processes that decode pictures; 0 for none.", rich_help_panel=MACHINE),
+    typer.Option(help="How many processes decode pictures; 0 for none.", rich_help_panel=MACHINE),
 ]
 Offline = Annotated[
     bool | None,
     typer.Option(
         "--offline/--online",
-        help="Read local files only; as HF_HUB_OFFLINE says by default.",
+        help="Read local files only; by default, as HF_HUB_OFFLINE says.",
         rich_help_panel=MACHINE,
     ),
 ]

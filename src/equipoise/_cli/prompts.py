@@ -16,7 +16,7 @@ from equipoise._cli.printing import Console, say
 from equipoise._progress import reporting
 
 if TYPE_CHECKING:
-    from equipoise.prompts._book import PromptBook
+    from equipoise.prompts._prompt_book import PromptBook
 
 app = typer.Typer(
     pretty_exceptions_show_locals=False,
@@ -43,7 +43,7 @@ def write(
     prompts: Annotated[list[str] | None, typer.Argument(help="Prompts; or --from FILE.")] = None,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="The book to write; entries of one that exists are kept."),
+        typer.Option("--out", "-o", help="The book to write; if it exists, its entries are kept."),
     ] = Path("book.json"),
     force: Force = False,
     attribute: AttributeOption = "gender",
@@ -61,7 +61,7 @@ def write(
     ] = 4,
     timeout: Annotated[float, typer.Option(help="llm: seconds for one request.")] = 120.0,
     temperature: Annotated[
-        float | None, typer.Option(help="llm: as the server understands it.")
+        float | None, typer.Option(help="llm: the temperature, as the server understands it.")
     ] = None,
     seed: Annotated[
         int | None,
@@ -72,7 +72,9 @@ def write(
     ] = 5,
     cache: Annotated[
         Path | None,
-        typer.Option(help="llm: the file of answers; default in the user's cache folder."),
+        typer.Option(
+            help="llm: the file that keeps answers; by default in the user's cache folder."
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -154,7 +156,7 @@ def check(
 ) -> None:
     """Validate a book: each text states its group and no other, and changes nothing else.
 
-    Exit status 1 where one does not.
+    Exits with status 1 if a text does not.
     """
     from equipoise._verbs import prompts as commands
 
@@ -219,13 +221,14 @@ def show(
         ),
     ] = False,
     diff: Annotated[
-        str | None, typer.Option(help="Another book: what changes from this one to it.")
+        str | None,
+        typer.Option(help="Another book; show what changes from this one to that one."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Look at a book: its counts and sources, one prompt, all its texts, or how it differs."""
     from equipoise._verbs import prompts as commands
-    from equipoise.prompts._book import PromptBook
+    from equipoise.prompts._prompt_book import PromptBook
 
     if book is None:
         _show_curated(as_json)
@@ -241,7 +244,7 @@ def show(
 
 
 def _show_curated(as_json: bool) -> None:
-    from equipoise.prompts._book import PromptBook
+    from equipoise.prompts._prompt_book import PromptBook
 
     names = {name: PromptBook.curated(name).statistics() for name in PromptBook.curated_names()}
     if as_json:
@@ -289,7 +292,7 @@ def merge(
 ) -> None:
     """Put books together into one."""
     from equipoise._verbs.destinations import require_free_file
-    from equipoise.prompts._book import PromptBook
+    from equipoise.prompts._prompt_book import PromptBook
 
     require_free_file(out, force)
     first, *others = [PromptBook.load(book) for book in books]

@@ -10,12 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import AfterValidator
 
+from equipoise._artefact import NOT_WHOLE
 from equipoise._certificate import Totals
+from equipoise._documents import Document
 from equipoise._engines.transform import Meter, Transform
 from equipoise._paths import open_part
 from equipoise._stores import npy, parquet
@@ -42,7 +44,20 @@ class Piece(NamedTuple):
     stop: int
 
 
-class Done(BaseModel):
+def _whole(totals: Totals) -> Totals:
+    """Raise ValueError for totals that no certificate can be made of."""
+    try:
+        totals.summary()
+        _ = totals + totals
+    except NOT_WHOLE as error:
+        raise ValueError(f"its totals are not whole ({error!r})") from None
+    return totals
+
+
+WholeTotals = Annotated[Totals, AfterValidator(_whole)]
+
+
+class Done(Document):
     """A piece that is on the disk: a line of the journal.
 
     crc32 is that of the bytes written; a first piece writes the header too.
@@ -53,7 +68,7 @@ class Done(BaseModel):
     stop: int
     bytes: int
     crc32: str
-    totals: dict[str, Any] | None = None
+    totals: WholeTotals | None = None
 
     @property
     def piece(self) -> Piece:
@@ -171,7 +186,7 @@ class _Sink(ABC):
             stop=piece.stop,
             bytes=self.bytes,
             crc32=f"{self.crc:08x}",
-            totals=totals.to_json() if totals else None,
+            totals=totals,
         )
 
 

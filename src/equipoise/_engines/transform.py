@@ -10,6 +10,7 @@ import numpy as np
 
 from equipoise import kernels
 from equipoise._certificate import Totals, certificate_of, facts_of
+from equipoise._documents import Document
 from equipoise._space import AttributeSpace, EncoderRef
 from equipoise.errors import InputError, MissingExtraError
 from equipoise.kernels import _host as host
@@ -26,6 +27,30 @@ MEASURED_AT_ONCE = 1 << 15  # rows whose measurements are held before they are c
 PAPER = Preference("kappa", 1.0)
 NOBODY = EncoderRef()
 Modality = Literal["image", "text"]
+
+
+class SpaceIdentity(Document):
+    """Which attribute space is taken out."""
+
+    fingerprint: str
+    groups: list[str]
+
+
+class OperatorIdentity(Document):
+    """Which fitted method is applied."""
+
+    method: str
+    fingerprint: str
+
+
+class TransformIdentity(Document):
+    """What the written bytes depend on: equal identities give equal bytes."""
+
+    space: SpaceIdentity | None
+    operator: OperatorIdentity | None
+    kappa: str | None
+    norm: str
+    kernel: str
 
 
 @dataclass(frozen=True)
@@ -147,23 +172,21 @@ class Transform:
                 " cpu or cuda"
             ) from None
 
-    def identity(self, dtype: str) -> dict[str, Any]:
+    def identity(self, dtype: str) -> TransformIdentity:
         """Return what the written bytes depend on: equal identities give equal bytes."""
         operator, space = None, None
         if self.operator:
-            fingerprint = self.operator.fingerprint
-            operator = {"method": self.operator.method, "fingerprint": fingerprint}
+            operator = OperatorIdentity(
+                method=self.operator.method, fingerprint=self.operator.fingerprint
+            )
         if self.space:
-            groups = list(self.space.groups)
-            space = {"fingerprint": self.space.fingerprint, "groups": groups}
+            space = SpaceIdentity(
+                fingerprint=self.space.fingerprint, groups=list(self.space.groups)
+            )
         kappa = str(self.wanted.value) if self.operator is None else None
-        return {
-            "space": space,
-            "operator": operator,
-            "kappa": kappa,
-            "norm": self.norm,
-            "kernel": self.kernel(dtype),
-        }
+        return TransformIdentity(
+            space=space, operator=operator, kappa=kappa, norm=self.norm, kernel=self.kernel(dtype)
+        )
 
     def kernel(self, dtype: str) -> str:
         """Return which kernel runs; another may round the last digit of a row differently."""

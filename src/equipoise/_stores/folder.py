@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import Field
 
-from equipoise._artefact import require_format, sha256, write_atomically
+from equipoise._artefact import sha256, write_atomically
+from equipoise._documents import Document, read_document
 from equipoise._space import EncoderRef
 from equipoise._version import __version__
 from equipoise.errors import ArtefactError, InputError
@@ -34,7 +35,7 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class Shard(BaseModel):
+class Shard(Document):
     """A shard: how many items of the source went in, and how many rows came out.
 
     skipped: items that have no row.
@@ -43,10 +44,10 @@ class Shard(BaseModel):
     items: int
     rows: int
     sha256: str
-    skipped: list[Skipped] = []
+    skipped: list[Skipped] = Field(default=[])
 
 
-class Manifest(BaseModel):
+class StoreManifest(Document):
     """What equipoise.json holds.
 
     debiased: what ``equipoise apply`` did to the rows, if it did anything.
@@ -63,7 +64,7 @@ class Manifest(BaseModel):
     items: int
     shard_items: int
     debiased: str = ""
-    shards: list[Shard] = []
+    shards: list[Shard] = Field(default=[])
 
     @property
     def done(self) -> bool:
@@ -73,9 +74,9 @@ class Manifest(BaseModel):
 class Store:
     """Embeddings in a folder, read shard by shard, and the encoder that made them."""
 
-    def __init__(self, folder: Path, manifest: Manifest):
+    def __init__(self, folder: Path, manifest: StoreManifest):
         self.folder: Path = folder
-        self.manifest: Manifest = manifest
+        self.manifest: StoreManifest = manifest
         self.encoder: EncoderRef = manifest.encoder
         self.dim: int = manifest.dim
 
@@ -164,7 +165,7 @@ class StoreWriter:
     Each shard appears whole or not at all, and the manifest after it.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest):
+    def __init__(self, folder: Path, manifest: StoreManifest):
         self.folder, self.manifest = folder, manifest
 
     def add(self, rows: np.ndarray, metadata: Any, skipped: Sequence[Skipped], items: int) -> None:
@@ -196,21 +197,15 @@ def open_store(folder: str | os.PathLike[str]) -> Store:
     return Store(folder, read_manifest(path))
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path) -> StoreManifest:
     """Return the manifest of a file, checked."""
     return parse_manifest(path.read_bytes(), path)
 
 
-def parse_manifest(data: bytes, path: str | Path) -> Manifest:
+def parse_manifest(data: bytes, path: str | Path) -> StoreManifest:
     """Return the manifest that the bytes of a file hold, checked."""
-    try:
-        manifest = Manifest.model_validate_json(data)
-    except ValidationError as error:
-        raise ArtefactError(
-            f"{path} is not a store's manifest ({error.errors()[0]['msg']}); the file is damaged"
-        ) from None
-    require_format(path, manifest.format, FORMAT)
-    return manifest
+    remedy = "embed again, or pass another folder"
+    return read_document(StoreManifest, data, path, "a store's manifest", remedy, newest=FORMAT)
 
 
 def _lines(path: Path) -> int:

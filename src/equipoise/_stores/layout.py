@@ -11,17 +11,18 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from equipoise._documents import Document
 from equipoise._paths import is_utf8, without_secrets
 from equipoise._space import EncoderRef
 from equipoise._stores import npy, parquet
-from equipoise._stores.folder import MANIFEST, PREFIX, Manifest, parse_manifest
+from equipoise._stores.folder import MANIFEST, PREFIX, StoreManifest, parse_manifest
 from equipoise._stores.locations import Place, place, split
-from equipoise.errors import InputError
+from equipoise.errors import InputError, ServiceError
 
 LOOKS_AT_ONCE = 16
 
 
-class SourceFile(BaseModel):
+class SourceFile(Document):
     """One file: what it holds, and what would show that it was changed."""
 
     name: str
@@ -45,7 +46,7 @@ class Layout(BaseModel):
     files: list[SourceFile]
     single: bool = False
     encoder: EncoderRef = EncoderRef()
-    store: Manifest | None = None
+    store: StoreManifest | None = None
 
     @property
     def rows(self) -> int:
@@ -117,7 +118,14 @@ def _open(source: str | os.PathLike[str]) -> tuple[Place, str]:
         if where.is_file(name):
             return where, name
     where = place(text)
-    if not where.glob("**/*"):
+    try:
+        found = where.glob("**/*")
+    except OSError as error:
+        raise ServiceError(
+            f"{without_secrets(source)} cannot be read ({error}); check the address and the"
+            " connection"
+        ) from None
+    if not found:
         raise InputError(
             f"there is nothing to read at {without_secrets(source)}; pass a .npy or .parquet file,"
             " or a folder of them"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from equipoise._artefact import parse_json
 from equipoise._paths import hide_secrets, without_secrets
 from equipoise.errors import InputError, MissingExtraError, ServiceError
 
@@ -249,9 +247,12 @@ class NewColumn:
             )
         self.connection.commit()
 
-    def begin(self, identity: dict[str, Any], resume: bool) -> None:
-        """Add the column, or go on with it where this very run began it."""
-        sql, text = _sql(), json.dumps(identity, sort_keys=True)
+    def begin(self, identity: str, resume: bool) -> None:
+        """Add the column, or go on with it where this very run began it.
+
+        identity: a text that is the same for the same run.
+        """
+        sql, text = _sql(), identity
         with self.connection.transaction():
             self.connection.execute(
                 sql.SQL(
@@ -294,11 +295,11 @@ class NewColumn:
             )
             self._note(0, None, 0, text)
 
-    def documents(self) -> list[dict[str, Any]]:
+    def notes(self) -> list[str]:
         """Return what was noted for each batch, in order."""
         rows = self._state("select document from {} where run = %s and part > 0 order by part")
         self.connection.commit()
-        return [parse_json(row[0], infinite=True) for row in rows]
+        return [row[0] for row in rows]
 
     def last(self) -> tuple[int, str | None]:
         """Return the number and the last key of the last batch that is in the table."""
@@ -348,7 +349,7 @@ class NewColumn:
             return [], np.empty((0, self.column.dim), self.column.dtype)
         return [row[0] for row in found], np.stack(rows).astype(self.column.dtype)
 
-    def write(self, keys: list[str], rows: np.ndarray, part: int, document: dict[str, Any]) -> None:
+    def write(self, keys: list[str], rows: np.ndarray, part: int, note: str) -> None:
         """Write rows and the note of them; the caller's transaction commits both."""
         from pgvector import HalfVector, Vector
 
@@ -376,7 +377,7 @@ class NewColumn:
             kind=sql.SQL(self.column.key_type),
         )
         self.connection.execute(query)
-        self._note(part, keys[-1], len(keys), json.dumps(document))
+        self._note(part, keys[-1], len(keys), note)
 
     def _names(self) -> tuple[Any, Any]:
         return _sql().Identifier(self.column.name), _sql().Identifier(self.name)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from equipoise._annotate import catalogue, exchange, labels, people
+from equipoise._annotate.documents import Agreement, ImageToMakeAgain
 from equipoise._annotate.project import Project, read_gold
-from equipoise._annotate.question import Question
+from equipoise._annotate.question import UNSURE, Question
 from equipoise._artefact import write_atomically
+from equipoise._verbs.destinations import require_free_file
 from equipoise.errors import InputError
 from equipoise.prompts._attribute import Attribute
 
@@ -46,7 +48,9 @@ def invitations(
             f" {', '.join(everyone) or 'none'}"
         )
     if not everyone:
-        raise InputError("nobody is named who may answer; pass `annotators` anna,ben,chris")
+        raise InputError(
+            "nobody is named who may answer; pass `annotators`, for example anna,ben,chris"
+        )
     for name in wanted:
         people.require_name(name)
     return {name: people.invite(project.database, name, renew=name in renew) for name in everyone}
@@ -58,11 +62,16 @@ def export(
     form: str | None = None,
     gold: bool = False,
     configuration: Path | None = None,
+    force: bool = False,
 ) -> int:
     """Write all labels, and return how many they are.
 
-    gold: those of gold questions instead. configuration: where Label Studio's goes.
+    gold: those of gold questions instead. configuration: where Label Studio's goes. force: replace
+    files that exist already.
     """
+    for path in (out, configuration):
+        if path is not None:
+            require_free_file(path, force)
     if not form:
         form = "label-studio" if out.suffix == ".json" else "csv"
     if form not in FORMATS:
@@ -71,16 +80,34 @@ def export(
     if form == "csv":
         text = exchange.to_csv(said)
     else:
-        about = catalogue.pictures(project.database)
-        if gold:
-            about = [picture for picture in about if picture.gold is not None]
-        else:
-            about = [picture for picture in about if picture.asked]
-        text = exchange.to_label_studio(said, about)
+        text = exchange.to_label_studio(said, _shown(project, gold))
     write_atomically(out, text.encode())
     if configuration is not None:
         write_atomically(configuration, exchange.configuration(project.question).encode())
     return len(said)
+
+
+def _shown(project: Project, gold: bool) -> list[catalogue.Picture]:
+    """Return the pictures of the study, or those with a known answer."""
+    pictures = catalogue.pictures(project.database)
+    if gold:
+        return [picture for picture in pictures if picture.gold is not None]
+    return [picture for picture in pictures if picture.asked]
+
+
+def export_consensus(
+    project: Project, out: Path, rule: str, force: bool = False
+) -> tuple[int, int]:
+    """Write one answer per image; return how many have one, and how many have none."""
+    require_free_file(out, force)
+    if out.suffix != ".csv":
+        raise InputError(
+            f"one answer per image goes into a .csv file, and `out` is {out}; name a .csv"
+        )
+    said = labels.said(project.database, gold=False)
+    agreed, split = exchange.consensus(said, rule, UNSURE)
+    write_atomically(out, exchange.consensus_csv(agreed).encode())
+    return len(agreed), split
 
 
 def import_labels(project: Project, path: Path, replace: bool) -> tuple[int, int]:
@@ -89,10 +116,10 @@ def import_labels(project: Project, path: Path, replace: bool) -> tuple[int, int
     return len(found), labels.add(project.database, found, replace)
 
 
-def regenerate_csv(document: dict[str, Any]) -> bytes:
+def regenerate_csv(found: Agreement) -> bytes:
     """Return the images to make again, one per line."""
     file = io.StringIO()
-    writer = csv.DictWriter(file, ("image", "why", "prompt", "method"), lineterminator="\n")
+    writer = csv.DictWriter(file, list(ImageToMakeAgain.model_fields), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(document["regenerate"])
+    writer.writerows(image.to_plain() for image in found.regenerate)
     return file.getvalue().encode()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,31 +14,48 @@ from equipoise import _audit
 from equipoise._audit.documents import RESULTS, Pictures
 from equipoise._audit.embedded_gallery import find_gallery, judged, read_gallery
 from equipoise._audit.plan import AuditPlan, AuditSettings, columns_for, make_plan
-from equipoise._audit.sources import ImageSource, read_images
+from equipoise._audit.record import AuditOrder
+from equipoise._audit.results import AuditDocument
+from equipoise._audit.sources import ImageSource, holds_embeddings, read_images
 from equipoise._space import AttributeSpace, check_options
 from equipoise._verbs.destinations import require_free_folder
+from equipoise._verbs.hand_over import AuditedIndex, hand_over
 from equipoise._verbs.models import MINI, open_encoder
 from equipoise.datasets._checks import attribute_of
 from equipoise.errors import InputError
+from equipoise.methods import Operator
 from equipoise.methods._specs import parse
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._writing import read_prompts
+from equipoise.prompts._book_writers import read_prompts
+from equipoise.prompts._prompt_book import PromptBook
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
 GALLERY, NONE = "gallery", "none"  # in place of a path: the embedded pictures; texts only
 REPORT, SPACE, CARD = "report.html", "space.safetensors", "model-card.md"
+IMAGES = "images.csv"
 
 
 @dataclass(frozen=True)
 class AuditResults:
-    """What an audit found. ``results`` is the document, in JSON's own types."""
+    """What an audit found: the document, pictures for its page, and the fitted operators.
 
-    results: dict[str, Any]
+    images: the list of the images, as csv. index: where their rows are.
+    """
+
+    document: AuditDocument
     pictures: Pictures
     space: AttributeSpace
+    operators: dict[str, Operator]
+    images: str | None = None
+    index: AuditedIndex = field(default_factory=AuditedIndex)
+
+    @cached_property
+    def results(self) -> dict[str, Any]:
+        """Return the document in JSON's own types."""
+        return self.document.to_json()
 
     def page(self) -> str:
         """Return the report as one self-contained HTML page."""
@@ -46,14 +64,24 @@ class AuditResults:
         return page(self.results, self.pictures)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write results.json, the page, the model card and the attribute space into a folder."""
+        """Write the results, the page, the model card and an operator per method into a folder."""
+        self.handed_over(Path(folder))
+
+    def handed_over(self, folder: Path) -> AuditResults:
+        """Write all files, and return the results with the lines that put them to use."""
         from equipoise.report import model_card
 
-        folder = Path(folder)
-        _audit.write(folder, self.results, self.pictures)
+        document = hand_over(self.document, self.operators, self.index, folder)
+        if self.images is not None:
+            artefact.write_atomically(folder / IMAGES, self.images.encode())
+            kept = document.record.model_copy(update={"images_file": IMAGES})
+            document = document.model_copy(update={"record": kept})
+        written = replace(self, document=document)
+        _audit.write(folder, document, self.pictures)
         self.space.save(folder / SPACE)
-        artefact.write_atomically(folder / CARD, model_card(self.results).encode())
-        artefact.write_atomically(folder / REPORT, self.page().encode())
+        artefact.write_atomically(folder / CARD, model_card(written.results).encode())
+        artefact.write_atomically(folder / REPORT, written.page().encode())
+        return written
 
     def to_frame(self) -> pd.DataFrame:
         """Return the summary: one row per metric and method, with its interval."""
@@ -99,6 +127,14 @@ class AuditRequest:
     book: str | None = None
     methods: Sequence[str] = ()
     kappa: float | None = None
+
+    def index(self, rows: np.ndarray | None) -> AuditedIndex:
+        """Return where the audited rows are. rows: those that the audit encoded."""
+        model = None if self.vectors is not None else self.model or MINI
+        path = self.embeddings
+        if path is None and self.images is not None and holds_embeddings(self.images):
+            path = self.images
+        return AuditedIndex(model, path, None if path is not None else rows)
 
     def plans(self, settings: AuditSettings, **encoder_options: Any) -> list[AuditPlan]:
         """Return a plan per attribute. The model is loaded last, because it takes longest."""
@@ -192,6 +228,9 @@ def audit(
     caption_column: str | None = None,
     pictures: bool = True,
     settings: AuditSettings | None = None,
+    organisation: str | None = None,
+    auditor: str | None = None,
+    purpose: str | None = None,
     **encoder_options: Any,
 ) -> AuditResults:
     """Measure how far a model leans to groups, before and after debiasing.
@@ -200,7 +239,8 @@ def audit(
     people that come with mini, which is the default; "none" for texts only. model: as
     ``load_encoder`` takes it; mini by default. prompts: a list, a text file with one prompt per
     line, or a prompt book. methods: "closed-form", "adapted:kappa=inf", ... out: a folder to write
-    the page and its files to. encoder_options: device, dtype, batch_size, workers, offline.
+    the page and its files to. organisation, auditor, purpose: for the record, in your own words.
+    encoder_options: device, dtype, batch_size, workers, offline.
 
     Returns an ``AuditResults``: ``save`` it, show its ``page``, or turn it into a DataFrame.
     """
@@ -222,20 +262,44 @@ def audit(
         kappa=kappa,
     )
     [plan] = request.plans(settings or AuditSettings(), **encoder_options)
-    found = run_plan(plan, pictures)
+    order = AuditOrder(organisation, auditor, purpose, _call(request))
+    found = run_plan(plan, request, pictures, order)
     if out is not None:
-        found.save(out)
+        return found.handed_over(Path(out))
     return found
 
 
-def run_plan(plan: AuditPlan, pictures: bool = True) -> AuditResults:
-    """Measure one plan."""
-    found = _audit.run(plan, pictures=pictures)
-    return AuditResults(found.results, found.pictures, found.space)
+def _call(request: AuditRequest) -> str:
+    """Return the call that makes this audit again."""
+    given = []
+    for name, value in vars(request).items():
+        if value is not None and value != ():
+            given.append(f"{name}={str(value) if isinstance(value, Path) else value!r}")
+    return f"equipoise.audit({', '.join(given)})"
+
+
+def run_plan(
+    plan: AuditPlan,
+    request: AuditRequest | None = None,
+    pictures: bool = True,
+    order: AuditOrder | None = None,
+) -> AuditResults:
+    """Measure one plan. pictures: whether copies of pictures, and their rows, may be kept."""
+    found = _audit.run(plan, pictures=pictures, order=order)
+    index = AuditedIndex()
+    if request is not None:
+        index = request.index(found.rows if pictures else None)
+    return AuditResults(
+        found.document, found.pictures, found.space, found.operators, found.images, index
+    )
 
 
 def run_plans(
-    plans: Sequence[AuditPlan], out: Path, pictures: bool
+    plans: Sequence[AuditPlan],
+    out: Path,
+    pictures: bool,
+    request: AuditRequest | None = None,
+    order: AuditOrder | None = None,
 ) -> list[tuple[Path, AuditResults]]:
     """Run each plan and write its files; several get a folder each and a comparison page."""
     from equipoise.report import comparison
@@ -243,9 +307,8 @@ def run_plans(
     found = []
     for plan in plans:
         folder = out if len(plans) == 1 else out / _folder_name(plan.attribute)
-        results = run_plan(plan, pictures)
-        results.save(folder)
-        found.append((folder, results))
+        results = run_plan(plan, request, pictures, order)
+        found.append((folder, results.handed_over(folder)))
     if len(found) > 1:
         named = [(folder.name, results.results) for folder, results in found]
         artefact.write_atomically(out / REPORT, comparison(named).encode())

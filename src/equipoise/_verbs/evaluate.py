@@ -15,8 +15,8 @@ from equipoise.datasets._named import open_embeddings, read_dataset
 from equipoise.errors import InputError
 from equipoise.evaluation import Evaluation, FitOn, Settings
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._writing import read_prompts
+from equipoise.prompts._book_writers import read_prompts
+from equipoise.prompts._prompt_book import PromptBook
 
 
 @dataclass(frozen=True)

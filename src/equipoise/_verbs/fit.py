@@ -21,8 +21,8 @@ from equipoise.evaluation import class_prompts
 from equipoise.methods import FitContext, Operator
 from equipoise.methods._specs import MethodSpec, parse
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._choosing import whole
+from equipoise.prompts._book_choice import whole
+from equipoise.prompts._prompt_book import PromptBook
 from equipoise.prompts._prototypes import PROTOTYPES
 
 # What a method may need that a book of prompts gives.

@@ -11,34 +11,39 @@ from equipoise._annotate.labels import Label
 from equipoise._artefact import write_atomically
 from equipoise.encoders import load_encoder
 from equipoise.errors import InputError
-from equipoise.generation import _preset as preset
+from equipoise.generation import _paper_preset as preset
 from equipoise.generation import _results as documents
 from equipoise.generation import _table as table
 from equipoise.generation._annotators import load_annotator
 from equipoise.generation._annotators.annotator import Annotator
 from equipoise.generation._drawing import draw
 from equipoise.generation._labels import read_labels, unanimous
-from equipoise.generation._manifest import Manifest, Picture
+from equipoise.generation._manifest import DrawnPicture, Manifest
 from equipoise.generation._measures import Resamples
 from equipoise.generation._painters import MINI, Painter, load_painter
-from equipoise.generation._plan import Plan, make_plan
-from equipoise.generation._results import Measured, results
+from equipoise.generation._plan import DrawingPlan, make_plan
+from equipoise.generation._results import PictureFacts, results
+from equipoise.generation._results_document import (
+    AnnotatorFacts,
+    GenerationResults,
+    PeopleFacts,
+    ScorerFacts,
+)
 from equipoise.generation._scores import clip_scores, require_independent
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._writing import read_prompts
+from equipoise.prompts._book_writers import read_prompts
+from equipoise.prompts._prompt_book import PromptBook
 from equipoise.report._generation import page
 
 REPORT = "report.html"
 
 
-def generate(request: GenerationRequest) -> tuple[Manifest, dict[str, Any] | None]:
-    """Run a request and write its files; the results are None where nothing was measured."""
+def generate(request: GenerationRequest) -> tuple[Manifest, GenerationResults]:
+    """Run a request and write its files, the report among them, whatever was measured."""
     manifest, results = request.perform()
-    if results is not None:
-        documents.write(request.out, results)
-        table.write(request.out, results)
-        write_atomically(request.out / REPORT, page(results, manifest).encode())
+    documents.write(request.out, results)
+    table.write(request.out, results)
+    write_atomically(request.out / REPORT, page(results, manifest).encode())
     return manifest, results
 
 
@@ -74,8 +79,8 @@ class GenerationRequest:
     loading: dict[str, Any] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
 
-    def perform(self) -> tuple[Manifest, dict[str, Any] | None]:
-        """Draw the pictures, and measure them where anything was asked of them.
+    def perform(self) -> tuple[Manifest, GenerationResults]:
+        """Draw the pictures, and measure what was asked of them.
 
         What can be wrong is found before long work.
         """
@@ -83,8 +88,6 @@ class GenerationRequest:
         tools = self._load(asked.attribute)
         asked.plan = asked.plan.model_copy(update={"revision": tools.painter.revision})
         manifest = self._draw(asked, tools)
-        if tools.annotator is None and tools.scorer is None and asked.labels is None:
-            return manifest, None
         return manifest, results(self._measure(asked, tools, manifest))
 
     def _read(self) -> _Asked:
@@ -132,22 +135,22 @@ class GenerationRequest:
             replace=again,
         )
 
-    def _measure(self, asked: _Asked, tools: _Tools, manifest: Manifest) -> Measured:
+    def _measure(self, asked: _Asked, tools: _Tools, manifest: Manifest) -> PictureFacts:
         """Label and score the pictures, and add what people said of them."""
         resamples = Resamples(self.resamples, seed=self.seed)
-        measured = Measured(asked.plan, manifest, asked.attribute, resamples=resamples)
+        measured = PictureFacts(asked.plan, manifest, asked.attribute, resamples=resamples)
         painter, annotator, scorer = tools.painter, tools.annotator, tools.scorer
         if annotator is not None:
             measured.answers = annotator.annotate(manifest)
             encoder = getattr(annotator, "encoder", None)
-            measured.annotator = {
-                "name": annotator.name,
-                "question": annotator.question,
-                "same": painter.conditioned_by(encoder),
-            }
+            measured.annotator = AnnotatorFacts(
+                name=annotator.name,
+                question=annotator.question,
+                same=painter.conditioned_by(encoder),
+            )
         if scorer is not None:
             measured.scores = clip_scores(scorer, manifest)
-            measured.clip = {"encoder": scorer.id, "same": painter.conditioned_by(scorer)}
+            measured.clip = ScorerFacts(encoder=scorer.id, same=painter.conditioned_by(scorer))
         if asked.labels is not None:
             _judge(measured, asked.labels, self._least())
         return measured
@@ -158,7 +161,7 @@ class GenerationRequest:
             return self.people
         return preset.ANNOTATORS if self.preset else 1
 
-    def plan(self, attribute: Attribute) -> Plan:
+    def plan(self, attribute: Attribute) -> DrawingPlan:
         """Return the plan of what was asked for, or of the preset, which options add to."""
         if self.preset is None:
             prompts, images, gate = _prompts(self.prompts), 8, True
@@ -204,7 +207,7 @@ class _Asked:
     """What a request names, read and checked."""
 
     attribute: Attribute
-    plan: Plan
+    plan: DrawingPlan
     labels: list[Label] | None
 
 
@@ -241,13 +244,13 @@ def _unsettled(labels: list[Label], least: int) -> Any:
     """Return a function that tells whether people could not agree on a picture."""
     verdicts = unanimous(labels, least)
 
-    def replaced(picture: Picture) -> bool:
+    def replaced(picture: DrawnPicture) -> bool:
         return picture.image in verdicts and not verdicts[picture.image].settled
 
     return replaced
 
 
-def _judge(measured: Measured, labels: list[Label], least: int) -> None:
+def _judge(measured: PictureFacts, labels: list[Label], least: int) -> None:
     """Add what people say of the run's pictures.
 
     Labels of pictures that were replaced since are only counted.
@@ -256,17 +259,17 @@ def _judge(measured: Measured, labels: list[Label], least: int) -> None:
     mine = [label for label in labels if label.image in current]
     if labels and not mine:
         raise InputError(
-            "no label is of a picture of this run; pass those of its own folder, where images are"
-            " named by their path in it"
+            "no label is of a picture of this run; pass labels that name pictures by"
+            " their path in the run's folder"
         )
     verdicts = unanimous(mine, least)
     settled = sum(verdict.settled for verdict in verdicts.values())
     measured.verdicts = verdicts
-    measured.people = {
-        "annotators": len({label.annotator for label in mine}),
-        "least": least,
-        "settled": settled,
-        "unsettled": len(verdicts) - settled,
-        "unseen": len(current) - len(verdicts),
-        "of_replaced": len({label.image for label in labels} - current),
-    }
+    measured.people = PeopleFacts(
+        annotators=len({label.annotator for label in mine}),
+        least=least,
+        settled=settled,
+        unsettled=len(verdicts) - settled,
+        unseen=len(current) - len(verdicts),
+        of_replaced=len({label.image for label in labels} - current),
+    )

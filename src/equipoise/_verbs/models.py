@@ -20,7 +20,7 @@ def open_encoder(
     if model is not None and vectors is not None:
         raise InputError("`model` and `vectors` were both given; pass one of the two")
     if vectors is not None:
-        from equipoise.prompts._vectors import TextVectors
+        from equipoise.prompts._text_vectors import TextVectors
 
         return TextVectors.load(vectors)
     name = model or default

@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 from equipoise._artefact import cache_folder, require_writable
 from equipoise.errors import InputError
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import Missing, PromptBook
-from equipoise.prompts._validation import Problem, check_book
-from equipoise.prompts._writing import (
+from equipoise.prompts._book_writers import (
     BookWriter,
     GrammarWriter,
     Outcome,
@@ -19,6 +17,8 @@ from equipoise.prompts._writing import (
     Writer,
     read_prompts,
 )
+from equipoise.prompts._prompt_book import Missing, PromptBook
+from equipoise.prompts._validation import Problem, check_book
 
 WRITERS = ("grammar", "book", "llm")
 
@@ -58,7 +58,8 @@ class WritingTask(NamedTuple):
         plan = getattr(self.writer, "plan", None)
         if plan is None:
             raise InputError(
-                "only a language model costs anything; `dry_run` goes with `writer` llm"
+                "`dry_run` estimates what a language model would cost; pass `writer` llm,"
+                " or leave it out"
             )
         return plan(self.prompts, self.attribute)
 
@@ -115,7 +116,7 @@ def _writer(name: str, person_nouns: list[str], options: dict[str, Any]) -> Writ
         return GrammarWriter(person_nouns=person_nouns)
     if name == "book":
         return BookWriter()
-    from equipoise.prompts._llm import LLMWriter
+    from equipoise.prompts._llm_writer import LLMWriter
 
     model = options.pop("model")
     cache = options.pop("cache") or cache_folder() / "answers.sqlite"
@@ -143,7 +144,7 @@ def plan_text(plan: dict[str, int]) -> str:
     )
 
 
-class Checked(NamedTuple):
+class BookCheck(NamedTuple):
     """What a check of a book found."""
 
     problems: list[Problem]
@@ -154,7 +155,7 @@ class Checked(NamedTuple):
 
 def check_file(
     book: str, attribute: str, file: Path | None, min_variants: int, nouns: list[str]
-) -> Checked:
+) -> BookCheck:
     """Return what a check of a book's entries for an attribute found."""
     loaded = PromptBook.load(book)
     wanted = Attribute.load(attribute)
@@ -171,7 +172,7 @@ def check_file(
     if file:
         prompts = read_prompts(file)
     missing = loaded.missing(prompts, wanted)
-    return Checked(problems, missing, entries, len(groups) - entries)
+    return BookCheck(problems, missing, entries, len(groups) - entries)
 
 
 def texts(book: PromptBook) -> list[str]:

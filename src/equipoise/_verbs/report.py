@@ -17,7 +17,8 @@ from equipoise.report import comparison, page
 def write_report(results: Sequence[Path], out: Path, force: bool = False) -> None:
     """Write the page of one audit, or compare several under the names of their folders."""
     require_free_file(out, force)
-    found = [_audit.read(path) for path in results]
+    read = [_audit.read(path) for path in results]
+    found = [(document.to_json(), pictures) for document, pictures in read]
     try:
         if len(found) == 1:
             made = page(*found[0])
@@ -26,7 +27,7 @@ def write_report(results: Sequence[Path], out: Path, force: bool = False) -> Non
             made = comparison(list(zip(_names(results), documents, strict=True)))
     except (*NOT_WHOLE, TemplateError) as error:
         raise ArtefactError(
-            f"the results are not whole ({error!r}); they were changed, so run the audit again"
+            f"the results are not complete ({error!r}); they were changed, so run the audit again"
         ) from None
     write_atomically(out, made.encode())
 

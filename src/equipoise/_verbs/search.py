@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from equipoise._search import top_k
+from equipoise._stores import Store
 from equipoise.errors import InputError
 from equipoise.methods import FitContext, Operator
 from equipoise.methods._balanced import Balanced, BalancedOperator
-from equipoise.methods._pages import PageCertificate
-from equipoise.methods._served import can_be_served
+from equipoise.methods._balanced_page import PageCertificate
+from equipoise.methods._served_index import can_be_served
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._choosing import book_for
+from equipoise.prompts._book_choice import book_for
+from equipoise.prompts._prompt_book import PromptBook
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,9 @@ class SearchResults:
     A balanced search says more. certificates: what balancing the first page of each query did, None
     where it was left as it is. left_alone: why it was, or "". groups (queries, k): the group that
     the prompts see in each image. scores are then the adjusted ones that the ranking goes by.
+
+    index: what was searched. Where it is a store, ``to_frame`` has what the store says of each
+    image, such as its path.
     """
 
     indices: np.ndarray
@@ -43,6 +47,7 @@ class SearchResults:
     certificates: tuple[PageCertificate | None, ...] | None = None
     left_alone: tuple[str, ...] | None = None
     groups: np.ndarray | None = None
+    index: Any = None
 
     def __iter__(self) -> Iterator[np.ndarray]:
         return iter((self.indices, self.scores))
@@ -50,7 +55,7 @@ class SearchResults:
     def to_frame(self) -> pd.DataFrame:
         """Return one row per query and place: query, place (from 1), image, score.
 
-        A balanced search adds the group.
+        A balanced search adds the group, and a store the columns that it has of each image.
         """
         import pandas as pd
 
@@ -64,7 +69,12 @@ class SearchResults:
         }
         if self.groups is not None:
             columns["group"] = self.groups.reshape(-1)
-        return pd.DataFrame(columns)
+        found = pd.DataFrame(columns)
+        if not isinstance(self.index, Store):
+            return found
+        about = self.index.metadata().iloc[found["image"]].reset_index(drop=True)
+        added = [name for name in about.columns if name not in found.columns]
+        return pd.concat([found, about[added]], axis=1)
 
     def __repr__(self) -> str:
         count, depth = self.indices.shape
@@ -83,6 +93,7 @@ def search(
     queries: np.ndarray | Sequence[str],
     k: int = 20,
     *,
+    offset: int = 0,
     encoder: Any = None,
     balance: str | Attribute | Operator | None = None,
     gate: bool = True,
@@ -90,13 +101,14 @@ def search(
     """Find the k images of ``index`` with the largest inner product for each query, exactly.
 
     index: rows (n, d) as an array or memory map, a store, or blocks of rows. queries: rows (q, d),
-    or texts, which ``encoder`` encodes.
+    or texts, which ``encoder`` encodes. offset: how many images the results leave out at the front:
+    0, k, 2 k for pages 1, 2, 3. Past the end of the index there are fewer than k, or none.
 
-    balance: an attribute, or its name ("gender"), whose groups the first k shall show as often as
-    the index does; ``encoder`` encodes the prompts that tell the groups apart, and the index is
+    balance: an attribute, or its name ("gender"), whose groups each page of k shall show as often
+    as the index does; ``encoder`` encodes the prompts that tell the groups apart, and the index is
     read twice more. Or a fitted ``balanced`` operator, which is quicker where there are several
-    searches. gate: texts that name a group, and texts about no person, are searched for as they
-    are.
+    searches; its own k is then the page. Page 2 is the best balanced page of what page 1 left.
+    gate: texts that name a group, and texts about no person, are searched for as they are.
     """
     texts = None
     if not hasattr(queries, "shape"):
@@ -105,19 +117,29 @@ def search(
             raise InputError("the queries are texts; pass the `encoder` of the index too")
         queries = encoder.encode_text(list(texts))
     rows = np.asarray(queries)
+    _check_offset(offset)
     if balance is None:
-        indices, scores = _plain(index, rows, k)
-        return SearchResults(indices, scores, texts)
+        indices, scores = _plain(index, rows, k, offset)
+        return SearchResults(indices, scores, texts, index=index)
     operator = _balanced_operator(balance, index, k, encoder)
     reasons = ("",) * len(rows)
     if gate and texts is not None:
         reasons = tuple(operator.left_alone(text) for text in texts)
-    return _balanced(operator, index, rows, k, texts, reasons)
+    return _balanced(operator, index, rows, k, offset, texts, reasons)
 
 
-def _plain(index: Any, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _check_offset(offset: Any) -> None:
+    whole = isinstance(offset, int | np.integer) and not isinstance(offset, bool)
+    if not whole or offset < 0:
+        raise InputError(f"offset={offset!r} is not legal; pass a whole number from 0")
+
+
+def _plain(index: Any, rows: np.ndarray, k: int, offset: int) -> tuple[np.ndarray, np.ndarray]:
     blocks = index.shards() if hasattr(index, "shards") else index
-    return top_k(rows, blocks, k)
+    if offset == 0:
+        return top_k(rows, blocks, k)
+    indices, scores = top_k(rows, blocks, k + offset)
+    return indices[:, offset:], scores[:, offset:]
 
 
 def _balanced(
@@ -125,24 +147,27 @@ def _balanced(
     index: Any,
     rows: np.ndarray,
     k: int,
+    offset: int,
     texts: tuple[str, ...] | None,
     reasons: tuple[str, ...],
 ) -> SearchResults:
     """Search for some queries as they are, and for those without a reason balanced."""
     k = operator.depth(k)
     kept = np.array([bool(reason) for reason in reasons])
-    indices = np.empty((len(rows), k), np.int64)
-    scores = np.empty((len(rows), k), np.float32)
+    width = min(k, max(0, operator.count - offset))
+    indices = np.empty((len(rows), width), np.int64)
+    scores = np.empty((len(rows), width), np.float32)
     certificates: list[PageCertificate | None] = [None] * len(rows)
     if not kept.all():
-        found = operator.search(rows[~kept], k)
+        found = operator.search(rows[~kept], k, offset)
         indices[~kept], scores[~kept] = found.indices, found.scores
         for i, certificate in zip(np.flatnonzero(~kept), found.certificates, strict=True):
             certificates[i] = certificate
     if kept.any():
-        indices[kept], scores[kept] = _plain(index, rows[kept], k)
+        plain, values = _plain(index, rows[kept], k, offset)
+        indices[kept], scores[kept] = plain[:, :width], values[:, :width]
     groups = operator.groups_of(indices)
-    return SearchResults(indices, scores, texts, tuple(certificates), reasons, groups)
+    return SearchResults(indices, scores, texts, tuple(certificates), reasons, groups, index)
 
 
 def _balanced_operator(balance: Any, index: Any, k: int, encoder: Any) -> BalancedOperator:
@@ -169,6 +194,16 @@ def _balanced_operator(balance: Any, index: Any, k: int, encoder: Any) -> Balanc
             " the index, or a fitted balanced operator"
         )
     attribute = Attribute.load(balance) if isinstance(balance, str) else balance
+    return fit_balanced(attribute, index, k, encoder)
+
+
+def balancing_context(attribute: Attribute, index: Any, encoder: Any) -> FitContext:
+    """Return what a balanced search is fitted on: the index, and curated prompts about people."""
     book = book_for(list(PromptBook.curated(PEOPLE).prompts), attribute, None)
-    context = FitContext(attribute, encoder=encoder, book=book, images=index)
+    return FitContext(attribute, encoder=encoder, book=book, images=index)
+
+
+def fit_balanced(attribute: Attribute, index: Any, k: int, encoder: Any) -> BalancedOperator:
+    """Return the operator of a balanced search of an index."""
+    context = balancing_context(attribute, index, encoder)
     return Balanced(k=k, prototype=PROTOTYPE).fit(context)

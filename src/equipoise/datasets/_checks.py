@@ -118,7 +118,7 @@ def one_group(paths: Any, groups: np.ndarray) -> np.ndarray:
     for path, group in zip(paths, groups, strict=True):
         if group is not None and found.setdefault(path, group) != group:
             raise InputError(
-                f"{path} is of the group {found[path]!r} in one row and {group!r} in another; an"
-                " image has one, so mend its rows"
+                f"{path} is of the group {found[path]!r} in one row and {group!r} in another; give"
+                " all rows of an image the same group"
             )
     return np.array([found.get(path) for path in paths], dtype=object)

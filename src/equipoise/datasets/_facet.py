@@ -69,7 +69,7 @@ def write_crops(dataset: Dataset, folder: files.Where) -> Dataset:
     names = [f"{person}.jpg" for person in dataset.table["person"]]
     for name in names:
         if not is_below(name):
-            raise InputError(f"{name!r} is no name of a file in {target}; mend person_id")
+            raise InputError(f"{name!r} is no name of a file in {target}; correct person_id")
     crops = [target / name for name in names]
     photographs, boxes = dataset.table["path"], dataset.table["box"]
     unreadable = []
@@ -101,7 +101,7 @@ def _jpeg(image, box: tuple[float, float, float, float]) -> bytes:
 def _box(text: str, path: Path) -> tuple[float, float, float, float]:
     try:
         box = json.loads(str(text).replace("'", '"'))
-        return tuple(float(box[name]) for name in ("x", "y", "width", "height"))  # pyright: ignore[reportReturnType]
+        return float(box["x"]), float(box["y"]), float(box["width"]), float(box["height"])
     except (ValueError, KeyError, TypeError):
         raise InputError(
             f"{path} holds the bounding box {text!r}; legal is an object with x, y, width and"

@@ -92,7 +92,7 @@ def require_once(names: Frame, path: Path) -> None:
     twice = list(names[names.duplicated()])
     if twice:
         raise InputError(
-            f"{path} has {len(twice)} rows of images that it had before, first {twice[0]}; leave"
+            f"{path} has {len(twice)} rows of images that it had before, first {twice[0]}; keep"
             " one row per image"
         )
 

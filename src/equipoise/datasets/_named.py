@@ -191,7 +191,7 @@ def rows_of(embeddings: Any, paths: list[str]) -> tuple[Any, np.ndarray]:
     there = places >= 0
     if not there.any():
         raise InputError(
-            f"none of the {len(paths)} images is in {embeddings.folder}; embed this very dataset,"
+            f"none of the {len(paths)} images is in {embeddings.folder}; embed this dataset,"
             " or pass another store"
         )
     if len(places) == len(embeddings) and (places == np.arange(len(places))).all():

@@ -37,30 +37,33 @@ def one_person_images(
     belongs to one detector and threshold. An image that cannot be read counts as showing nobody.
     The paper used YOLOv8, whose licence is AGPL, so counts differ somewhat from its own.
     """
-    different = {Path(path) for path in paths}
+    wanted = [Path(path) for path in paths]
+    _require_different_names(wanted)
+    counts = _load(cache, detector, threshold)
+    todo = [path for path in wanted if path.name not in counts]
+    if todo:
+        count = _Detector(detector, threshold, device).count
+        try:
+            for done, start in enumerate(range(0, len(todo), batch), 1):
+                part = todo[start : start + batch]
+                for path, people in zip(part, count(part), strict=True):
+                    counts[path.name] = people
+                if done % SAVE_EVERY == 0:
+                    _save(cache, detector, threshold, counts)
+                if progress is not None:
+                    progress(min(start + batch, len(todo)), len(todo))
+        finally:
+            _save(cache, detector, threshold, counts)
+    return [path.name for path in wanted if counts[path.name] == 1]
+
+
+def _require_different_names(paths: Sequence[Path]) -> None:
+    different = set(paths)
     if len({path.name for path in different}) < len(different):
         raise InputError(
-            "two images in different folders have the same name, and a name is all that is kept;"
-            " ask for one folder at a time"
+            "two images in different folders have the same name, and counts are kept by name"
+            " only; pass the images of one folder at a time"
         )
-    counts = _load(cache, detector, threshold)
-    names = [Path(path).name for path in paths]
-    todo = [Path(path) for path in paths if Path(path).name not in counts]
-    if not todo:
-        return [name for name in names if counts[name] == 1]
-    count = _Detector(detector, threshold, device).count
-    try:
-        for done, start in enumerate(range(0, len(todo), batch), 1):
-            part = todo[start : start + batch]
-            for path, people in zip(part, count(part), strict=True):
-                counts[path.name] = people
-            if done % SAVE_EVERY == 0:
-                _save(cache, detector, threshold, counts)
-            if progress is not None:
-                progress(min(start + batch, len(todo)), len(todo))
-    finally:
-        _save(cache, detector, threshold, counts)
-    return [name for name in names if counts[name] == 1]
 
 
 class _Detector:

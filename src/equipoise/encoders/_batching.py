@@ -12,7 +12,7 @@ from equipoise.errors import InputError
 SIZE = 64
 
 
-class Batches:
+class ShrinkingBatches:
     """Batches of a fixed size, halved when the device runs out of memory.
 
     The size is never chosen by timing: the size of a batch may show in the last digits of its rows,

@@ -17,7 +17,7 @@ from PIL import Image
 
 from equipoise._progress import progress
 from equipoise.encoders import _images as pictures
-from equipoise.encoders._batching import SIZE, Batches
+from equipoise.encoders._batching import SIZE, ShrinkingBatches
 from equipoise.encoders._cache import EmbeddingCache, image_keys, text_keys
 from equipoise.encoders._decoding import decode
 from equipoise.encoders._images import UnreadableImageError
@@ -80,8 +80,8 @@ class Encoder:
         # Whole images are of any size, so their number is what bounds memory.
         images_at_once = MOST_WHOLE if towers.preprocess is None else SIZE
         self._batches = {
-            "text": Batches(batch_size),
-            "image": Batches(batch_size, images_at_once),
+            "text": ShrinkingBatches(batch_size),
+            "image": ShrinkingBatches(batch_size, images_at_once),
         }
 
     @property

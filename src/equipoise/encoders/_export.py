@@ -75,33 +75,37 @@ def _write_graphs(module: Any, towers: Any, folder: Path, opset: int) -> None:
     except ImportError as error:
         raise MissingExtraError("export_onnx", "onnx with onnxscript", "export") from error
 
-    class Graph(torch.nn.Module):
-        def __init__(self, method: str):
+    class ExportedGraph(torch.nn.Module):
+        def __init__(self):
             super().__init__()
-            self.module, self.method = module, method
+            self.module = module
 
-        def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-            return getattr(self.module, self.method)(*inputs)
+    class ExportedImages(ExportedGraph):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return self.module.encode_image(pixels)
+
+    class ExportedTexts(ExportedGraph):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return self.module.encode_text(ids, mask)
 
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=towers.max_tokens)
     pixels = torch.zeros(2, *towers.preprocess.size, 3, dtype=torch.uint8)
     tokens = {name: tensor.cpu() for name, tensor in towers.tokenize(list(CHECK_TEXTS)).items()}
     text_axes = {0: batch} if towers.padding == "max_length" else {0: batch, 1: length}
     jobs = {
-        "image.onnx": ("encode_image", (pixels,), ["pixels"], [{0: batch}]),
+        "image.onnx": (ExportedImages(), (pixels,), ["pixels"], ({0: batch},)),
         "text.onnx": (
-            "encode_text",
+            ExportedTexts(),
             (tokens["input_ids"], tokens["attention_mask"]),
             ["input_ids", "attention_mask"],
-            [text_axes] * 2,
+            (text_axes, text_axes),
         ),
     }
     with _quiet(), _on_the_cpu(module, towers.device):
-        for file, (method, inputs, names, axes) in jobs.items():
+        for file, (graph, inputs, names, axes) in jobs.items():
             program = torch.onnx.export(
-                Graph(method).eval(), inputs, input_names=names, output_names=["unit_row"],
-                dynamic_shapes={"inputs": tuple(axes)},
-                opset_version=opset, dynamo=True, verbose=False,
+                graph.eval(), inputs, input_names=names, output_names=["unit_row"],
+                dynamic_shapes=axes, opset_version=opset, dynamo=True, verbose=False,
             )  # fmt: skip
             if program is None:
                 raise EquipoiseError(f"torch gave no graph for {file}; nothing was kept")
@@ -123,9 +127,9 @@ def _large(module: Any) -> bool:
 
 
 def _write_settings(encoder: Any, towers: Any, folder: Path) -> None:
-    from equipoise.encoders._onnx import SETTINGS, ImageGraph, Settings, TextGraph, seal
+    from equipoise.encoders._onnx import SETTINGS, ExportSettings, ImageGraph, TextGraph, seal
 
-    settings = Settings(
+    settings = ExportSettings(
         id=encoder.id,
         revision=encoder.revision,
         dim=encoder.dim,

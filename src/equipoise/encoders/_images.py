@@ -105,6 +105,15 @@ def open_file(path: str | os.PathLike[str], longest: int | None = None) -> Image
         raise UnreadableImageError(f"{os.fspath(path)} cannot be read: {error}") from None
 
 
+def jpeg(source: Any, longest: int, quality: int) -> bytes:
+    """Return a JPEG of the pixels alone: no comment, no place, no prompt goes with it."""
+    image = open_image(source, longest)
+    image.info.clear()  # comments, which Pillow would write again
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=quality, subsampling=0)
+    return file.getvalue()
+
+
 def name_of(source: Any, index: int) -> str:
     """Return the name of an image for messages."""
     if isinstance(source, str | os.PathLike):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -39,7 +39,7 @@ class ImageGraph(BaseModel):
     float32 (n, 3, height, width).
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     file: str = "image.onnx"
     input: str = "pixels"
@@ -55,7 +55,7 @@ class TextGraph(BaseModel):
     padding_side: "right" or "left".
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     file: str = "text.onnx"
     tokenizer: str = "tokenizer.json"
@@ -68,14 +68,14 @@ class TextGraph(BaseModel):
     padding_side: Literal["right", "left"] = "right"
 
 
-class Settings(BaseModel):
+class ExportSettings(BaseModel):
     """What encoder.json holds.
 
     fingerprint: of the encoder that was exported. sha256: of each file. seal: of all the rest, so
     that edits show.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     format: int = FORMAT
     id: str = ""
@@ -88,7 +88,7 @@ class Settings(BaseModel):
     seal: str = ""
 
 
-def seal(settings: Settings) -> str:
+def seal(settings: ExportSettings) -> str:
     """Return a hash of everything else in encoder.json."""
     return hashlib.sha256(settings.model_dump_json(exclude={"seal"}).encode()).hexdigest()
 
@@ -125,7 +125,7 @@ class ONNXTowers(Towers):
         _check_files(folder, settings)
         return cls(folder, settings, _provider(device))
 
-    def __init__(self, folder: Path, settings: Settings, provider: str):
+    def __init__(self, folder: Path, settings: ExportSettings, provider: str):
         self.id = settings.id or f"onnx:{folder}"
         self.revision, self.dim = settings.revision, settings.dim
         self.device = next(device for device, known in PROVIDERS.items() if known == provider)
@@ -208,9 +208,9 @@ class ONNXTowers(Towers):
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _read(path: Path) -> Settings:
+def _read(path: Path) -> ExportSettings:
     try:
-        settings = Settings.model_validate_json(path.read_bytes())
+        settings = ExportSettings.model_validate_json(path.read_bytes())
         if settings.image:
             TypeAdapter(Preprocess).validate_python(settings.image.preprocess)
     except (ValidationError, TypeError, OSError) as error:
@@ -221,14 +221,14 @@ def _read(path: Path) -> Settings:
     return settings
 
 
-def _files(settings: Settings) -> list[str]:
+def _files(settings: ExportSettings) -> list[str]:
     files = [settings.text.file, settings.text.tokenizer]
     if settings.image:
         files.append(settings.image.file)
     return [*files, *settings.sha256]
 
 
-def _check_files(folder: Path, settings: Settings) -> None:
+def _check_files(folder: Path, settings: ExportSettings) -> None:
     for file in dict.fromkeys(_files(settings)):
         if Path(file).name != file:
             raise ArtefactError(

@@ -19,15 +19,16 @@ from equipoise.methods._closed_form import ClosedFormOperator
 
 
 def wrap(
-    encoder: Encoder, operator: Any, *, gate: bool | Callable[[str], bool] = False
+    encoder: Encoder, operator: Any, *, gate: bool | Callable[[str], bool] | None = None
 ) -> WrappedEncoder:
     """Return an encoder whose rows ``operator`` debiases.
 
     operator: an attribute space (the closed form), or what fitting a method gave. With a
     ``SpaceSet`` each text is debiased in the space of its own prompt, and images, which have no
     prompt, cannot be. gate: keep texts that name a group ("a female doctor") as they are; True asks
-    ``explicit_groups``, and a function decides by itself. A space or an operator that was fitted
-    with another encoder is refused.
+    ``explicit_groups``, a function decides by itself, and None leaves it to the operator: on for
+    ``balanced``, which also keeps texts about no person, and off for most. A space or an operator
+    that was fitted with another encoder is refused.
     """
     if not hasattr(encoder, "encode_text"):
         raise InputError(
@@ -54,10 +55,15 @@ def wrap(
 class WrappedEncoder:
     """An encoder and an operator, with the encoder's own interface."""
 
-    def __init__(self, encoder: Encoder, operator: Any, gate: bool | Callable[[str], bool] = False):
+    def __init__(
+        self,
+        encoder: Encoder,
+        operator: Any,
+        gate: bool | Callable[[str], bool] | None = None,
+    ):
         self.encoder: Encoder = encoder
         self.operator: Any = operator
-        self.gate: bool | Callable[[str], bool] = gate
+        self.gate: bool | Callable[[str], bool] | None = gate
 
     @property
     def id(self) -> str:
@@ -87,8 +93,9 @@ class WrappedEncoder:
     def fingerprint(self) -> str:
         """Return a fingerprint unlike the encoder's: debiased and plain rows share no space."""
         operator = getattr(self.operator, "fingerprint", "")
-        gated = " gated" if self.gate else ""
-        name = f"{self.encoder.fingerprint} {operator}{gated}"
+        name = f"{self.encoder.fingerprint} {operator}"
+        if self.gate is not None:
+            name += " gated" if self.gate else " ungated"
         return hashlib.sha256(name.encode()).hexdigest()
 
     @property
@@ -101,9 +108,9 @@ class WrappedEncoder:
     def encode_text(self, texts: Sequence[str]) -> np.ndarray:
         """Return debiased unit rows (n, dim), float32, in the order of the texts."""
         rows = self.encoder.encode_text(texts)
-        if self.gate:
-            return self.operator.text(rows, prompts=texts, gate=self.gate)
-        return self.operator.text(rows, prompts=texts)
+        if self.gate is None:
+            return self.operator.text(rows, prompts=texts)
+        return self.operator.text(rows, prompts=texts, gate=self.gate)
 
     def encode_images(
         self, images: Iterable[Any], *, on_unreadable: OnUnreadable = "nan"

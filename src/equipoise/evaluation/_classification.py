@@ -14,6 +14,8 @@ from equipoise.encoders import TextEncoder
 from equipoise.errors import InputError
 from equipoise.evaluation._estimates import Measured, check_operators, gated
 from equipoise.evaluation._protocol import Protocol
+from equipoise.evaluation._run_document import Better
+from equipoise.evaluation._small_cells import small_cells
 from equipoise.metrics import Cells
 
 
@@ -25,7 +27,7 @@ def predict(
     Images are read block by block. texts (classes, d): the prompts' rows.
     """
     best = [
-        operator.scores(rows, texts, prompts, **gated(gate)).argmax(1)
+        operator.scores(rows, texts, prompts, **gated(operator, gate)).argmax(1)
         for rows in unit_blocks(images, len(prompts))
     ]
     if not best:
@@ -42,7 +44,7 @@ def classify(
     sensitive_features: Any,
     encoder: TextEncoder | None = None,
     texts: Any = None,
-    protocol: str = "released",
+    protocol: str = "mended",
     positive: Hashable | None = None,
     gate: Any = None,
     resamples: int = 1000,
@@ -52,8 +54,9 @@ def classify(
 
     operators: name -> operator. images: (n, d), a store or an iterable of arrays that can be read
     again. class_prompts: label -> prompt; their rows are ``texts``, or encoded by ``encoder``.
-    protocol: which form of equal opportunity, "paper" or "released". positive: one class of
-    interest, for a binary F1 and equal opportunity of that class alone, as on CelebA.
+    protocol: "paper", "released" or "mended", which differ in the form of equal opportunity and in
+    what an empty class scores. positive: one class of interest, for a binary F1 and equal
+    opportunity of that class alone, as on CelebA.
     """
     check_operators(operators)
     check_classes(labels, class_prompts, positive)
@@ -67,6 +70,7 @@ def classify(
         predictions,
         labels=labels,
         sensitive_features=sensitive_features,
+        classes=len(class_prompts),
         protocol=protocol,
         positive=positive,
         resamples=resamples,
@@ -93,13 +97,17 @@ def measure_predictions(
     *,
     labels: Any,
     sensitive_features: Any,
-    protocol: str = "released",
+    classes: int,
+    protocol: str = "mended",
     positive: Hashable | None = None,
     resamples: int = 1000,
     seed: int = 0,
 ) -> Measured:
-    """Return what ``classify`` measures, from predictions: method -> (n,)."""
-    functions, better = _metrics(Protocol.named(protocol).equal_opportunity, positive)
+    """Return what ``classify`` measures, from predictions: method -> (n,).
+
+    classes: how many there are to predict.
+    """
+    functions, better = _metrics(Protocol.named(protocol), positive, classes)
     bootstrap = metrics.bootstrap_classification(
         labels,
         predictions,
@@ -108,7 +116,13 @@ def measure_predictions(
         resamples=resamples,
         seed=seed,
     )
-    return Measured(bootstrap, better)
+    cells = small_cells(labels, sensitive_features)
+    of_class = tuple(cell for cell in cells if cell.startswith(f"{positive}, "))
+    small = {name: cells for name in functions if name.startswith("worst-group")}
+    for name in functions:
+        if name.startswith("EO_"):
+            small[name] = cells if positive is None else of_class
+    return Measured(bootstrap, better, small=small)
 
 
 def check_classes(labels: Any, class_prompts: Any, positive: Hashable | None) -> None:
@@ -144,21 +158,25 @@ def check_classes(labels: Any, class_prompts: Any, positive: Hashable | None) ->
         )
 
 
-def _metrics(form: str, positive: Hashable | None) -> tuple[dict[str, Any], dict[str, str]]:
+def _metrics(
+    protocol: Protocol, positive: Hashable | None, out_of: int
+) -> tuple[dict[str, Any], dict[str, Better]]:
     """Return the metrics by name, and whether "higher" or "lower" is better."""
     functions: dict[str, Any] = {}
-    better: dict[str, str] = {}
+    better: dict[str, Better] = {}
 
-    def add(name: str, function: Any, which: str) -> None:
+    def add(name: str, function: Any, which: Better) -> None:
         functions[name] = function
         better[name] = which
 
     if positive is None:
         classes = None
-        add("macro F1", Cells.macro_f1, "higher")
+        divisor = out_of if protocol.to_the_letter else None
+        add("macro F1", partial(Cells.macro_f1, out_of=divisor), "higher")
     else:
         classes = [positive]
         add("F1", lambda cells: cells.binary_f1(positive), "higher")
+    form = protocol.form(one_class=positive is not None)
     for name, options in metrics.EQUAL_OPPORTUNITY[form].items():
         add(f"EO_{name}", partial(Cells.equal_opportunity, **options, classes=classes), "lower")
     add("accuracy", Cells.accuracy, "higher")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from equipoise import methods, published
 from equipoise._artefact import require_writable
 from equipoise.errors import InputError
-from equipoise.evaluation._document import read, write
 from equipoise.evaluation._evaluation import Evaluation
+from equipoise.evaluation._run_document import EvaluationRun
+from equipoise.evaluation._run_file import read, write
 from equipoise.methods._specs import BASELINE, MethodSpec, parse
 
 Progress = Callable[[int, int, str], None]
@@ -86,7 +87,7 @@ def compare(
     folder: Path,
     *,
     progress: Progress | None = None,
-) -> tuple[list[dict[str, Any]], int]:
+) -> tuple[list[EvaluationRun], int]:
     """Return the run of each method beside ``none``, and how many of them existed already.
 
     Each run has a file of its own in ``folder``. progress(done, all, label) is told of each.
@@ -97,13 +98,13 @@ def compare(
     for done, spec in enumerate(specs, 1):
         key = evaluation.key(spec)
         path = folder / f"{_slug(spec.label)}-{key[:12]}.json"
-        run = read(path) if path.is_file() else {}
-        if run.get("key") == key:
+        run = read(path) if path.is_file() else None
+        if run is not None and run.key == key:
             found += 1
         else:
             run = evaluation.run([spec])
-            run["key"] = key
-            run["fit_seconds"] = round(evaluation.fit_seconds[spec.label], 4)
+            seconds = round(evaluation.fit_seconds[spec.label], 4)
+            run = run.model_copy(update={"key": key, "fit_seconds": seconds})
             write(path, run)
         runs.append(run)
         if progress is not None:

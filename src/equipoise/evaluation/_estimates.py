@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from equipoise.errors import InputError
+from equipoise.evaluation._run_document import Better, Difference, MetricRow, PermutedFloor
 from equipoise.metrics import Bootstrap, Shuffled
+from equipoise.metrics._intervals import CENTRED, POSITIVE, SHARE, Chance, Limits, lifted
 
 # method, metric
 Key = tuple[str, str]
@@ -18,39 +20,53 @@ class Measured:
     """Metrics of every method, with the floors of those that have some.
 
     bootstrap: values and resamples. better: metric -> "higher" or "lower". floors, shuffled: the
-    floors of skews, exact and by permuted labels.
+    floors of skews, exact and by permuted labels. small: metric -> the cells of fewer than 20
+    images that it rests on.
     """
 
     bootstrap: Bootstrap
-    better: Mapping[str, str]
+    better: Mapping[str, Better]
     floors: Mapping[str, float] = field(default_factory=dict)
     shuffled: Mapping[Key, Shuffled] = field(default_factory=dict)
+    small: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def rows(
-        self, baseline: str | None = None, level: float = 0.95, kind: str = "percentile"
-    ) -> list[dict[str, Any]]:
-        """Return one record per method and metric, in JSON's own types.
+        self, baseline: str | None = None, level: float = 0.95, kind: str = CENTRED
+    ) -> list[MetricRow]:
+        """Return one row per method and metric.
 
         ``difference`` is paired, from the baseline.
         """
         rows = []
         for method, metric in self.bootstrap.values:
-            estimate = asdict(self.bootstrap.estimate(method, metric, level=level, kind=kind))
-            row = {"method": method, "metric": metric, "better": self.better[metric], **estimate}
-            if baseline not in (None, method):
+            estimate = self.bootstrap.estimate(
+                method, metric, level=level, kind=kind, limits=limits_of(metric)
+            )
+            found: dict[str, Any] = asdict(estimate)
+            if baseline is not None and baseline != method:
                 gap = self.bootstrap.difference(method, baseline, metric, level=level, kind=kind)
-                row["difference"] = {
-                    "from": baseline,
-                    "value": gap.value,
-                    "low": gap.low,
-                    "high": gap.high,
-                }
+                found["difference"] = Difference(
+                    baseline=baseline, value=gap.value, low=gap.low, high=gap.high
+                )
             if metric in self.floors:
-                row["floor"] = self.floors[metric]
+                found["floor"] = self.floors[metric]
+            if self.small.get(metric):
+                found["small"] = list(self.small[metric])
             if (method, metric) in self.shuffled:
-                row["permuted"] = self.shuffled[method, metric]._asdict()
-            rows.append(row)
+                shuffled = self.shuffled[method, metric]
+                found["permuted"] = PermutedFloor(**shuffled._asdict())
+                if kind == CENTRED:
+                    chance = Chance(shuffled.value, shuffled.high)
+                    found["low"] = lifted(estimate.value, estimate.low, chance)
+            rows.append(
+                MetricRow(method=method, metric=metric, better=self.better[metric], **found)
+            )
         return rows
+
+
+def limits_of(metric: str) -> Limits:
+    """Return what a metric may be: skews and divergences are not negative, the rest are shares."""
+    return POSITIVE if metric.startswith(("MS@", "NDKL@")) else SHARE
 
 
 def check_operators(operators: Any) -> Mapping[str, Any]:
@@ -70,6 +86,12 @@ def check_operators(operators: Any) -> Mapping[str, Any]:
     return operators
 
 
-def gated(gate: Any) -> dict[str, Any]:
-    """Return the gate as an argument, and none without a gate, which some operators do not know."""
+def gated(operator: Any, gate: Any) -> dict[str, Any]:
+    """Return the gate as an argument, and none without a gate, which some operators do not know.
+
+    A method is measured on every prompt that is given: an operator that gates searches by default
+    is told not to.
+    """
+    if gate is None and getattr(operator, "gates_by_default", False):
+        return {"gate": False}
     return {} if gate is None else {"gate": gate}

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,9 +21,8 @@ from equipoise.datasets import Dataset
 from equipoise.datasets._checks import attribute_of, check_members
 from equipoise.errors import InputError
 from equipoise.evaluation import _paper as paper
-from equipoise.evaluation import _questions as asked
+from equipoise.evaluation import _queries as asked
 from equipoise.evaluation._classification import measure_predictions, predict_labels
-from equipoise.evaluation._document import digest, document
 from equipoise.evaluation._estimates import Measured
 from equipoise.evaluation._fitting_images import (
     FitOn,
@@ -32,24 +31,40 @@ from equipoise.evaluation._fitting_images import (
     fitting_images,
     takes_images,
 )
-from equipoise.evaluation._labelled import LabelledImages
+from equipoise.evaluation._labelled_images import LabelledImages
 from equipoise.evaluation._leakage import Probe
-from equipoise.evaluation._protocol import Protocol
+from equipoise.evaluation._protocol import NO_GROUP, Protocol
 from equipoise.evaluation._retrieval import check_groups, measure_lists, rank_deep
+from equipoise.evaluation._run_document import (
+    FORMAT,
+    KIND,
+    AttributeFacts,
+    BookFacts,
+    DatasetFacts,
+    EncoderFacts,
+    EvaluationRun,
+    ImageCounts,
+    MethodFacts,
+    MetricRow,
+    ProtocolFacts,
+    RunFacts,
+    SettingFacts,
+    Task,
+)
+from equipoise.evaluation._run_file import digest, versions
 from equipoise.evaluation._settings import Settings
 from equipoise.methods import FitContext, Operator
 from equipoise.methods._specs import BASELINE, MethodSpec, serve
 from equipoise.metrics._labels import encode_groups
-from equipoise.prompts import _choosing as books
+from equipoise.prompts import _book_choice as books
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
+from equipoise.prompts._prompt_book import PromptBook
 
-Task = Literal["classification", "retrieval"]
 TASKS = ("classification", "retrieval")
 
 
 class Evaluation:
-    """One task, one dataset, one encoder; ``run(specs)`` gives a run's document.
+    """One task, one dataset, one encoder; ``run(specs)`` gives an ``EvaluationRun``.
 
     encoder: encodes texts, and images where no embeddings are given. embeddings: a store or an
     array (n, d), in place of encoding. attribute: that of the dataset's group columns by default.
@@ -78,7 +93,7 @@ class Evaluation:
     ):
         if task not in TASKS:
             raise InputError(f"task={task!r} is not legal; pass one of {', '.join(TASKS)}")
-        self.task: str = task
+        self.task: Task = cast(Task, task)
         self.dataset: Dataset = dataset
         self.encoder: Any = encoder
         self.settings: Settings = settings or Settings()
@@ -164,8 +179,8 @@ class Evaluation:
             if book is not None and spec.resolved(self.protocol.scope).get("scope") == "per prompt":
                 books.require(book, self.asked.prompts, self.attribute, spec.label)
 
-    def run(self, specs: Sequence[MethodSpec], baseline: str = BASELINE) -> dict[str, Any]:
-        """Return the document of a run of ``none`` and these methods.
+    def run(self, specs: Sequence[MethodSpec], baseline: str = BASELINE) -> EvaluationRun:
+        """Return the run of ``none`` and these methods.
 
         baseline: the label of the method that paired differences are from.
         """
@@ -181,23 +196,28 @@ class Evaluation:
         rows = measured.rows(baseline, settings.level, settings.interval)
         if settings.probe:
             rows += self.probe.measure(operators, baseline, settings.level, settings.interval)
-        facts = self.facts()
-        facts["counts"] = counts
-        facts["methods"] = {
+        methods = {
             label: self._described(spec, operators[label]) for label, spec in by_label.items()
         }
-        for row in rows:
-            published = paper.cell(
-                facts["model"],
-                self.task,
-                self.dataset.name,
-                self.attribute.name,
-                by_label[row["method"]],
-                row["metric"],
-            )
-            if published is not None:
-                row["published"] = published
-        return document(facts, rows)
+        facts = self.facts()
+        return EvaluationRun(
+            kind=KIND,
+            format=FORMAT,
+            versions=versions(),
+            **dict(facts),
+            counts=counts,
+            methods=methods,
+            rows=[self._beside_paper(row, facts.model, by_label[row.method]) for row in rows],
+        )
+
+    def _beside_paper(self, row: MetricRow, model: str, spec: MethodSpec) -> MetricRow:
+        """Return a row with what the paper printed for it, if it did."""
+        published = paper.cell(
+            model, self.task, self.dataset.name, self.attribute.name, spec, row.metric
+        )
+        if published is None:
+            return row
+        return row.model_copy(update={"published": published})
 
     def key(self, spec: MethodSpec) -> str:
         """Return a digest of all that the result of this method depends on."""
@@ -210,31 +230,32 @@ class Evaluation:
         book = self._book_of(spec)
         book_hash = "" if book is None else book.hash
         words = str(self.attribute.wordings) if self.settings.gate else ""
-        return digest([__version__, self.facts(), words, method, book_hash])
+        return digest([__version__, self.facts().to_plain(), words, method, book_hash])
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> RunFacts:
         """Return what is evaluated and how, without results."""
         made_by = EncoderRef.of(self._made_by)
-        about = self.measured.facts()
-        about["rows"] = self.dataset.kept
-        about["dropped"] = self.dataset.dropped
-        about["prompts"] = len(self.asked.prompts)
-        settings = {
-            **vars(self.settings),
+        dataset = DatasetFacts(
+            **dict(self.measured.facts()),
+            rows=self.dataset.kept,
+            dropped=self.dataset.dropped,
+            prompts=len(self.asked.prompts),
+        )
+        settings = vars(self.settings) | {
             "m": self._places if self.task == "retrieval" else None,
             "positive": getattr(self.asked, "positive", None),
         }
-        return {
-            "task": self.task,
-            "protocol": vars(self.protocol),
-            "dataset": about,
-            "fitting": None if self.fitting is None else self.fitting.facts(),
-            "attribute": {"name": self.attribute.name, "groups": list(self.attribute.groups)},
-            "encoder": made_by._asdict(),
-            "model": paper.model_of(made_by.id),
-            "prompts": digest(self.asked.facts),
-            "settings": settings,
-        }
+        return RunFacts(
+            task=self.task,
+            protocol=ProtocolFacts(**vars(self.protocol)),
+            dataset=dataset,
+            fitting=None if self.fitting is None else self.fitting.facts(),
+            attribute=AttributeFacts(name=self.attribute.name, groups=list(self.attribute.groups)),
+            encoder=EncoderFacts(**made_by._asdict()),
+            model=paper.model_of(made_by.id),
+            prompts=digest(self.asked.facts),
+            settings=SettingFacts(**settings),
+        )
 
     @property
     def _made_by(self) -> Any:
@@ -245,8 +266,14 @@ class Evaluation:
     @property
     def _places(self) -> int:
         """Return how many places skew looks at in retrieval."""
-        known = int(encode_groups(self.measured.groups).known.sum())
-        return self.settings.places(known)
+        groups = self._ranked_groups(self.measured.groups)
+        return self.settings.places(int(encode_groups(groups).known.sum()))
+
+    def _ranked_groups(self, groups: np.ndarray) -> np.ndarray:
+        """Return the groups that skew looks at: as released, none is one of its own."""
+        if not self.protocol.to_the_letter:
+            return groups
+        return np.array([NO_GROUP if group is None else group for group in groups], dtype=object)
 
     def _fit(self, specs: Sequence[MethodSpec]) -> dict[str, Operator]:
         """Return the fitted methods by their labels.
@@ -280,7 +307,7 @@ class Evaluation:
         self.fit_seconds[spec.label] = time.perf_counter() - start
         return operator
 
-    def _measure(self, operators: Mapping[str, Operator]) -> tuple[Measured, dict[str, Any]]:
+    def _measure(self, operators: Mapping[str, Operator]) -> tuple[Measured, ImageCounts]:
         """Return what the task measures of each method, and how many images it measures."""
         rows, there = self.measured.images
         if self.task == "retrieval":
@@ -290,18 +317,18 @@ class Evaluation:
         check_members(groups, self.attribute, "whose pictures have embeddings")
         sizes = encode_groups(groups)
         paths = self.measured.paths
-        counts: dict[str, Any] = {
-            "images": int(there.sum()),
-            "without_embedding": int((~there).sum()),
-            "groups": dict(zip(sizes.labels, sizes.sizes.tolist(), strict=True)),
-            "repeated": len(paths) - len(set(paths)),
-            "first_without": [paths[i] for i in np.flatnonzero(~there)[:5]],
-        }
+        counts = ImageCounts(
+            images=int(there.sum()),
+            without_embedding=int((~there).sum()),
+            groups=dict(zip(sizes.labels, sizes.sizes.tolist(), strict=True)),
+            repeated=len(paths) - len(set(paths)),
+            first_without=[paths[i] for i in np.flatnonzero(~there)[:5]],
+        )
         if isinstance(self.asked, asked.Classes):
             return self._measure_classes(operators, self.asked), counts
         kept, targets = self.asked.answerable(there)
-        counts["queries"] = len(kept)
-        counts["blank_captions"] = self.asked.blank
+        asked_for = {"queries": len(kept), "blank_captions": self.asked.blank}
+        counts = counts.model_copy(update=asked_for)
         return self._measure_queries(operators, self.asked, kept, targets), counts
 
     def _measure_classes(
@@ -318,6 +345,7 @@ class Evaluation:
             self._outputs(operators, predicted),
             labels=np.asarray(self.measured.column("label"))[there],
             sensitive_features=self.measured.groups[there],
+            classes=len(classes.by_label),
             protocol=settings.protocol,
             positive=classes.positive,
             resamples=settings.resamples,
@@ -334,7 +362,7 @@ class Evaluation:
         """Return what retrieval measures. kept: the queries whose right image has an embedding."""
         rows, there = self.measured.images
         settings = self.settings
-        groups = self.measured.groups[there]
+        groups = self._ranked_groups(self.measured.groups[there])
         known = check_groups(groups).known
         prompts = [queries.prompts[i] for i in kept]
         texts = self.texts[kept]
@@ -370,23 +398,22 @@ class Evaluation:
             found[label] = self._plain if label == BASELINE else compute(operator)
         return found
 
-    def _described(self, spec: MethodSpec, operator: Operator) -> dict[str, Any]:
+    def _described(self, spec: MethodSpec, operator: Operator) -> MethodFacts:
         """Return what a run's file says of a method."""
-        about: dict[str, Any] = {
-            "method": operator.name,
-            "params": operator.params,
-            "changes": list(operator.changes),
-            "fingerprint": operator.fingerprint,
-            "fitted_on": fitted_on(spec, self.fitting, self.measured),
-        }
+        about = MethodFacts(
+            method=operator.name,
+            params=operator.params,
+            changes=list(operator.changes),
+            fingerprint=operator.fingerprint,
+            fitted_on=fitted_on(spec, self.fitting, self.measured),
+        )
         if spec.is_file:
-            about["file"] = spec.name
-            return about
+            return about.model_copy(update={"file": spec.name})
         book = self._book_of(spec)
         if book is None:
             return about
         # the grammar writes for the very prompts of this run, and cannot word them all
         written = (spec.book or self.given_book) in (None, books.GRAMMAR)
         lacking = books.unworded(book, self.asked.prompts, self.attribute) if written else 0
-        about["book"] = {"hash": book.hash, "prompts": len(book), "unworded": lacking}
-        return about
+        told = BookFacts(hash=book.hash, prompts=len(book), unworded=lacking)
+        return about.model_copy(update={"book": told})

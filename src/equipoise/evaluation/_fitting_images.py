@@ -10,7 +10,8 @@ from typing import Any
 
 from equipoise.datasets import Dataset
 from equipoise.errors import InputError
-from equipoise.evaluation._labelled import LabelledImages
+from equipoise.evaluation._labelled_images import LabelledImages
+from equipoise.evaluation._run_document import FittedOn
 from equipoise.methods._specs import MethodSpec
 from equipoise.prompts._attribute import Attribute
 
@@ -101,14 +102,14 @@ def fitting_images(fitting: LabelledImages | None, measured: LabelledImages) -> 
 
 def fitted_on(
     spec: MethodSpec, fitting: LabelledImages | None, measured: LabelledImages
-) -> dict[str, Any] | None:
+) -> FittedOn | None:
     """Return what a run's file says of these images; None for a method that needs no image."""
     if not takes_images(spec, fitting):
         return None
     chosen = fitting or measured
-    return {
-        "name": chosen.name,
-        "images": int(chosen.images[1].sum()),
-        "measured": fitting is None,
-        "labels": fitting is not None,
-    }
+    return FittedOn(
+        name=chosen.name,
+        images=int(chosen.images[1].sum()),
+        measured=fitting is None,
+        labels=fitting is not None,
+    )

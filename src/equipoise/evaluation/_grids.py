@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol as Interface
 
 from equipoise.errors import InputError
+from equipoise.evaluation import _small_cells as small_cells
+from equipoise.evaluation._run_document import (
+    EvaluationRun,
+    FittedOn,
+    MetricRow,
+    PublishedCell,
+)
 from equipoise.methods._specs import BASELINE
 from equipoise.metrics._probe import METRIC as PROBE
 
-Run = dict[str, Any]
+Rows = dict[tuple[str, str], MetricRow]  # by method and metric
 NOTE = (
     "Values in percent with {level} intervals (bootstrap over {over}, {resamples} resamples, n ="
-    " {n}); in the second line, the paired difference from {baseline}. {more}Perceived or"
+    " {n}); in the second line, the paired difference from {baseline}. Bold is the best of all rows"
+    " where it differs from {baseline} beyond chance. {more}Perceived or"
     " linguistic attributes, not identity; lower skew is not the same as fair."
 )
 READ = (
     f"{PROBE}: how well a linear classifier that learned from labels tells the groups of {{n}}"
     " images apart; 50 is not at all. "
 )
+
+
+class HasInterval(Interface):
+    """A value with its interval, such as a row of a run or a difference."""
+
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
 
 
 @dataclass(frozen=True)
@@ -33,50 +52,44 @@ class Grid:
     note: str
     methods: tuple[str, ...]
     metrics: tuple[str, ...]
-    rows: dict[tuple[str, str], dict[str, Any]]
+    rows: Rows
     marks: dict[tuple[str, str], str]
 
     @property
     def has_floor(self) -> str:
         """Return the metric that has floors, or ""."""
         for (_, metric), row in self.rows.items():
-            if "floor" in row:
+            if row.floor is not None:
                 return metric
         return ""
 
 
-def grids(runs: Sequence[Run]) -> list[Grid]:
+def grids(runs: Sequence[EvaluationRun]) -> list[Grid]:
     """Return a table for each set of runs that can be compared.
 
     Those are runs of the same task, images, encoder, protocol, prompts and settings.
     """
     if not runs:
         raise InputError("there is no run to make a table of")
-    together: dict[tuple, list[Run]] = {}
+    together: dict[tuple, list[EvaluationRun]] = {}
     for run in runs:
-        settings = str(run["settings"])
-        key = (*_subject(run), run["dataset"]["sha256"], run["prompts"], settings)
+        settings = str(run.settings)
+        key = (*_subject(run), run.dataset.sha256, run.prompts, settings)
         together.setdefault(key, []).append(run)
     return [_grid(part) for part in together.values()]
 
 
-def _subject(run: Run) -> tuple:
-    encoder = run["model"] or run["encoder"]["id"] or "stored embeddings"
-    return (
-        run["dataset"]["name"],
-        run["attribute"]["name"],
-        run["task"],
-        encoder,
-        run["protocol"]["name"],
-    )
+def _subject(run: EvaluationRun) -> tuple:
+    encoder = run.model or run.encoder.id or "stored embeddings"
+    return (run.dataset.name, run.attribute.name, run.task, encoder, run.protocol.name)
 
 
-def _grid(runs: list[Run]) -> Grid:
+def _grid(runs: list[EvaluationRun]) -> Grid:
     """Return the table of runs that can be compared."""
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: Rows = {}
     for run in runs:
-        for row in run["rows"]:
-            rows.setdefault((row["method"], row["metric"]), row)
+        for row in run.rows:
+            rows.setdefault((row.method, row.metric), row)
     methods = tuple(dict.fromkeys(method for method, _ in rows))
     metrics = tuple(dict.fromkeys(metric for _, metric in rows))
     dataset, attribute, task, encoder, protocol = _subject(runs[0])
@@ -84,31 +97,50 @@ def _grid(runs: list[Run]) -> Grid:
     return Grid(title, _note(runs, rows), methods, metrics, rows, _marks(rows, methods, metrics))
 
 
-def _note(runs: list[Run], rows: dict[tuple[str, str], dict[str, Any]]) -> str:
+def _note(runs: list[EvaluationRun], rows: Rows) -> str:
     """Return what stands below a table."""
-    first = runs[0]["rows"][0]
-    baselines = [row["difference"]["from"] for row in rows.values() if "difference" in row]
+    first = runs[0].rows[0]
+    baselines = [row.difference.baseline for row in rows.values() if row.difference]
     baseline = baselines[0] if baselines else BASELINE
-    probes = [row for row in rows.values() if row["metric"] == PROBE]
-    probed = READ.format(n=f"{probes[0]['n']:,}") if probes else ""
+    probes = [row for row in rows.values() if row.metric == PROBE]
+    probed = READ.format(n=f"{probes[0].n:,}") if probes else ""
     return NOTE.format(
-        level=f"{100 * first['level']:g}%",
-        over=first["over"],
-        resamples=f"{first['resamples']:,}",
-        n=f"{first['n']:,}",
+        level=f"{100 * first.level:g}%",
+        over=first.over,
+        resamples=f"{first.resamples:,}",
+        n=f"{first.n:,}",
         baseline=baseline,
-        more=probed + _fitted(runs),
+        more=probed + _small(rows) + _as_released(runs[0]) + _fitted(runs),
     )
 
 
-def _fitted(runs: list[Run]) -> str:
+def _as_released(run: EvaluationRun) -> str:
+    """Return what the released code does that ours does not, where a run does so too."""
+    if not run.protocol.to_the_letter:
+        return ""
+    if run.task == "retrieval":
+        return "As released: images of an unknown group count as a group of their own. "
+    return (
+        "As released: FACET's prompts always say a and keep underscores, and a class that is"
+        " neither true nor predicted anywhere scores 0 in macro F1. "
+    )
+
+
+def _small(rows: Rows) -> str:
+    """Return a sentence on the cells that have too few images, where there are some."""
+    named = dict.fromkeys(cell for row in rows.values() for cell in row.small or ())
+    if not named:
+        return ""
+    return f"{small_cells.NOTE}{'; '.join(named)}. "
+
+
+def _fitted(runs: list[EvaluationRun]) -> str:
     """Return a sentence for each set of images that methods were fitted on."""
     where: dict[str, list[str]] = {}
     for run in runs:
-        for method, about in run["methods"].items():
-            images = about.get("fitted_on")
-            if images:
-                where.setdefault(_described(images), []).append(method)
+        for method, about in run.methods.items():
+            if about.fitted_on is not None:
+                where.setdefault(_described(about.fitted_on), []).append(method)
     sentences = []
     for images, methods in where.items():
         names = ", ".join(dict.fromkeys(methods))
@@ -116,18 +148,19 @@ def _fitted(runs: list[Run]) -> str:
     return "".join(sentences)
 
 
-def _described(images: dict[str, Any]) -> str:
-    if images["measured"]:
+def _described(fitted_on: FittedOn) -> str:
+    if fitted_on.measured:
         return "the measured images, without their labels"
-    return f"{images['images']:,} images of {images['name']} that are not measured"
+    return f"{fitted_on.images:,} images of {fitted_on.name} that are not measured"
 
 
 def _marks(
-    rows: dict, methods: Sequence[str], metrics: Sequence[str]
+    rows: Rows, methods: Sequence[str], metrics: Sequence[str]
 ) -> dict[tuple[str, str], str]:
-    """Return which values of each metric are the best and the second among debiasing methods.
+    """Return which values of each metric are the best and the second of all rows.
 
-    There are none where there is one method only, nor for the probe.
+    A value is marked only where it differs from the baseline's beyond chance; the baseline's own,
+    where all others do. There are none for the probe.
     """
     marks: dict[tuple[str, str], str] = {}
     for metric in metrics:
@@ -137,24 +170,36 @@ def _marks(
     return marks
 
 
-def _marks_of(rows: dict, methods: Sequence[str], metric: str) -> dict[str, str]:
+def _marks_of(rows: Rows, methods: Sequence[str], metric: str) -> dict[str, str]:
     """Return "best" and "second" by method; values that print alike share a mark."""
     rivals: dict[str, float] = {}
     for method in methods:
         row = rows.get((method, metric))
-        if method != BASELINE and row is not None and row["value"] is not None:
-            sign = -1 if row["better"] == "higher" else 1
-            rivals[method] = sign * round(row["value"], 3)
+        if row is not None and row.value is not None:
+            sign = -1 if row.better == "higher" else 1
+            rivals[method] = sign * round(row.value, 3)
     if len(rivals) < 2:
         return {}
+    differing = [name for name in rivals if _differs(rows[name, metric])]
+    sure = set(differing)
+    if len(differing) == len(rivals) - 1:
+        sure.add(BASELINE)
     best, *others = sorted(set(rivals.values()))
     marks = {}
     for method, value in rivals.items():
-        if value == best:
+        if method in sure and value == best:
             marks[method] = "best"
-        elif value == others[0]:
+        elif method in sure and others and value == others[0]:
             marks[method] = "second"
     return marks
+
+
+def _differs(row: MetricRow) -> bool:
+    """Return whether the paired difference from the baseline is beyond chance."""
+    gap = row.difference
+    if gap is None or gap.low is None or gap.high is None:
+        return False
+    return gap.low > 0 or gap.high < 0
 
 
 def percent(value: float | None, signed: bool = False) -> str:
@@ -165,18 +210,19 @@ def percent(value: float | None, signed: bool = False) -> str:
     return f"{100 * value:{sign}.1f}"
 
 
-def interval(record: dict[str, Any], signed: bool = False) -> str:
-    """Return "value [low, high]" in percent."""
-    ends = ", ".join(percent(record[end], signed) for end in ("low", "high"))
-    return f"{percent(record['value'], signed)} [{ends}]"
+def interval(found: HasInterval, signed: bool = False) -> str:
+    """Return "value [low, high]" in percent, with a mark where too few images stand behind it."""
+    low, high = percent(found.low, signed), percent(found.high, signed)
+    mark = small_cells.MARK if getattr(found, "small", None) else ""
+    return f"{percent(found.value, signed)}{mark} [{low}, {high}]"
 
 
-def printed(record: dict[str, Any]) -> str:
+def printed(cell: PublishedCell) -> str:
     """Return the paper's own value, with a mark where it cannot be right."""
-    shown = percent(record["value"])
-    if record["spread"] is not None:
-        shown += f" ±{percent(record['spread'])}"
-    if record["problem"]:
+    shown = percent(cell.value)
+    if cell.spread is not None:
+        shown += f" ±{percent(cell.spread)}"
+    if cell.problem:
         shown += " (!)"
     return shown
 
@@ -196,38 +242,44 @@ def lines(grid: Grid) -> tuple[list[str], list[list[str]]]:
     for method in grid.methods:
         row, paper = [method], ["  as published"]
         for metric in grid.metrics:
-            record = grid.rows.get((method, metric), {})
+            found = grid.rows.get((method, metric))
             mark = grid.marks.get((method, metric), "")
-            row += _cells(record, mark, metric == grid.has_floor)
-            paper += _published_cells(record, metric == grid.has_floor)
+            row += _cells(found, mark, metric == grid.has_floor)
+            paper += _published_cells(found, metric == grid.has_floor)
         body.append(row)
         if any(paper[1:]):
             body.append(paper)
     return header, body
 
 
-def _cells(record: dict[str, Any], mark: str, with_floors: bool) -> list[str]:
+def _cells(row: MetricRow | None, mark: str, with_floors: bool) -> list[str]:
     """Return the cells of a metric: its value, and its floors where it has some."""
-    cells = [_cell(record, mark)]
-    if with_floors and record:
-        cells += [percent(record["floor"]), interval(record["permuted"])]
-    elif with_floors:
-        cells += ["", ""]
+    cells = [_cell(row, mark)]
+    if with_floors:
+        cells += _floor_cells(row)
     return cells
 
 
-def _published_cells(record: dict[str, Any], with_floors: bool) -> list[str]:
-    cells = [printed(record["published"]) if "published" in record else ""]
+def _floor_cells(row: MetricRow | None) -> list[str]:
+    """Return both floors of a skew; empty cells where it has none."""
+    if row is None or row.permuted is None:
+        return ["", ""]
+    return [percent(row.floor), interval(row.permuted)]
+
+
+def _published_cells(row: MetricRow | None, with_floors: bool) -> list[str]:
+    cell = row.published if row else None
+    cells = [printed(cell) if cell else ""]
     if with_floors:
         cells += ["", ""]
     return cells
 
 
-def _cell(record: dict[str, Any], mark: str) -> str:
-    if not record:
+def _cell(row: MetricRow | None, mark: str) -> str:
+    if row is None:
         return ""
-    value = interval(record)
+    value = interval(row)
     shown = {"best": f"**{value}**", "second": f"_{value}_", "": value}[mark]
-    if "difference" in record:
-        shown += f"\n{interval(record['difference'], signed=True)}"
+    if row.difference is not None:
+        shown += f"\n{interval(row.difference, signed=True)}"
     return shown

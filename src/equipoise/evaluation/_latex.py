@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from equipoise.evaluation._grids import Grid, Run, grids, interval, percent
+from equipoise.evaluation._grids import Grid, HasInterval, grids, interval, percent
+from equipoise.evaluation._run_document import EvaluationRun, MetricRow, PublishedCell
+from equipoise.evaluation._small_cells import MARK
 
 # characters that a file's name may hold, and LaTeX writes by name
 NAMED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 ARROWS = {"lower": r"$\downarrow$", "higher": r"$\uparrow$"}
 
 
-def latex(runs: Sequence[Run]) -> str:
+def latex(runs: Sequence[EvaluationRun]) -> str:
     """Return plain tabulars.
 
     A cell is a value and its interval. Below stand the paired difference and the paper's row, and
@@ -44,45 +45,56 @@ def _rows(grid: Grid, method: str) -> list[list[str]]:
     """Return the method's row, then the paired difference and the paper's figures if any."""
     values, gaps, paper = [_escaped(method)], [r"\quad difference"], [r"\quad as published"]
     for metric in grid.metrics:
-        record = grid.rows.get((method, metric), {})
-        values.append(_value(record, grid.marks.get((method, metric), "")))
-        gaps.append(_spread(record["difference"], signed=True) if "difference" in record else "")
-        paper.append(_printed(record["published"]) if "published" in record else "")
+        row = grid.rows.get((method, metric))
+        values.append(_value(row, grid.marks.get((method, metric), "")))
+        gaps.append(_gap(row))
+        paper.append(_printed(row.published) if row and row.published else "")
         if metric == grid.has_floor:
-            if record:
-                values += [percent(record["floor"]), _spread(record["permuted"])]
-            else:
-                values += ["", ""]
+            values += _floors(row)
             gaps += ["", ""]
             paper += ["", ""]
     return [values, *(row for row in (gaps, paper) if any(row[1:]))]
 
 
-def _spread(record: dict[str, Any], signed: bool = False) -> str:
+def _gap(row: MetricRow | None) -> str:
+    if row is None or row.difference is None:
+        return ""
+    return _spread(row.difference, signed=True)
+
+
+def _floors(row: MetricRow | None) -> list[str]:
+    """Return both floors of a skew; empty cells where it has none."""
+    if row is None or row.permuted is None:
+        return ["", ""]
+    return [percent(row.floor), _spread(row.permuted)]
+
+
+def _spread(found: HasInterval, signed: bool = False) -> str:
     """Return "value [low, high]", the interval in small type."""
-    value, _, ends = interval(record, signed).partition(" ")
+    value, _, ends = interval(found, signed).partition(" ")
+    value = value.replace(MARK, r"$^\dagger$")
     return rf"{value} {{\scriptsize {ends}}}"
 
 
-def _value(record: dict[str, Any], mark: str) -> str:
-    if not record:
+def _value(row: MetricRow | None, mark: str) -> str:
+    if row is None:
         return ""
-    value, _, ends = _spread(record).partition(" ")
+    value, _, ends = _spread(row).partition(" ")
     return f"{_marked(value, mark)} {ends}"
 
 
-def _printed(record: dict[str, Any]) -> str:
+def _printed(cell: PublishedCell) -> str:
     """Return the paper's own value and marker, with another mark where it cannot be right."""
-    shown = _marked(percent(record["value"]), record["marker"])
-    if record["spread"] is not None:
-        shown += rf"$\pm${percent(record['spread'])}"
-    if record["problem"]:
+    shown = _marked(percent(cell.value), cell.marker)
+    if cell.spread is not None:
+        shown += rf"$\pm${percent(cell.spread)}"
+    if cell.problem:
         shown += " (!)"
     return shown
 
 
 def _better(grid: Grid, metric: str) -> str:
-    return next(row["better"] for (_, name), row in grid.rows.items() if name == metric)
+    return next(row.better for (_, name), row in grid.rows.items() if name == metric)
 
 
 def _marked(value: str, mark: str) -> str:

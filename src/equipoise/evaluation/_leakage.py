@@ -9,6 +9,8 @@ import numpy as np
 
 from equipoise._rows import unit_blocks
 from equipoise.evaluation._estimates import Measured
+from equipoise.evaluation._run_document import MetricRow
+from equipoise.evaluation._small_cells import small_groups
 from equipoise.metrics import Bootstrap, leakage_probe
 from equipoise.metrics._labels import encode_groups
 from equipoise.metrics._probe import METRIC
@@ -36,7 +38,7 @@ class Probe:
 
     def measure(
         self, operators: Mapping[str, Any], baseline: str, level: float, kind: str
-    ) -> list[dict[str, Any]]:
+    ) -> list[MetricRow]:
         """Return rows of a run.
 
         An operator whose images depend on the prompt gets none: it has no one embedding per image
@@ -60,7 +62,7 @@ class Probe:
             first.n,
             first.left_out,
         )
-        measured = Measured(together, {METRIC: "lower"})
+        measured = Measured(together, {METRIC: "lower"}, small={METRIC: small_groups(self.groups)})
         return measured.rows(baseline if baseline in found else None, level, kind)
 
     def _of(self, operator: Any) -> Bootstrap:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from equipoise import published
+from equipoise.evaluation._run_document import PublishedCell
 from equipoise.methods._specs import MethodSpec
 
 MODELS = {
@@ -45,7 +44,7 @@ def variant_of(spec: MethodSpec) -> str | None:
 
 def cell(
     model: str, task: str, dataset: str, attribute: str, spec: MethodSpec, metric: str
-) -> dict[str, Any] | None:
+) -> PublishedCell | None:
     """Return what the paper printed for this, as shares; None where it printed nothing."""
     variant = variant_of(spec)
     if not model or variant is None:
@@ -62,11 +61,11 @@ def cell(
     if found.empty:
         return None
     first = found.iloc[0]
-    return {
-        "table": str(first["table"]),
-        "value": float(first["value"]) / 100,
+    return PublishedCell(
+        table=str(first["table"]),
+        value=float(first["value"]) / 100,
         # NaN where none is printed
-        "spread": float(first["spread"]) / 100,
-        "marker": str(first["marker"]),
-        "problem": str(first["problem"]),
-    }
+        spread=float(first["spread"]) / 100,
+        marker=str(first["marker"]),
+        problem=str(first["problem"]),
+    )

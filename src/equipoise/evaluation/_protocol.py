@@ -1,4 +1,4 @@
-"""``Protocol``: where the paper's text and its released code differ; and the prompts of classes."""
+"""``Protocol``: where the paper's text, its released code and sense differ; prompts of classes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from equipoise.errors import InputError
 from equipoise.prompts._english import article
 
 TEMPLATE = "a photo of a/an {}"
+# Images without a known group, where they are one; "unknown" itself means no group to metrics.
+NO_GROUP = "no known group"
 CELEBA = {
     "blond": "a photo of a person with blond hair",
     "non-blond": "a photo of a person with non-blond hair",
@@ -17,11 +19,13 @@ CELEBA = {
 
 @dataclass(frozen=True)
 class Protocol:
-    """One way to measure, of the paper's text or of its released code.
+    """One way to measure: by the paper's text, by its released code, or by that code, mended.
 
     equal_opportunity: the form of ``metrics.EQUAL_OPPORTUNITY``. scope: of the attribute space.
     template: of FACET's class prompts. one_class: whether CelebA is measured by its class blond
-    alone, or by both classes.
+    alone, or by both classes. to_the_letter: whether FACET's labels keep their underscores in
+    prompts, images of an unknown group count as a group of their own in retrieval, and a class that
+    is neither true nor predicted anywhere scores 0 in macro F1.
     """
 
     name: str
@@ -29,10 +33,20 @@ class Protocol:
     scope: str
     template: str
     one_class: bool
+    to_the_letter: bool = False
+
+    def form(self, one_class: bool) -> str:
+        """Return the form of equal opportunity for one class, or for several.
+
+        The released code has one for each.
+        """
+        if one_class and self.equal_opportunity == "released":
+            return "pairs"
+        return self.equal_opportunity
 
     @staticmethod
     def named(name: str) -> Protocol:
-        """Return the protocol "paper" or "released"."""
+        """Return the protocol "paper", "released" or "mended"."""
         if name not in PROTOCOLS:
             raise InputError(f"protocol={name!r} is not legal; pass one of {', '.join(PROTOCOLS)}")
         return PROTOCOLS[name]
@@ -41,15 +55,26 @@ class Protocol:
 PROTOCOLS = {
     "paper": Protocol("paper", "printed", "per prompt", TEMPLATE, one_class=False),
     "released": Protocol(
-        "released", "released", "shared", "a photo of a person who is a/an {}", one_class=True
+        "released",
+        "released",
+        "shared",
+        "a photo of a person who is a {}",
+        one_class=True,
+        to_the_letter=True,
+    ),
+    "mended": Protocol(
+        "mended", "released", "shared", "a photo of a person who is a/an {}", one_class=True
     ),
 }
 
 
-def class_prompts(labels: Iterable[str], template: str = TEMPLATE) -> dict[str, str]:
+def class_prompts(
+    labels: Iterable[str], template: str = TEMPLATE, *, as_spelt: bool = False
+) -> dict[str, str]:
     """Return the prompt of each label.
 
-    {} is the label, its underscores made spaces; a/an before it becomes the article that fits.
+    {} is the label, its underscores made spaces unless it stays as_spelt; a/an before it becomes
+    the article that fits.
     """
     if template.count("{}") != 1:
         raise InputError(
@@ -58,7 +83,9 @@ def class_prompts(labels: Iterable[str], template: str = TEMPLATE) -> dict[str, 
         )
     prompts = {}
     for label in labels:
-        name = str(label).replace("_", " ").strip()
+        name = str(label).strip()
+        if not as_spelt:
+            name = name.replace("_", " ").strip()
         worded = template.replace("a/an {}", f"{article(name)} {{}}")
         prompts[label] = worded.replace("{}", name)
     return prompts

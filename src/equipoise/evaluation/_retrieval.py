@@ -13,6 +13,8 @@ from equipoise._search import top_k
 from equipoise.encoders import TextEncoder
 from equipoise.errors import InputError
 from equipoise.evaluation._estimates import Measured, check_operators, gated
+from equipoise.evaluation._run_document import Better
+from equipoise.evaluation._small_cells import small_groups
 from equipoise.metrics._labels import encode_groups
 
 # queries at a time, where an image changes with the query
@@ -39,7 +41,7 @@ def rank(
     if getattr(operator, "per_prompt", False):
         blocks = unit_blocks(images, min(len(prompts), QUERIES), labels)
         return _rank_by_scores(operator, blocks, texts, prompts, depth, gate)
-    changed = np.asarray(operator.text(texts, prompts, **gated(gate)))
+    changed = np.asarray(operator.text(texts, prompts, **gated(operator, gate)))
     blocks = unit_blocks(images, labels=labels)
     places, _ = top_k(changed, blocks, depth, transform=operator.image)
     return places
@@ -58,7 +60,7 @@ def _rank_by_scores(
     for rows in blocks:
         for first in range(0, len(prompts), QUERIES):
             some = slice(first, first + QUERIES)
-            scores = operator.scores(rows, texts[some], prompts[some], **gated(gate))
+            scores = operator.scores(rows, texts[some], prompts[some], **gated(operator, gate))
             best.offer(scores.T, first)
         best.seen += len(rows)
     return best.lists()
@@ -212,9 +214,12 @@ def measure_lists(
             level=level,
             seed=seed,
         )
-    better = {name: "higher" if name.startswith("R@") else "lower" for name in functions}
+    better: dict[str, Better] = {
+        name: "higher" if name.startswith("R@") else "lower" for name in functions
+    }
     floors = {skew: metrics.max_skew_floor(sensitive_features=sensitive_features, m=m)}
-    return Measured(bootstrap, better, floors, shuffled)
+    groups = small_groups(sensitive_features)
+    return Measured(bootstrap, better, floors, shuffled, small={skew: groups, divergence: groups})
 
 
 def require_labels(lists: np.ndarray, size: int) -> None:

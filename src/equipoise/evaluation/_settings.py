@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.errors import InputError
-from equipoise.metrics._intervals import KINDS
+from equipoise.metrics._intervals import CENTRED, KINDS
 
 # From so many images on, the paper's M = 1000 says something; below, M is a tenth of them.
 LARGE = 2000
@@ -23,7 +23,7 @@ class Settings:
     than 2,000. probe: the images that the leakage probe takes at most.
     """
 
-    protocol: str = "released"
+    protocol: str = "mended"
     m: int | None = None
     ks: tuple[int, ...] = (5, 10)
     gate: bool = False
@@ -31,7 +31,7 @@ class Settings:
     resamples: int = 1000
     permutations: int = 200
     level: float = 0.95
-    interval: str = "percentile"
+    interval: str = CENTRED
     seed: int = 0
     probe: int = 2000
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from equipoise._artefact import require_writable, write_atomically
 from equipoise.errors import InputError
-from equipoise.evaluation._grids import Grid, Run, grids, lines
+from equipoise.evaluation._grids import Grid, grids, lines
 from equipoise.evaluation._latex import latex
+from equipoise.evaluation._run_document import EvaluationRun
 
 
-def rich_tables(runs: Sequence[Run]) -> list[Any]:
+def rich_tables(runs: Sequence[EvaluationRun]) -> list[Any]:
     """Return the tables of runs for a rich console."""
     from rich.table import Table
     from rich.text import Text
@@ -49,8 +50,8 @@ def _styled(cell: str, text: Any) -> Any:
     return text.assemble((value, style), (newline + gap, "dim"))
 
 
-def markdown(runs: Sequence[Run]) -> str:
-    """Return pipe tables, the best value bold and the second in italics."""
+def markdown(runs: Sequence[EvaluationRun]) -> str:
+    """Return pipe tables, the best value of all rows bold and the second in italics."""
     parts = []
     for grid in grids(runs):
         header, body = lines(grid)
@@ -65,7 +66,7 @@ def _piped(row: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def csv_text(runs: Sequence[Run]) -> str:
+def csv_text(runs: Sequence[EvaluationRun]) -> str:
     """Return one line per method and metric, with everything in columns of its own."""
     out = io.StringIO()
     records = [_flat(grid, key) for grid in grids(runs) for key in grid.rows]
@@ -78,10 +79,12 @@ def csv_text(runs: Sequence[Run]) -> str:
 
 def _flat(grid: Grid, key: tuple[str, str]) -> dict[str, Any]:
     flat: dict[str, Any] = {"table": grid.title}
-    for name, value in grid.rows[key].items():
+    for name, value in grid.rows[key].to_plain().items():
         if isinstance(value, dict):
             for inner, item in value.items():
                 flat[f"{name}_{inner}"] = item
+        elif isinstance(value, list):
+            flat[name] = "; ".join(value)
         else:
             flat[name] = value
     flat["mark"] = grid.marks.get(key, "")
@@ -100,38 +103,38 @@ def check_paths(paths: Sequence[Path]) -> None:
         require_writable(path)
 
 
-def export(runs: Sequence[Run], path: Path) -> None:
+def export(runs: Sequence[EvaluationRun], path: Path) -> None:
     """Write a table; its suffix says which kind."""
     check_paths([path])
     write_atomically(path, WRITERS[path.suffix](runs).encode())
 
 
-def summary(run: Run) -> str:
+def summary(run: EvaluationRun) -> str:
     """Return a few lines: what was kept, what was left out and why, and what was fitted on."""
-    about, counts, fitting = run["dataset"], run["counts"], run["fitting"]
-    gone = [f"{count:,} {reason}" for reason, count in about["dropped"].items() if count]
-    if counts["without_embedding"]:
-        gone.append(f"{counts['without_embedding']:,} without an embedding")
-    unworded = [method.get("book", {}).get("unworded", 0) for method in run["methods"].values()]
+    about, counts, fitting = run.dataset, run.counts, run.fitting
+    gone = [f"{count:,} {reason}" for reason, count in about.dropped.items() if count]
+    if counts.without_embedding:
+        gone.append(f"{counts.without_embedding:,} without an embedding")
+    unworded = [method.book.unworded for method in run.methods.values() if method.book]
     notes = {
         "of the images are of no known class or group, and left out where one is needed": (
-            run["rows"][0]["left_out"]
+            run.rows[0].left_out
         ),
-        "rows repeat an image, and count again": counts["repeated"],
-        "captions are empty, and no query": counts.get("blank_captions", 0),
-        f"of {about['prompts']:,} prompts speak of no person, and have no anchors": (
+        "rows repeat an image, and count again": counts.repeated,
+        "captions are empty, and no query": counts.blank_captions or 0,
+        f"of {about.prompts:,} prompts speak of no person, and have no anchors": (
             max(unworded, default=0)
         ),
     }
     lines = [
-        f"{about['name']}: {counts['images']:,} images ({_sizes(counts['groups'])}); dropped:"
+        f"{about.name}: {counts.images:,} images ({_sizes(counts.groups)}); dropped:"
         f" {', '.join(gone) or 'none'}"
     ]
     lines += [f"{count:,} {note}" for note, count in notes.items() if count]
     if fitting:
         lines.append(
-            f"to fit on, and not measured: {fitting['images']:,} images of {fitting['name']}"
-            f" ({_sizes(fitting['groups'])})"
+            f"to fit on, and not measured: {fitting.images:,} images of {fitting.name}"
+            f" ({_sizes(fitting.groups)})"
         )
     return "\n".join(lines)
 

@@ -18,12 +18,12 @@ from equipoise.errors import InputError
 from equipoise.generation import _edits as edits
 from equipoise.generation._conditioning import TOKENS, Call, Conditioning, Tokens
 from equipoise.generation._edits import CLOSED_FORM
-from equipoise.generation._fitting import Given, book_of, edits_for
+from equipoise.generation._fitting import FixedEdits, book_of, edits_for
 from equipoise.generation._mini import MiniConditioning
 from equipoise.generation._unet import FeatureSfid
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._marks import explicit_groups
+from equipoise.prompts._prompt_book import PromptBook
+from equipoise.prompts._stated_groups import explicit_groups
 
 Gate = bool | Callable[[str], bool]
 
@@ -73,7 +73,7 @@ def attach(
     made = edits.create(method, kappa, params)
     if isinstance(made, FeatureSfid):
         features = made.fit(pipe, attribute, book_of(book, attribute), seed)
-        return Attached(conditioning, attribute, Given({}), gate, tokens, features)
+        return Attached(conditioning, attribute, FixedEdits({}), gate, tokens, features)
     source = edits_for(conditioning, attribute, made, book, spaces, kappa, seed)
     return Attached(conditioning, attribute, source, gate, tokens)
 

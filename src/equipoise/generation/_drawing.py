@@ -10,26 +10,26 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, PngImagePlugin
+from pydantic import Field
 
-from equipoise._artefact import clear_torn, parse_json, write_atomically
+from equipoise._artefact import clear_torn, write_atomically
+from equipoise._documents import Document, read_document
 from equipoise._paths import inside
 from equipoise._progress import progress
 from equipoise._stores.lock import alone_in
 from equipoise._version import __version__
-from equipoise.encoders._batching import Batches
+from equipoise.encoders._batching import ShrinkingBatches
 from equipoise.encoders._images import identified
 from equipoise.errors import ArtefactError, InputError
 from equipoise.generation._attach import Attached, attach
-from equipoise.generation._manifest import Manifest, Picture
+from equipoise.generation._manifest import DrawnPicture, Manifest
 from equipoise.generation._painters import Painter
-from equipoise.generation._plan import PLAN, Plan
+from equipoise.generation._plan import PLAN, DrawingPlan
 from equipoise.generation._results import RESULTS
 from equipoise.generation._sheets import write_sheets
 from equipoise.prompts._attribute import Attribute
@@ -37,12 +37,32 @@ from equipoise.prompts._attribute import Attribute
 BATCH = 8
 CHUNK = "equipoise"  # the PNG text chunk that holds the provenance
 
-Verdicts = Callable[[Picture], bool]
+Verdicts = Callable[[DrawnPicture], bool]
 """Whether a picture is to be replaced."""
 
 
+class PictureProvenance(Document):
+    """What a picture says of itself, in a text of its PNG."""
+
+    prompt: str
+    method: str
+    seed: int
+    explicit_group: str
+    attempt: int
+    number: int
+    model: str
+    revision: str
+    precision: str
+    steps: int | None
+    guidance: float | None
+    tokens: str
+    spaces: dict[str, str] = Field(description="Part of the pipeline -> hash of its space.")
+    gated: bool = Field(description="Whether the prompt was left as it is.")
+    equipoise: str = Field(description="The version that drew it.")
+
+
 def draw(
-    plan: Plan,
+    plan: DrawingPlan,
     painter: Painter,
     attribute: Attribute,
     folder: Path,
@@ -60,7 +80,7 @@ def draw(
         manifest = Manifest(folder)
         if (folder / PLAN).is_file():
             plan.require_same(
-                Plan.load(folder),
+                DrawingPlan.load(folder),
                 folder,
                 {picture.method for picture in manifest.pictures.values()},
             )
@@ -76,13 +96,12 @@ def draw(
         wanted = [*_missing(plan, manifest), *_again(plan, manifest, replace)]
         for picture in wanted:
             inside(folder, picture.image)
-        batches = Batches(batch_size or BATCH)
+        batches = ShrinkingBatches(batch_size or BATCH)
         with progress("pictures", len(wanted)) as advance:
             for method, pictures in groupby(wanted, key=lambda picture: picture.method):
                 with _attached(plan, painter, attribute, method) as hook:
-                    about = _about(plan, painter, hook)
                     for batch in _batches(list(pictures), batches):
-                        says = [_provenance(picture, hook, about) for picture in batch]
+                        says = [_provenance(picture, plan, painter, hook) for picture in batch]
                         _draw(painter, folder, batch, batches, says)
                         manifest.add(batch)
                         advance(len(batch))
@@ -91,7 +110,7 @@ def draw(
     return manifest
 
 
-def _require_of(plan: Plan, manifest: Manifest) -> None:
+def _require_of(plan: DrawingPlan, manifest: Manifest) -> None:
     """Raise for a line of the manifest that this plan cannot have given."""
     methods, prompts = set(plan.specs()), {asked.prompt for asked in plan.prompts}
     for picture in manifest.pictures.values():
@@ -108,7 +127,7 @@ def _require_of(plan: Plan, manifest: Manifest) -> None:
             )
 
 
-def _missing(plan: Plan, manifest: Manifest) -> Iterable[Picture]:
+def _missing(plan: DrawingPlan, manifest: Manifest) -> Iterable[DrawnPicture]:
     """Yield the pictures that were never drawn, or whose file is gone."""
     for method in plan.specs():
         for asked in plan.prompts:
@@ -120,7 +139,7 @@ def _missing(plan: Plan, manifest: Manifest) -> Iterable[Picture]:
                     yield _picture(plan, method, asked.prompt, asked.explicit_group, number, 0)
 
 
-def _again(plan: Plan, manifest: Manifest, replace: Verdicts | None) -> list[Picture]:
+def _again(plan: DrawingPlan, manifest: Manifest, replace: Verdicts | None) -> list[DrawnPicture]:
     """Return the next attempt at each picture that is to be replaced, method by method."""
     if replace is None:
         return []
@@ -133,13 +152,23 @@ def _again(plan: Plan, manifest: Manifest, replace: Verdicts | None) -> list[Pic
 
 
 def _picture(
-    plan: Plan, method: str, prompt: str, group: str, number: int, attempt: int
-) -> Picture:
+    plan: DrawingPlan, method: str, prompt: str, group: str, number: int, attempt: int
+) -> DrawnPicture:
     place, seed = plan.place_of(prompt, method, number, attempt), plan.seed_of(number, attempt)
-    return Picture(place, prompt, method, seed, group, attempt, number)
+    return DrawnPicture(
+        image=place,
+        prompt=prompt,
+        method=method,
+        seed=seed,
+        explicit_group=group,
+        attempt=attempt,
+        number=number,
+    )
 
 
-def _batches(pictures: list[Picture], batches: Batches) -> Iterable[list[Picture]]:
+def _batches(
+    pictures: list[DrawnPicture], batches: ShrinkingBatches
+) -> Iterable[list[DrawnPicture]]:
     """Yield batches of pictures of one prompt each."""
     for _, group in groupby(pictures, key=lambda picture: picture.prompt):
         rest = list(group)
@@ -149,7 +178,7 @@ def _batches(pictures: list[Picture], batches: Batches) -> Iterable[list[Picture
             rest = rest[len(batch) :]
 
 
-def _attached(plan: Plan, painter: Painter, attribute: Attribute, method: str) -> Attached:
+def _attached(plan: DrawingPlan, painter: Painter, attribute: Attribute, method: str) -> Attached:
     spec = plan.specs()[method]
     options = {"gate": plan.gate, "tokens": plan.tokens, "seed": plan.seed}
     return attach(painter.pipe, attribute, plan.book or None, spec.name, **options, **spec.params)
@@ -158,13 +187,13 @@ def _attached(plan: Plan, painter: Painter, attribute: Attribute, method: str) -
 def _draw(
     painter: Painter,
     folder: Path,
-    pictures: list[Picture],
-    batches: Batches,
-    says: list[dict[str, Any]],
+    pictures: list[DrawnPicture],
+    batches: ShrinkingBatches,
+    says: list[PictureProvenance],
 ) -> None:
     """Draw pictures of one prompt, and write each with what it says of itself."""
 
-    def paint(some: list[Picture]) -> np.ndarray:
+    def paint(some: list[DrawnPicture]) -> np.ndarray:
         return painter.paint(
             [picture.prompt for picture in some], [picture.seed for picture in some]
         )
@@ -174,41 +203,47 @@ def _draw(
         write_atomically(folder / picture.image, _png(pixels, about))
 
 
-def _about(plan: Plan, painter: Painter, hook: Attached) -> dict[str, Any]:
-    """Return what all pictures of a method say."""
-    spaces = {part: space.fingerprint for part, space in hook.spaces.items()}
-    return {
-        "model": painter.id,
-        "revision": plan.revision,
-        "precision": painter.precision,
-        "steps": plan.steps,
-        "guidance": plan.guidance,
-        "tokens": plan.tokens,
-        "spaces": spaces,
-    }
-
-
-def _provenance(picture: Picture, hook: Attached, about: dict[str, Any]) -> dict[str, Any]:
+def _provenance(
+    picture: DrawnPicture, plan: DrawingPlan, painter: Painter, hook: Attached
+) -> PictureProvenance:
     """Return what a picture says of itself."""
-    own = {name: value for name, value in asdict(picture).items() if name != "image"}
-    return {**own, **about, "gated": hook.keeps(picture.prompt), "equipoise": __version__}
+    return PictureProvenance(
+        prompt=picture.prompt,
+        method=picture.method,
+        seed=picture.seed,
+        explicit_group=picture.explicit_group,
+        attempt=picture.attempt,
+        number=picture.number,
+        model=painter.id,
+        revision=plan.revision,
+        precision=painter.precision,
+        steps=plan.steps,
+        guidance=plan.guidance,
+        tokens=plan.tokens,
+        spaces={part: space.fingerprint for part, space in hook.spaces.items()},
+        gated=hook.keeps(picture.prompt),
+        equipoise=__version__,
+    )
 
 
-def _png(pixels: np.ndarray, about: dict[str, Any]) -> bytes:
+def _png(pixels: np.ndarray, about: PictureProvenance) -> bytes:
     notes = PngImagePlugin.PngInfo()
-    notes.add_itxt(CHUNK, json.dumps(about, ensure_ascii=False, sort_keys=True))
+    notes.add_itxt(CHUNK, json.dumps(about.to_plain(), ensure_ascii=False, sort_keys=True))
     out = io.BytesIO()
     Image.fromarray(pixels).save(out, "PNG", pnginfo=notes)
     return out.getvalue()
 
 
-def read_provenance(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+def read_provenance(path: str | os.PathLike[str]) -> PictureProvenance | None:
     """Return what ``generate`` wrote into a picture; None where it did not write it."""
     try:
         with identified(path) as image:
             text = getattr(image, "text", {}).get(CHUNK)
-        return None if text is None else parse_json(text)
     except FileNotFoundError:
         raise InputError(f"there is no picture {path}; pass one that exists") from None
     except (OSError, ValueError, SyntaxError) as error:
         raise ArtefactError(f"{path} is no whole picture ({error}); draw it again") from None
+    if text is None:
+        return None
+    where = f"the text {CHUNK!r} of {path}"
+    return read_document(PictureProvenance, text, where, "a picture's origin", "draw it again")

@@ -20,8 +20,8 @@ from equipoise.generation._edits import CLOSED_FORM, NONE, Edit
 from equipoise.methods import FitContext, Method
 from equipoise.methods._closed_form import ClosedFormOperator
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._choosing import whole
+from equipoise.prompts._book_choice import whole
+from equipoise.prompts._prompt_book import PromptBook
 
 PROBE = "a photo of a person"
 SAME = 1e-3  # of the largest state: what rounding explains, and a LoRA exceeds
@@ -29,7 +29,7 @@ SAME = 1e-3  # of the largest state: what rounding explains, and a LoRA exceeds
 Edits = dict[str, Edit]
 
 
-class Given:
+class FixedEdits:
     """Edits that stay as they are: in spaces that were fitted before, or none at all."""
 
     def __init__(self, found: Edits):
@@ -119,15 +119,15 @@ def edits_for(
     spaces: Any,
     kappa: Any,
     seed: int,
-) -> Given | FromBook:
+) -> FixedEdits | FromBook:
     """Return the edits of a method for every part.
 
     kappa: None for the given spaces' own.
     """
     if method.name == NONE:
-        return Given({})
+        return FixedEdits({})
     if spaces is not None:
-        return Given(_in_spaces(spaces, conditioning.parts, method, kappa))
+        return FixedEdits(_in_spaces(spaces, conditioning.parts, method, kappa))
     return FromBook(conditioning, attribute, method, book_of(book, attribute), seed)
 
 

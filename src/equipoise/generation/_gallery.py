@@ -6,19 +6,23 @@ Those that look of the minority are numbered.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from equipoise.generation._measures import Cells
-from equipoise.generation._plan import Plan
+from equipoise.generation._measures import PictureGrid
+from equipoise.generation._plan import DrawingPlan
+from equipoise.generation._results_document import Figure, FigureRow, ShownPicture
 
 SHOWN = 10
 
 
 def gallery(
-    plan: Plan, cells: Cells, codes: np.ndarray, groups: Sequence[str], prompts: Sequence[str]
-) -> list[dict[str, Any]]:
+    plan: DrawingPlan,
+    cells: PictureGrid,
+    codes: np.ndarray,
+    groups: Sequence[str],
+    prompts: Sequence[str],
+) -> list[Figure]:
     """Return a figure per neutral prompt.
 
     Its rows are methods, each with pictures of the prompt and of the explicit prompt that belongs
@@ -37,38 +41,33 @@ def gallery(
         rows = []
         for i, method in enumerate(cells.methods):
             left = _marked(cells, codes, groups, (i, places[prompt]), numbers, [minority])
-            right: list[dict[str, Any]] = []
+            right: list[ShownPicture] = []
             if explicit is not None:
                 at = i, places[explicit.prompt]
                 wrong = [group for group in groups if group != explicit.explicit_group]
                 right = _marked(cells, codes, groups, at, numbers, wrong)
-            rows.append({"method": method, "neutral": left, "explicit": right})
-        found.append(
-            {
-                "neutral": prompt,
-                "explicit": explicit.prompt if explicit else "",
-                "minority": minority,
-                "rows": rows,
-            }
-        )
+            rows.append(FigureRow(method=method, neutral=left, explicit=right))
+        other = explicit.prompt if explicit else ""
+        found.append(Figure(neutral=prompt, explicit=other, minority=minority, rows=rows))
     return found
 
 
 def _marked(
-    cells: Cells,
+    cells: PictureGrid,
     codes: np.ndarray,
     groups: Sequence[str],
     at: tuple[int, int],
     numbers: np.ndarray,
     marked: Sequence[str],
-) -> list[dict[str, Any]]:
+) -> list[ShownPicture]:
     """Return pictures with what they look like; those of the marked groups are counted 1, 2, ..."""
     shown, count = [], 0
     for number in numbers.tolist():
         image, code = cells.images[(*at, number)], codes[(*at, number)]
         if image is None:
             continue
-        group = groups[code] if code >= 0 else ""
+        group = str(groups[code]) if code >= 0 else ""
         count += group in marked
-        shown.append({"image": image, "group": group, "mark": count if group in marked else None})
+        mark = count if group in marked else None
+        shown.append(ShownPicture(image=image, group=group, mark=mark))
     return shown

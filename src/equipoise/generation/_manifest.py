@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from equipoise._artefact import NOT_WHOLE, parse_json, write_atomically
+from pydantic import ConfigDict, Field
+
+from equipoise._artefact import write_atomically
+from equipoise._documents import Document, read_document
 from equipoise._paths import add_to, inside, target_of
 from equipoise.encoders._images import UnreadableImageError, open_image
 from equipoise.errors import ArtefactError, InputError
@@ -21,21 +23,18 @@ from equipoise.errors import ArtefactError, InputError
 MANIFEST = "manifest.jsonl"
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A picture of a run.
+class DrawnPicture(Document):
+    """A picture of a run: a line of manifest.jsonl."""
 
-    image: its path in the run's folder. explicit_group: the group that its prompt names, or "".
-    number: its place among those of its prompt and method. attempt: how often it was replaced.
-    """
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=True)
 
-    image: str
+    image: str = Field(description="Its path in the run's folder.")
     prompt: str
     method: str
     seed: int
-    explicit_group: str
-    attempt: int
-    number: int
+    explicit_group: str = Field(description="The group that its prompt names, or an empty text.")
+    attempt: int = Field(ge=0, description="How often it was replaced.")
+    number: int = Field(ge=0, description="Its place among those of its prompt and method.")
 
     @property
     def slot(self) -> tuple[str, str, int]:
@@ -52,19 +51,19 @@ class Manifest:
     def __init__(self, folder: Path):
         self.folder: Path = folder
         self.path: Path = folder / MANIFEST
-        self.pictures: dict[tuple[str, str, int], Picture] = {}
-        self.lost: dict[tuple[str, str, int], Picture] = {}
+        self.pictures: dict[tuple[str, str, int], DrawnPicture] = {}
+        self.lost: dict[tuple[str, str, int], DrawnPicture] = {}
         for picture in self._read():
             before = self.pictures.get(picture.slot)
             if before is None or before.attempt <= picture.attempt:
                 self.pictures[picture.slot] = picture
 
-    def add(self, pictures: Iterable[Picture]) -> None:
+    def add(self, pictures: Iterable[DrawnPicture]) -> None:
         """Add pictures that are on the disk."""
         lines = []
         for picture in pictures:
             self.pictures[picture.slot] = picture
-            lines.append(json.dumps(asdict(picture), ensure_ascii=False) + "\n")
+            lines.append(_line(picture))
         add_to(self.path, "".join(lines).encode())
 
     def forget_missing(self) -> None:
@@ -80,10 +79,7 @@ class Manifest:
 
     def compact(self) -> None:
         """Write one line per slot, in the order of the slots' first lines."""
-        lines = [
-            json.dumps(asdict(picture), ensure_ascii=False) + "\n"
-            for picture in self.pictures.values()
-        ]
+        lines = [_line(picture) for picture in self.pictures.values()]
         write_atomically(self.path, "".join(lines).encode())
 
     def open(self, image: str) -> Any:
@@ -106,34 +102,19 @@ class Manifest:
                 " same command draws them again"
             )
 
-    def _read(self) -> Iterable[Picture]:
+    def _read(self) -> Iterable[DrawnPicture]:
         if not target_of(self.path).is_file():
             return
         data = self.path.read_bytes()
         if not data.endswith(b"\n"):  # the last line was torn by a kill
             os.truncate(self.path, data.rfind(b"\n") + 1)
         for number, line in enumerate(data.split(b"\n")[:-1], 1):
-            try:
-                yield self._picture(parse_json(line))
-            except InputError:
-                raise
-            except NOT_WHOLE as error:
-                raise ArtefactError(
-                    f"line {number} of {self.path} is no picture ({error}); the file is damaged:"
-                    " delete it to draw again"
-                ) from None
+            where = f"line {number} of {self.path}"
+            remedy = "the file is damaged: delete it to draw again"
+            picture = read_document(DrawnPicture, line, where, "a picture", remedy)
+            inside(self.folder, picture.image)
+            yield picture
 
-    def _picture(self, line: Any) -> Picture:
-        """Return the picture of a line.
 
-        Raise unless every field is of its kind and the file that it names lies in the folder.
-        """
-        picture = Picture(**line)
-        for field in fields(Picture):
-            value = getattr(picture, field.name)
-            if type(value).__name__ != field.type:
-                raise TypeError(f"{field.name} is {value!r}")
-        if picture.number < 0 or picture.attempt < 0:
-            raise ValueError("its number or attempt is below 0")
-        inside(self.folder, picture.image)
-        return picture
+def _line(picture: DrawnPicture) -> str:
+    return json.dumps(picture.to_plain(), ensure_ascii=False) + "\n"

@@ -7,22 +7,23 @@ number share their noise. Prompts are given, and not resampled.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from equipoise._annotate.question import UNSURE
-from equipoise._audit.intervals import ANY, SHARE, values
+from equipoise._audit.intervals import values
 from equipoise.generation._manifest import Manifest
-from equipoise.generation._plan import Plan
+from equipoise.generation._plan import DrawingPlan
+from equipoise.generation._results_document import TableCell
+from equipoise.metrics._intervals import ANY, SHARE
 
 UNKNOWN = -1
 
 
-class Cells:
+class PictureGrid:
     """The pictures of a run as an array: (methods, prompts, numbers), and what is known of each."""
 
-    def __init__(self, plan: Plan, manifest: Manifest):
+    def __init__(self, plan: DrawingPlan, manifest: Manifest):
         self.methods, self.prompts = list(plan.specs()), [asked.prompt for asked in plan.prompts]
         shape = len(self.methods), len(self.prompts), plan.images
         self.images = np.full(shape, None, object)
@@ -101,7 +102,7 @@ class Resamples:
     def __init__(self, resamples: int = 1000, level: float = 0.95, seed: int = 0):
         self.resamples, self.level, self.seed = resamples, level, seed
 
-    def parity(self, codes: np.ndarray, groups: int) -> list[dict[str, Any]]:
+    def parity(self, codes: np.ndarray, groups: int) -> list[TableCell]:
         """Return the mean SP per method, with the change from the first.
 
         The mean is over prompts of which any group is known.
@@ -117,7 +118,7 @@ class Resamples:
             points, _mean_known(np.stack(drawn), 0), codes != UNKNOWN, (0.0, float(most))
         )
 
-    def mean(self, numbers: np.ndarray, limits: tuple[float, float] = ANY) -> list[dict[str, Any]]:
+    def mean(self, numbers: np.ndarray, limits: tuple[float, float] = ANY) -> list[TableCell]:
         """Return the mean over all pictures; a picture with NaN has no number."""
         known = ~np.isnan(numbers)
         filled = np.where(known, numbers, 0.0)
@@ -128,7 +129,7 @@ class Resamples:
         with np.errstate(invalid="ignore"):
             return self._entries(total / count, drawn / counted, known, limits)
 
-    def accuracy(self, codes: np.ndarray, stated: np.ndarray) -> list[dict[str, Any]]:
+    def accuracy(self, codes: np.ndarray, stated: np.ndarray) -> list[TableCell]:
         """Return the share of pictures that show the group that their prompt states.
 
         Only pictures with a known group count. codes: (methods, prompts, numbers); stated:
@@ -147,13 +148,13 @@ class Resamples:
 
     def _entries(
         self, points: np.ndarray, drawn: np.ndarray, known: np.ndarray, limits: tuple[float, float]
-    ) -> list[dict[str, Any]]:
-        if known.shape[2] == 1:  # one picture a prompt: nothing to resample, so no interval
+    ) -> list[TableCell]:
+        if known.shape[2] == 1:  # one picture per prompt: nothing to resample, so no interval
             drawn = np.full_like(drawn, np.nan)
-        entries = values(points, drawn, self.level, limits)
-        for entry, some in zip(entries, known, strict=True):
-            entry |= {"n": int(some.sum()), "left_out": int((~some).sum())}
+        cells = []
+        for entry, some in zip(values(points, drawn, self.level, limits), known, strict=True):
             for numbers in (entry, entry.get("change", {})):
                 if np.isnan(numbers.get("value", 0.0)):
                     numbers |= {"value": None, "low": None, "high": None}
-        return entries
+            cells.append(TableCell(**entry, n=int(some.sum()), left_out=int((~some).sum())))
+        return cells

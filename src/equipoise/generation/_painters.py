@@ -71,8 +71,8 @@ class DiffusersPainter(Painter):
             "width": size,
         }
         self._options = {key: value for key, value in asked.items() if value is not None}
-        self.revision = _revision(pipe)
-        self.precision = f"{str(pipe.dtype).removeprefix('torch.')} on {pipe.device.type}"
+        self.revision: str = _revision(pipe)
+        self.precision: str = f"{str(pipe.dtype).removeprefix('torch.')} on {pipe.device.type}"
         pipe.set_progress_bar_config(disable=True)
 
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
@@ -112,8 +112,8 @@ class MiniPainter(Painter):
     def __init__(self, pipe: MiniPipeline, steps: int | None = None, guidance: float | None = None):
         self.pipe, self.id = pipe, MINI
         parts = (getattr(part, "fingerprint", "") for part in (pipe.encoder, pipe.generator))
-        self.revision = "-".join(part[:12] for part in parts if part)
-        self.precision = getattr(pipe.generator, "precision", "")
+        self.revision: str = "-".join(part[:12] for part in parts if part)
+        self.precision: str = getattr(pipe.generator, "precision", "")
         asked = {"steps": steps, "guidance": guidance}
         self._options = {key: value for key, value in asked.items() if value is not None}
 

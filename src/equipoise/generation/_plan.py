@@ -1,4 +1,4 @@
-"""``Plan``: which pictures a run draws: prompts x methods x seeds, and with what.
+"""``DrawingPlan``: which pictures a run draws: prompts x methods x seeds, and with what.
 
 The same plan gives the same pictures.
 """
@@ -10,33 +10,35 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from equipoise._annotate.question import UNSURE
-from equipoise._artefact import require_format, write_atomically
+from equipoise._artefact import write_atomically
+from equipoise._documents import Document, read_document
 from equipoise._version import __version__
-from equipoise.errors import ArtefactError, InputError
+from equipoise.errors import InputError
+from equipoise.evaluation._run_document import AttributeFacts
 from equipoise.generation._conditioning import TOKENS
 from equipoise.generation._edits import NONE, create
 from equipoise.generation._fitting import book_of
 from equipoise.methods._specs import MethodSpec, parse
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._marks import explicit_groups
-from equipoise.prompts._neutral import neutralize
+from equipoise.prompts._neutral_captions import neutralize
+from equipoise.prompts._stated_groups import explicit_groups
 
 PLAN = "run.json"
 FORMAT = 1
 STRIDE = 1_000_000  # seeds between one attempt and the next
 
 
-class Asked(BaseModel):
+class Asked(Document):
     """A prompt of a plan.
 
     groups: those that it names. neutral: the prompt of the run that it makes explicit, or "".
     """
 
     prompt: str
-    groups: list[str] = []
+    groups: list[str] = Field(default=[])
     neutral: str = ""
 
     @property
@@ -45,7 +47,7 @@ class Asked(BaseModel):
         return self.groups[0] if len(self.groups) == 1 else ""
 
 
-class Plan(BaseModel):
+class DrawingPlan(Document):
     """The pictures of a run, and how they are drawn.
 
     images: pictures per prompt and method. steps, guidance, size: None for the model's own.
@@ -56,7 +58,7 @@ class Plan(BaseModel):
     version: str = __version__
     model: str
     revision: str = ""
-    attribute: list[dict[str, Any]]
+    attribute: list[AttributeFacts]
     prompts: list[Asked]
     methods: list[str]
     images: int = Field(ge=1, lt=STRIDE)
@@ -98,23 +100,20 @@ class Plan(BaseModel):
         write_atomically(folder / PLAN, (self.model_dump_json(indent=1) + "\n").encode())
 
     @classmethod
-    def load(cls, folder: Path) -> Plan:
+    def load(cls, folder: Path) -> DrawingPlan:
         """Return the plan of a run that was begun."""
         path = folder / PLAN
         try:
-            plan = cls.model_validate_json(path.read_bytes())
+            data = path.read_bytes()
         except FileNotFoundError:
             raise InputError(
                 f"{folder} holds no run of equipoise generate; pass the folder of one"
             ) from None
-        except ValidationError as error:
-            raise ArtefactError(
-                f"{path} is damaged ({error.errors()[0]['msg']}); pass another folder"
-            ) from None
-        require_format(path, plan.format, FORMAT)
-        return plan
+        return read_document(
+            cls, data, path, "the plan of a run", "pass another folder", newest=FORMAT
+        )
 
-    def require_same(self, other: Plan, folder: Path, drawn: Iterable[str]) -> None:
+    def require_same(self, other: DrawingPlan, folder: Path, drawn: Iterable[str]) -> None:
         """Raise unless the folder's run is this one.
 
         More pictures of each may be asked for, and more methods than were ``drawn``.
@@ -122,7 +121,7 @@ class Plan(BaseModel):
         free = {"version", "images", "methods", "format"}
         if not (self.revision and other.revision):
             free.add("revision")
-        compared = [name for name in Plan.model_fields if name not in free]
+        compared = [name for name in DrawingPlan.model_fields if name not in free]
         different = [name for name in compared if getattr(self, name) != getattr(other, name)]
         if set(drawn) - set(self.specs()):
             different.append("methods")
@@ -141,7 +140,7 @@ def make_plan(
     methods: Sequence[str],
     images: int,
     **options: Any,
-) -> Plan:
+) -> DrawingPlan:
     """Return a plan of these prompts, checked.
 
     The original model, ``none``, is always drawn, since all is compared with it.
@@ -167,9 +166,9 @@ def make_plan(
         raise InputError(f"two methods would share a folder: {', '.join(labels)}; leave one out")
     typed = list(dict.fromkeys([NONE, *methods]))
     try:
-        return Plan(
+        return DrawingPlan(
             model=model,
-            attribute=attribute.to_json(),
+            attribute=[AttributeFacts.model_validate(part) for part in attribute.to_json()],
             prompts=asked(wanted, attribute),
             methods=typed,
             images=images,

@@ -5,24 +5,40 @@ It holds the paper's Table 4 with intervals, every prompt, and what Figure 4 sho
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from equipoise._artefact import NOT_WHOLE, parse_json, write_atomically
-from equipoise._audit.intervals import KIND
+from equipoise._artefact import write_atomically
+from equipoise._audit.intervals import KIND as INTERVAL
+from equipoise._documents import read_document
 from equipoise._version import __version__
 from equipoise.errors import ArtefactError
+from equipoise.evaluation._run_document import AttributeFacts, Better
 from equipoise.generation._gallery import gallery
 from equipoise.generation._labels import Verdict
 from equipoise.generation._manifest import Manifest
-from equipoise.generation._measures import Cells, Resamples, mean_parity_floor, parity
-from equipoise.generation._plan import Plan
-from equipoise.generation._preset import SUBSET
+from equipoise.generation._measures import PictureGrid, Resamples, mean_parity_floor, parity
+from equipoise.generation._paper_preset import SUBSET
+from equipoise.generation._plan import Asked, DrawingPlan
+from equipoise.generation._results_document import (
+    KIND,
+    AnnotatorFacts,
+    ChosenPrompts,
+    DrawnMethod,
+    GenerationResults,
+    PeopleFacts,
+    PromptOfMethod,
+    PromptResults,
+    ResampleFacts,
+    ScorerFacts,
+    ShownGroups,
+    TableCell,
+    TableColumn,
+)
 from equipoise.prompts._attribute import Attribute
 
 RESULTS, SUBSETS = "results.json", "subsets.json"
@@ -30,30 +46,37 @@ PEOPLE = "people"
 
 
 @dataclass
-class Measured:
+class PictureFacts:
     """What is known of a run's pictures.
 
     answers: by a model, image -> group or "unsure"; verdicts: by people; scores: CLIP's.
     """
 
-    plan: Plan
+    plan: DrawingPlan
     manifest: Manifest
     attribute: Attribute
     answers: Mapping[str, str] | None = None
-    annotator: dict[str, Any] | None = None
+    annotator: AnnotatorFacts | None = None
     verdicts: Mapping[str, Verdict] | None = None
-    people: dict[str, Any] | None = None
+    people: PeopleFacts | None = None
     scores: Mapping[str, float] | None = None
-    clip: dict[str, Any] | None = None
+    clip: ScorerFacts | None = None
     resamples: Resamples = field(default_factory=Resamples)
 
 
-def results(measured: Measured) -> dict[str, Any]:
-    """Return the document.
+class _Column(NamedTuple):
+    """A column of the table, and its cell of each method."""
+
+    head: TableColumn
+    cells: list[TableCell]
+
+
+def results(measured: PictureFacts) -> GenerationResults:
+    """Return what was measured.
 
     The subsets of five prompts are those that were chosen when the folder was first measured.
     """
-    cells = Cells(measured.plan, measured.manifest)
+    cells = PictureGrid(measured.plan, measured.manifest)
     codes, human = _codes(measured, cells)
     clip = None if measured.scores is None else cells.of(measured.scores)
     subsets = _subsets(measured, codes, clip)
@@ -62,52 +85,46 @@ def results(measured: Measured) -> dict[str, Any]:
     figures = []
     if shown is not None:
         groups = measured.attribute.groups
-        figures = gallery(measured.plan, cells, shown, groups, subsets["neutral"])
+        figures = gallery(measured.plan, cells, shown, groups, subsets.neutral)
     prompts = range(len(cells.prompts))
-    return {
-        "kind": "equipoise generation",
-        "version": __version__,
-        "plan": measured.plan.model_dump(),
-        "attribute": {"name": measured.attribute.name, "groups": list(measured.attribute.groups)},
-        "annotator": measured.annotator,
-        "people": measured.people,
-        "clip": measured.clip,
-        "settings": {
-            "resamples": measured.resamples.resamples,
-            "level": measured.resamples.level,
-            "interval": KIND,
-        },
-        "subsets": subsets,
-        "columns": [_without_entries(column) for column in columns],
-        "floors": floors,
-        "methods": [_method(cells, columns, i) for i in range(len(cells.methods))],
-        "prompts": [_prompt(measured, cells, codes, human, clip, j) for j in prompts],
-        "gallery": figures,
-    }
+    attribute, draw = measured.attribute, measured.resamples
+    return GenerationResults(
+        kind=KIND,
+        version=__version__,
+        plan=measured.plan,
+        attribute=AttributeFacts(name=attribute.name, groups=list(attribute.groups)),
+        annotator=measured.annotator,
+        people=measured.people,
+        clip=measured.clip,
+        settings=ResampleFacts(resamples=draw.resamples, level=draw.level, interval=INTERVAL),
+        subsets=subsets,
+        columns=[column.head for column in columns],
+        floors=floors,
+        methods=[_method(cells, columns, i) for i in range(len(cells.methods))],
+        prompts=[_prompt(measured, cells, codes, human, clip, j) for j in prompts],
+        gallery=figures,
+    )
 
 
-def _without_entries(column: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in column.items() if key != "entries"}
-
-
-def _method(cells: Cells, columns: list[dict[str, Any]], i: int) -> dict[str, Any]:
+def _method(cells: PictureGrid, columns: list[_Column], i: int) -> DrawnMethod:
     attempts = cells.attempts[i]
-    return {
-        "label": cells.methods[i],
-        "pictures": cells.images[i].size,
-        "regenerated": int((attempts > 0).sum()),
-        "attempts": int(attempts.sum()),
-        "cells": {column["key"]: column["entries"][i] for column in columns},
-    }
+    return DrawnMethod(
+        label=cells.methods[i],
+        pictures=cells.images[i].size,
+        regenerated=int((attempts > 0).sum()),
+        attempts=int(attempts.sum()),
+        cells={column.head.key: column.cells[i] for column in columns},
+    )
 
 
-def write(folder: Path, document: dict[str, Any]) -> None:
+def write(folder: Path, results: GenerationResults) -> None:
     """Write results.json."""
-    text = json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False)
-    write_atomically(folder / RESULTS, f"{text}\n".encode())
+    write_atomically(folder / RESULTS, results.to_text().encode())
 
 
-def _codes(measured: Measured, cells: Cells) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _codes(
+    measured: PictureFacts, cells: PictureGrid
+) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return groups by the model and by people; None where nobody was asked."""
     groups = measured.attribute.groups
     model = None if measured.answers is None else cells.codes(measured.answers, groups)
@@ -118,13 +135,13 @@ def _codes(measured: Measured, cells: Cells) -> tuple[np.ndarray | None, np.ndar
 
 
 def _columns(
-    measured: Measured, codes: Any, human: Any, clip: Any, subsets: dict[str, list[str]]
-) -> tuple[list[dict[str, Any]], dict[str, float | None]]:
+    measured: PictureFacts, codes: Any, human: Any, clip: Any, subsets: ChosenPrompts
+) -> tuple[list[_Column], dict[str, float | None]]:
     """Return Table 4's columns, each with an entry per method, and the floors of SP."""
     prompts, groups = [asked.prompt for asked in measured.plan.prompts], measured.attribute.groups
-    five = [prompts.index(prompt) for prompt in subsets["neutral"]]
-    five_explicit = [prompts.index(prompt) for prompt in subsets["explicit"]]
-    by_model = (measured.annotator or {}).get("name", "")
+    five = [prompts.index(prompt) for prompt in subsets.neutral]
+    five_explicit = [prompts.index(prompt) for prompt in subsets.explicit]
+    by_model = measured.annotator.name if measured.annotator else ""
     judged, by = codes, by_model
     if human is not None:
         judged, by = human, PEOPLE
@@ -142,8 +159,8 @@ def _columns(
 
 
 def _explicit_columns(
-    measured: Measured, judged: Any, by: str, clip: Any, five: list[int]
-) -> list[dict[str, Any]]:
+    measured: PictureFacts, judged: Any, by: str, clip: Any, five: list[int]
+) -> list[_Column]:
     """Return the columns of explicit prompts.
 
     Without the gate, the same columns follow as the gate would leave them.
@@ -159,7 +176,7 @@ def _explicit_columns(
     found = []
     for suffix, note, kept in variants:
         if clip is not None and explicit:
-            encoder = (measured.clip or {}).get("encoder", "")
+            encoder = measured.clip.encoder if measured.clip else ""
             entries = draw.mean(_behind(clip, kept)[:, explicit])
             key, name = f"clip{suffix}", f"CLIP score{note}"
             found.append(_column(key, name, "higher", encoder, explicit, entries))
@@ -171,19 +188,12 @@ def _explicit_columns(
 
 
 def _column(
-    key: str, name: str, better: str, by: str, which: list[int], entries: list[dict[str, Any]]
-) -> dict[str, Any]:
-    return {
-        "key": key,
-        "name": name,
-        "better": better,
-        "by": by,
-        "prompts": len(which),
-        "entries": entries,
-    }
+    key: str, name: str, better: Better, by: str, which: list[int], cells: list[TableCell]
+) -> _Column:
+    return _Column(TableColumn(key=key, name=name, better=better, by=by, prompts=len(which)), cells)
 
 
-def _kept(measured: Measured) -> np.ndarray:
+def _kept(measured: PictureFacts) -> np.ndarray:
     """Return which prompts (prompts,) a gate would leave as they are."""
     return np.array([bool(asked.groups) for asked in measured.plan.prompts])
 
@@ -197,7 +207,7 @@ def _behind(array: np.ndarray, kept: np.ndarray | None) -> np.ndarray:
     return array if kept is None else np.where(kept[None, :, None], array[:1], array)
 
 
-def _subsets(measured: Measured, codes: Any, clip: Any) -> dict[str, list[str]]:
+def _subsets(measured: PictureFacts, codes: Any, clip: Any) -> ChosenPrompts:
     """Return neutral prompts with the largest SP and explicit ones with the lowest CLIP score.
 
     Both are under the original model, and chosen once.
@@ -211,53 +221,49 @@ def _subsets(measured: Measured, codes: Any, clip: Any) -> dict[str, list[str]]:
     if codes is not None:
         skews = -np.nan_to_num(parity(codes[:1], len(measured.attribute.groups))[0])
     scores = None if clip is None else clip[0].mean(-1)
-    chosen = {
-        "neutral": _lowest(prompts, neutral, skews),
-        "explicit": _lowest(prompts, explicit, scores),
-    }
+    chosen = ChosenPrompts(
+        neutral=_lowest(prompts, neutral, skews), explicit=_lowest(prompts, explicit, scores)
+    )
     if (skews is not None or not neutral) and (scores is not None or not explicit):
-        write_atomically(path, (json.dumps(chosen, ensure_ascii=False, indent=1) + "\n").encode())
+        write_atomically(path, chosen.to_text().encode())
     return chosen
 
 
-def _read_subsets(path: Path, plan: Plan) -> dict[str, list[str]]:
+def _read_subsets(path: Path, plan: DrawingPlan) -> ChosenPrompts:
     """Return the subsets that were chosen before; raise for a prompt that the plan lacks."""
-    known = {asked.prompt: asked.prompt for asked in plan.prompts}
-    try:
-        chosen = parse_json(path.read_text(encoding="utf-8"))
-        neutral = [known[prompt] for prompt in chosen["neutral"]]
-        explicit = [known[prompt] for prompt in chosen["explicit"]]
-    except NOT_WHOLE as error:
-        raise ArtefactError(
-            f"{path} is damaged ({error!r}); delete it to have the prompts chosen again"
-        ) from None
-    return {"neutral": neutral, "explicit": explicit}
+    what, remedy = "the chosen prompts of a run", "delete it to have the prompts chosen again"
+    chosen = read_document(ChosenPrompts, path.read_bytes(), path, what, remedy)
+    known = {asked.prompt for asked in plan.prompts}
+    for prompt in (*chosen.neutral, *chosen.explicit):
+        if prompt not in known:
+            raise ArtefactError(f"{path} names {prompt!r}, which is not in the plan; {remedy}")
+    return chosen
 
 
-def _lowest(prompts: Sequence[Any], which: list[int], by: np.ndarray | None) -> list[str]:
+def _lowest(prompts: Sequence[Asked], which: list[int], by: np.ndarray | None) -> list[str]:
     """Return the five lowest of the prompts; all of them where nothing orders them."""
     ordered = which if by is None else sorted(which, key=lambda i: by[i])[:SUBSET]
     return [prompts[i].prompt for i in ordered]
 
 
 def _prompt(
-    measured: Measured, cells: Cells, codes: Any, human: Any, clip: Any, j: int
-) -> dict[str, Any]:
+    measured: PictureFacts, cells: PictureGrid, codes: Any, human: Any, clip: Any, j: int
+) -> PromptResults:
     groups, asked = measured.attribute.groups, measured.plan.prompts[j]
-    found = asked.model_dump() | {"explicit_group": asked.explicit_group, "methods": []}
+    methods = []
     for i in range(len(cells.methods)):
-        entry: dict[str, Any] = {}
+        known: dict[str, Any] = {}  # what is not known is not in the file
         for by, given in (("model", codes), (PEOPLE, human)):
             if given is not None:
-                entry[by] = _shown(given[i, j], groups)
+                known[by] = _shown(given[i, j], groups)
         if clip is not None:
-            entry["clip"] = float(np.nanmean(clip[i, j]))
-        found["methods"].append(entry)
-    return found
+            known["clip"] = float(np.nanmean(clip[i, j]))
+        methods.append(PromptOfMethod(**known))
+    return PromptResults(**asked.model_dump(), explicit_group=asked.explicit_group, methods=methods)
 
 
-def _shown(codes: np.ndarray, groups: Sequence[str]) -> dict[str, Any]:
+def _shown(codes: np.ndarray, groups: Sequence[str]) -> ShownGroups:
     """Return how many pictures (numbers,) of a method and prompt show each group, and the SP."""
     counts = {group: int((codes == place).sum()) for place, group in enumerate(groups)}
     skew = parity(codes[None, None], len(groups))[0, 0]
-    return {"counts": counts, "sp": None if np.isnan(skew) else float(skew)}
+    return ShownGroups(counts=counts, sp=float(skew))

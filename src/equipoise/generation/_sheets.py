@@ -14,12 +14,12 @@ from equipoise.generation._plan import slug
 
 if TYPE_CHECKING:
     from equipoise.generation._manifest import Manifest
-    from equipoise.generation._plan import Plan
+    from equipoise.generation._plan import DrawingPlan
 
 ACROSS, SIDE, GAP, LETTERS = 20, 96, 4, 14
 
 
-def write_sheets(plan: Plan, manifest: Manifest, changed: Container[str]) -> None:
+def write_sheets(plan: DrawingPlan, manifest: Manifest, changed: Container[str]) -> None:
     """Write sheets/*.png for each prompt that changed or has none yet.
 
     A sheet shows the first pictures of its prompt.

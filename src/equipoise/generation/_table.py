@@ -13,6 +13,8 @@ from typing import Any
 
 from equipoise import published
 from equipoise._artefact import write_atomically
+from equipoise.evaluation._grids import HasInterval
+from equipoise.generation._results_document import GenerationResults, TableCell
 
 ARROWS = {"lower": "↓", "higher": "↑"}
 TEX = {"↓": r"$\downarrow$", "↑": r"$\uparrow$", "^": r"\^{}"}
@@ -25,7 +27,7 @@ CSV_HEADER = (
 )
 
 
-def lines(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def lines(results: GenerationResults) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows as strings.
 
     Below a method stand its change from the first and, where the run is the paper's preset, what
@@ -33,76 +35,81 @@ def lines(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """
     header = [
         "Method",
-        *(f"{column['name']} {ARROWS[column['better']]}" for column in results["columns"]),
+        *(f"{column.name} {ARROWS[column.better]}" for column in results.columns),
         "Regenerated",
     ]
     rows = []
-    for method in results["methods"]:
-        entries = [method["cells"][column["key"]] for column in results["columns"]]
-        regenerated = f"{method['regenerated']} of {method['pictures']}"
-        rows.append([method["label"], *map(interval, entries), regenerated])
-        if any("change" in entry for entry in entries):
-            rows.append(["  change", *map(_change, entries), ""])
-        printed = _published(results, method["label"])
+    for method in results.methods:
+        cells = [method.cells[column.key] for column in results.columns]
+        regenerated = f"{method.regenerated} of {method.pictures}"
+        rows.append([method.label, *map(interval, cells), regenerated])
+        if any(cell.change for cell in cells):
+            rows.append(["  change", *map(_change, cells), ""])
+        printed = _published(results, method.label)
         if printed:
-            cells = [printed.get(column["key"], "") for column in results["columns"]]
-            rows.append(["  as published, SD v2.1", *cells, ""])
+            figures = [printed.get(column.key, "") for column in results.columns]
+            rows.append(["  as published, SD v2.1", *figures, ""])
     return header, rows
 
 
-def note(results: dict[str, Any], judges: bool = True) -> str:
+def note(results: GenerationResults, judges: bool = True) -> str:
     """Return what a reader of the numbers must know.
 
     judges: say who labelled and scored what, where the table itself does not.
     """
-    plan, settings = results["plan"], results["settings"]
+    plan, settings = results.plan, results.settings
     parts = [
-        f"{plan['model']}: {plan['images']} pictures of each prompt and method; in percent, with"
-        f" {settings['level']:.0%} intervals over pictures ({settings['resamples']} resamples)."
+        f"{plan.model}: {plan.images} pictures of each prompt and method; in percent, with"
+        f" {settings.level:.0%} intervals over pictures ({settings.resamples} resamples)."
     ]
-    for by in dict.fromkeys(column["by"] for column in results["columns"] if judges):
+    if not results.columns:
+        parts.append(
+            "Nothing was measured: nobody labelled the pictures. An annotator, people's labels or a"
+            " CLIP score would (docs/generation.md)."
+        )
+    for by in dict.fromkeys(column.by for column in results.columns if judges):
         named = [
-            f"{column['name']} ({column['prompts']} prompts)"
-            for column in results["columns"]
-            if column["by"] == by
+            f"{column.name} ({column.prompts} prompts)"
+            for column in results.columns
+            if column.by == by
         ]
         parts.append(f"By {by}: {', '.join(named)}.")
-    if floor := results["floors"].get("sp"):
+    if floor := results.floors.get("sp"):
         parts.append(
             f"A generator without bias would have an SP of {100 * floor:.1f} with so few pictures."
         )
-    if results["clip"] and results["clip"]["same"]:
+    if results.clip and results.clip.same:
         parts.append(
             "The CLIP score is by the encoder that conditioned the pictures: a judge in its own"
             " case."
         )
-    if results["annotator"] and results["annotator"]["same"]:
+    if results.annotator and results.annotator.same:
         parts.append("The pictures were labelled by the encoder that conditioned them.")
     through = "go through the method, save where gated is said."
-    if plan["gate"]:
+    if plan.gate:
         through = "are left alone by the gate."
     parts.append(f"Prompts that name a group {through}")
     parts.append("Perceived, not identity; equal shares are not the same as fair.")
     return " ".join(parts)
 
 
-def interval(entry: dict[str, Any], form: str = ".1f") -> str:
+def interval(found: HasInterval, form: str = ".1f") -> str:
     """Return "value [low, high]" in percent."""
-    if entry["value"] is None:
+    if found.value is None:
         return "not known"
-    value = f"{100 * entry['value']:{form}}"
-    if entry["low"] is None:
+    value = f"{100 * found.value:{form}}"
+    if found.low is None or found.high is None:
         return value
-    return f"{value} [{100 * entry['low']:{form}}, {100 * entry['high']:{form}}]"
+    return f"{value} [{100 * found.low:{form}}, {100 * found.high:{form}}]"
 
 
-def _change(entry: dict[str, Any]) -> str:
-    if "change" not in entry:
+def _change(cell: TableCell) -> str:
+    if cell.change is None:
         return ""
-    return interval(entry["change"], "+.1f")
+    return interval(cell.change, "+.1f")
 
 
-def rich_table(results: dict[str, Any]) -> Any:
+def rich_table(results: GenerationResults) -> Any:
     """Return the table for a rich console."""
     from rich.table import Table
 
@@ -121,7 +128,7 @@ def _broken(cell: str) -> str:
     return cell.replace(" [", "\n[").replace(", ", ",\u00a0")
 
 
-def markdown(results: dict[str, Any]) -> str:
+def markdown(results: GenerationResults) -> str:
     """Return a pipe table."""
     header, rows = lines(results)
     rule = ["---"] * len(header)
@@ -129,7 +136,7 @@ def markdown(results: dict[str, Any]) -> str:
     return f"{table}\n\n{note(results)}\n"
 
 
-def latex(results: dict[str, Any]) -> str:
+def latex(results: GenerationResults) -> str:
     """Return a plain tabular."""
     header, rows = lines(results)
     body = [" & ".join(map(_escaped, row)) + r" \\" for row in [header, *rows]]
@@ -138,37 +145,39 @@ def latex(results: dict[str, Any]) -> str:
     return f"% {note(results)}\n" + "\n".join([*start, *body, r"\hline", r"\end{tabular}"]) + "\n"
 
 
-def csv_text(results: dict[str, Any]) -> str:
+def csv_text(results: GenerationResults) -> str:
     """Return one line per method and column, every number by itself."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_HEADER)
-    for method in results["methods"]:
-        for column in results["columns"]:
-            entry = method["cells"][column["key"]]
-            change = entry.get("change") or {"value": None, "low": None, "high": None}
-            about = [column["key"], column["better"], column["by"], column["prompts"]]
-            numbers = [entry[key] for key in ("value", "low", "high", "n", "left_out")]
-            writer.writerow([method["label"], *about, *numbers, *change.values()])
+    for method in results.methods:
+        for column in results.columns:
+            cell = method.cells[column.key]
+            about = [column.key, column.better, column.by, column.prompts]
+            numbers = [cell.value, cell.low, cell.high, cell.n, cell.left_out]
+            change = [None, None, None]
+            if cell.change is not None:
+                change = [cell.change.value, cell.change.low, cell.change.high]
+            writer.writerow([method.label, *about, *numbers, *change])
     return out.getvalue()
 
 
-WRITERS: dict[str, Callable[[dict[str, Any]], str]] = {
+WRITERS: dict[str, Callable[[GenerationResults], str]] = {
     "table.csv": csv_text,
     "table.md": markdown,
     "table.tex": latex,
 }
 
 
-def write(folder: Path, results: dict[str, Any]) -> None:
+def write(folder: Path, results: GenerationResults) -> None:
     """Write table.csv, table.md and table.tex."""
     for name, writer in WRITERS.items():
         write_atomically(folder / name, writer(results).encode())
 
 
-def _published(results: dict[str, Any], label: str) -> dict[str, str]:
+def _published(results: GenerationResults, label: str) -> dict[str, str]:
     """Return what Table 4 has for a method, by column."""
-    if results["plan"]["preset"] != "paper":
+    if results.plan.preset != "paper":
         return {}
     cells = published.lookup(table=4, method=label.partition(" (")[0])
     found = dict(zip(cells["metric"], cells["value"], strict=True))

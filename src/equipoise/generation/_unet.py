@@ -16,11 +16,11 @@ import numpy as np
 
 from equipoise._progress import progress
 from equipoise.errors import InputError
-from equipoise.methods._rows import dimensions, require_groups
+from equipoise.methods._fitting_rows import dimensions, require_groups
 from equipoise.methods._sfid import FEW, Sfid
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
-from equipoise.prompts._marks import explicit_groups
+from equipoise.prompts._prompt_book import PromptBook
+from equipoise.prompts._stated_groups import explicit_groups
 
 SITES = ("down", "mid")
 _BATCH = 4

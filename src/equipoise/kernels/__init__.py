@@ -21,7 +21,7 @@ __all__ = ["LowRank", "Preference", "debias", "dtype_name", "framework", "measur
 
 
 def framework(e: Any) -> str:
-    """ "numpy", "torch" or "jax", looked up among the modules that are already loaded."""
+    """Return "numpy", "torch" or "jax", looked up among the modules that are already loaded."""
     if isinstance(e, np.ndarray):
         return "numpy"
     if (torch := sys.modules.get("torch")) and isinstance(e, torch.Tensor):
@@ -36,7 +36,7 @@ def framework(e: Any) -> str:
 
 
 def dtype_name(e: Any) -> str:
-    """The dtype's name, checked against what the kernels take."""
+    """Return the dtype's name, checked against what the kernels take."""
     if isinstance(e, np.ma.MaskedArray):
         raise InputError(
             "masked arrays hide rows that would be debiased all the same; drop the masked rows, or"
@@ -57,7 +57,7 @@ def dtype_name(e: Any) -> str:
 
 
 def which(e: Any) -> str:
-    """The kernel that ``debias`` uses for this array."""
+    """Return the kernel that ``debias`` uses for this array."""
     kind, dtype = framework(e), dtype_name(e)
     if kind == "numpy":
         return host.kernel_name(dtype)
@@ -71,7 +71,8 @@ def which(e: Any) -> str:
 def debias(
     e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: Any = None
 ) -> tuple[Any, Any]:
-    """``(u, bad)``: every row of e (..., d) split by ``low_rank`` and weighed by ``preference``.
+    """Split every row of e (..., d) by ``low_rank``, weigh it by ``preference``, and return ``(u,
+    bad)``.
 
     ``bad`` (...,) marks rows without a direction (zero, NaN, infinite), which are returned as they
     were.

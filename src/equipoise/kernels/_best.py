@@ -13,6 +13,9 @@ wins. 0 is no candidate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
@@ -26,31 +29,45 @@ _SIGN = np.uint64(0x80000000)
 _HALF = np.uint64(32)
 
 
+class Adjustment(NamedTuple):
+    """A second ranking of the same images: by ``s - lam . a``, where image i has memberships a_i.
+
+    It needs no product of its own. texts (queries, d): the inner product with them is the exact
+    adjusted score. lams (queries, r). slack (queries,): how far ``s - lam . a`` may be from that
+    score, beside the rounding of s. k: how many images to find.
+    """
+
+    texts: np.ndarray
+    lams: np.ndarray
+    slack: np.ndarray
+    k: int
+
+
 class Best:
-    """texts (queries, d) float64, finite in float32.
+    """The k best images of each text (queries, d), float64 and finite in float32, and of each
+    adjustment.
 
     ``offer`` windows in order, then read ``result``.
     """
 
-    def __init__(self, texts: np.ndarray, k: int):
-        self.texts, self.k = _fixed(texts), k
+    def __init__(self, texts: np.ndarray, k: int, adjustments: Sequence[Adjustment] = ()):
         self.rough_texts = texts.astype(np.float32)
         self.lengths = np.linalg.norm(texts, axis=1)
-        self.held = np.zeros((len(texts), 0), np.uint64)
-        self.counts = np.zeros(len(texts), np.int64)
-        self.floors = np.zeros(
-            len(texts), np.uint64
-        )  # k candidates or more are above, or are this one
-        self.scratch: dict[int, np.ndarray] = {}
+        self.plain = HeldCandidates(texts, k)
+        self.adjusted = [HeldCandidates(one.texts, one.k) for one in adjustments]
+        self.adjustments = adjustments
+        self.rough_lams = [one.lams.astype(np.float32) for one in adjustments]
+        self.scratch: dict[tuple[int, str], np.ndarray] = {}
         self.seen = self.usable = 0
         # Each thread runs products of its own: the BLAS's threads spin for a while after theirs,
         # and would take the time of ours.
         self.blas = ThreadpoolController()
 
-    def offer(self, images: np.ndarray, block: int) -> None:
-        """The next window (n, d), multiplied block by block.
+    def offer(self, images: np.ndarray, block: int, memberships: np.ndarray | None = None) -> None:
+        """Take the next window (n, d), and multiply it block by block.
 
-        Rows that are not finite in float32 are passed over.
+        Rows that are not finite in float32 are passed over. memberships (n, r): finite, float32,
+        for the adjustments.
         """
         with np.errstate(over="ignore"):
             rough_images = np.ascontiguousarray(images, np.float32)
@@ -62,49 +79,84 @@ class Best:
         lengths = _lengths(rough_images)
         usable = np.isfinite(lengths)
         margins = _margins(self.lengths * lengths[usable].max(initial=0), images.shape[1])
-        self._make_room(len(images))
+        for ranking in (self.plain, *self.adjusted):
+            ranking.make_room(len(images))
         look, settle = _kernels()
 
         def work(start: int, stop: int) -> None:
             for first in range(start, stop, TILE):
                 tile = slice(first, min(first + TILE, stop))
-                window = self.texts[tile], exact_images, usable, self.seen, self.k
-                state = margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
+                shown = exact_images, usable, self.seen
+                plain = self.plain.window(tile, *shown, margins)
+                adjusted = [
+                    ranking.window(tile, *shown, margins + one.slack)
+                    for ranking, one in zip(self.adjusted, self.adjustments, strict=True)
+                ]
                 for at in range(0, len(images), block):
                     columns = rough_images[at : at + block]
-                    rough = self._scratch(start, tile.stop - first, len(columns))
+                    shape = tile.stop - first, len(columns)
+                    rough = self._scratch(start, "scores", shape)
                     with np.errstate(over="ignore", invalid="ignore"):
                         np.matmul(self.rough_texts[tile], columns.T, out=rough)
-                        look(rough, at, *window, *state)
-                settle(*window, *state)
+                        look(rough, at, *plain)
+                    for lams, window in zip(self.rough_lams, adjusted, strict=True):
+                        assert memberships is not None
+                        moved = self._scratch(start, "adjusted", shape)
+                        near = memberships[at : at + block]
+                        np.matmul(lams[tile], near.T, out=moved)
+                        np.subtract(rough, moved, out=moved)
+                        look(moved, at, *window)
+                for window in (plain, *adjusted):
+                    settle(*window)
 
+        texts = len(self.rough_texts)
         with self.blas.limit(limits=1, user_api="blas"):
-            host.spread(work, len(self.texts), 4 * len(self.texts) * len(images), pieces=1)
+            host.spread(work, texts, 4 * texts * len(images), pieces=1)
         self.seen += len(images)
         self.usable += int(usable.sum())
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """``(indices, scores)``, (queries, k) int64 and float32, best first; fewer than k columns
-        where fewer rows were usable.
+        """Return ``(indices, scores)``, (queries, k) int64 and float32, best first; fewer than k
+        columns where fewer rows were usable.
         """
-        width = min(self.k, self.usable)
-        indices, scores = (
-            np.empty((len(self.texts), width), np.int64),
-            np.empty((len(self.texts), width), np.float32),
-        )
-        for q, n in enumerate(self.counts):
-            keys = np.sort(self.held[q, :n])[::-1][:width]
-            indices[q], scores[q] = _LOW - (keys & _LOW), _scores(keys)
-        return indices, scores
+        return self.plain.result(self.usable)
 
-    def _scratch(self, piece: int, rows: int, columns: int) -> np.ndarray:
-        """Memory for rough scores, one piece a thread, used again: fresh pages cost time."""
-        if self.scratch.get(piece, np.empty(0)).size < rows * columns:
-            self.scratch[piece] = np.empty(rows * columns, np.float32)
-        return self.scratch[piece][: rows * columns].reshape(rows, columns)
+    def adjusted_results(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return what ``result`` does for each adjustment."""
+        return [ranking.result(self.usable) for ranking in self.adjusted]
 
-    def _make_room(self, more: int) -> None:
-        """Held candidates grow with the images that were seen: k may be far more than there are."""
+    def _scratch(self, piece: int, name: str, shape: tuple[int, int]) -> np.ndarray:
+        """Return memory for rough scores, one piece per thread. It is used again: fresh pages cost
+        time.
+        """
+        size = shape[0] * shape[1]
+        if self.scratch.get((piece, name), np.empty(0)).size < size:
+            self.scratch[piece, name] = np.empty(size, np.float32)
+        return self.scratch[piece, name][:size].reshape(shape)
+
+
+class HeldCandidates:
+    """The candidates that are held for the k best images of each text (queries, d)."""
+
+    def __init__(self, texts: np.ndarray, k: int):
+        self.texts, self.k = _fixed(texts), k
+        self.held = np.zeros((len(texts), 0), np.uint64)
+        self.counts = np.zeros(len(texts), np.int64)
+        self.floors = np.zeros(
+            len(texts), np.uint64
+        )  # k candidates or more are above, or are this one
+
+    def window(
+        self, tile: slice, images: np.ndarray, usable: np.ndarray, seen: int, margins: np.ndarray
+    ) -> tuple:
+        """Return what ``look`` and ``settle`` need to know of a window, for some of the texts."""
+        shown = self.texts[tile], images, usable, seen, self.k
+        return *shown, margins[tile], self.held[tile], self.counts[tile], self.floors[tile]
+
+    def make_room(self, more: int) -> None:
+        """Make room for more candidates. Their number grows with the images that were seen, because
+        k may be far more than there are.
+        """
         most = self.k + max(self.k, SPARE)
         needed = min(most, int(self.counts.max()) + more)
         if needed > self.held.shape[1]:
@@ -113,6 +165,17 @@ class Best:
             )
             grown[:, : self.held.shape[1]] = self.held
             self.held = grown
+
+    def result(self, usable: int) -> tuple[np.ndarray, np.ndarray]:
+        width = min(self.k, usable)
+        indices, scores = (
+            np.empty((len(self.texts), width), np.int64),
+            np.empty((len(self.texts), width), np.float32),
+        )
+        for q, n in enumerate(self.counts):
+            keys = np.sort(self.held[q, :n])[::-1][:width]
+            indices[q], scores[q] = _LOW - (keys & _LOW), _scores(keys)
+        return indices, scores
 
 
 def look(rough, at, texts, images, usable, first, k, margins, held, counts, floors) -> None:
@@ -157,16 +220,17 @@ def _kernels():
 
 
 def _margins(reach: np.ndarray, dim: int) -> np.ndarray:
-    """How far from its exact value a rough score may lie, where reach is the product of the
-    lengths: d products and sums, both
-    operands and the bound itself rounded. Infinite where a sum may overflow float32."""
+    """Return how far from its exact value a rough score may lie, where reach is the product of the
+    lengths: d products and sums, both operands and the bound itself rounded. Infinite where a sum
+    may overflow float32.
+    """
     roundings = (dim + 6) * 2.0**-24
     margin = roundings / (1 - roundings) * reach + dim * float(np.finfo(np.float32).tiny)
     return np.where(reach < 1e38, margin, np.inf)
 
 
 def _lengths(rows: np.ndarray) -> np.ndarray:
-    """At least each row's length; not finite where the row is not."""
+    """Return at least each row's length; not finite where the row is not."""
     squares = np.empty(len(rows))
 
     def work(start: int, stop: int) -> None:
@@ -194,7 +258,7 @@ def _scores(keys: np.ndarray) -> np.ndarray:
 
 
 def _fixed(x: np.ndarray) -> np.ndarray:
-    """Read-only, so that one compiled version serves all."""
+    """Return a read-only array, so that one compiled version serves all."""
     view = x.view(np.ndarray)[:]
     view.flags.writeable = False
     return view

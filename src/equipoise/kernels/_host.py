@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +34,8 @@ _BITS = {"float16": np.int16, "bfloat16": np.uint16}
 
 
 def threads() -> int:
-    """Threads that a large array is spread over: EQUIPOISE_THREADS, or the cores this process may
-    use.
+    """Return how many threads a large array is spread over: EQUIPOISE_THREADS, or the cores that
+    this process may use.
     """
     given = os.environ.get("EQUIPOISE_THREADS", "")
     if given and not (given.isdecimal() and int(given)):
@@ -63,14 +64,14 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def has_numba() -> bool:
-    """Whether numba is installed; it is not imported for the answer."""
+    """Return whether numba is installed; it is not imported for the answer."""
     return importlib.util.find_spec("numba") is not None
 
 
 @cache
 def _half_in_hardware() -> bool:
-    """On x86 the float16 intrinsic needs F16C; without it LLVM would call a function that nobody
-    provides.
+    """Return whether the processor has the float16 instructions. On x86 they are F16C; without it
+    LLVM would call a function that nobody provides.
     """
     import platform
 
@@ -82,7 +83,7 @@ def _half_in_hardware() -> bool:
 
 
 def kernel_name(dtype: str) -> str:
-    """ "numba" or "numpy"; EQUIPOISE_NO_NUMBA asks for the latter."""
+    """Return "numba" or "numpy"; EQUIPOISE_NO_NUMBA asks for the latter."""
     if (
         has_numba()
         and not os.environ.get("EQUIPOISE_NO_NUMBA")
@@ -93,7 +94,7 @@ def kernel_name(dtype: str) -> str:
 
 
 def rows_of(x: np.ndarray) -> np.ndarray:
-    """(..., d) as (n, d)."""
+    """Return (..., d) as (n, d)."""
     return x.reshape(-1, x.shape[-1])
 
 
@@ -105,8 +106,8 @@ def debias(
     norm: Norm,
     dtype: str | None = None,
 ) -> np.ndarray:
-    """x (n, d) into out (n, d), which may be x itself; returns the mask of rows that were left as
-    they were.
+    """Debias x (n, d) into out (n, d), which may be x itself; return the mask of rows that were
+    left as they were.
 
     ``dtype`` names what the bits of x mean, where its own dtype does not.
     """
@@ -135,17 +136,18 @@ def _contiguous(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
     bad = np.zeros(len(x), bool)
     arguments = _debiasing(out, low_rank, preference, value, norm, dtype, bad)
     source, target = _readable(x, dtype), _writable(out, dtype)
+    kernel: Any = _numba.debias_rows
 
     def work(start: int, stop: int) -> None:
-        _numba.debias_rows(source, target, start, stop, *arguments)  # pyright: ignore[reportCallIssue]
+        kernel(source, target, start, stop, *arguments)
 
     spread(work, len(x), x.nbytes)
     return bad
 
 
 def overwrite(x: np.ndarray, keep: np.ndarray, value: np.ndarray, unit: bool) -> np.ndarray:
-    """Unit rows of x (n, d) with ``value`` where ``keep`` is 0, then of unit length again where
-    asked for; by numba. keep, value: (d,).
+    """Write unit rows of x (n, d), with ``value`` where ``keep`` is 0, then of unit length again
+    where asked for; by numba. keep, value: (d,).
 
     Rows without a direction come back as they were; a row of which nothing is left, of unit length.
     """
@@ -159,16 +161,17 @@ def overwrite(x: np.ndarray, keep: np.ndarray, value: np.ndarray, unit: bool) ->
     arrays = keep.astype(compute), value.astype(compute)
     arguments = *arrays, unit, wide.small, wide.large, wide.up, low.pure, out.nbytes >= FAR_BYTES
     source, target = _readable(x, dtype), _writable(out, dtype)
+    kernel: Any = _numba.overwrite_rows
 
     def work(start: int, stop: int) -> None:
-        _numba.overwrite_rows(source, target, start, stop, *arguments)  # pyright: ignore[reportCallIssue]
+        kernel(source, target, start, stop, *arguments)
 
     spread(work, len(x), x.nbytes)
     return out
 
 
 def _debiasing(out, low_rank, preference, value, norm, dtype, bad) -> tuple:
-    """What ``debias_rows`` takes after the rows."""
+    """Return what ``debias_rows`` takes after the rows."""
     compute = _COMPUTE[dtype]
     factors = low_rank.cached(("numba", compute), lambda: _factors(low_rank, compute))
     wide, low = geometry.limits(compute), geometry.limits(dtype)
@@ -187,7 +190,7 @@ def _debiasing(out, low_rank, preference, value, norm, dtype, bad) -> tuple:
 
 
 def _measuring(low_rank, columns) -> tuple:
-    """What ``measure_rows`` takes after the rows."""
+    """Return what ``measure_rows`` takes after the rows."""
     factors = low_rank.cached(("numba", "float64"), lambda: _factors(low_rank, "float64"))
     wide = geometry.limits("float64")
     return *factors, wide.small, wide.large, wide.up, columns
@@ -196,8 +199,8 @@ def _measuring(low_rank, columns) -> tuple:
 def _factors(
     low_rank: LowRank, compute: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool, np.ndarray]:
-    """right (r, d), left with an even number of rows (the last may be zero), the bias (empty where
-    there is none), if it projects, and right in float64.
+    """Return right (r, d), left with an even number of rows (the last may be zero), the bias (empty
+    where there is none), whether it projects, and right in float64.
     """
     left = np.pad(low_rank.left.T, ((0, low_rank.rank % 2), (0, 0)))
     bias = np.zeros(0, compute) if low_rank.bias is None else low_rank.bias.astype(compute)
@@ -211,7 +214,7 @@ def _factors(
 
 
 def _aligned(matrix: np.ndarray, dtype: str) -> np.ndarray:
-    """A copy that starts with a cache line, which numpy's own memory need not."""
+    """Return a copy that starts with a cache line, which numpy's own memory need not."""
     size = matrix.size * np.dtype(dtype).itemsize
     memory = np.empty(size + 64, np.uint8)
     skip = -memory.ctypes.data % 64
@@ -221,8 +224,8 @@ def _aligned(matrix: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _readable(x: np.ndarray, dtype: str) -> np.ndarray:
-    """The bits of x as numba takes them, read-only, so that one compiled version serves arrays that
-    may be written to and others.
+    """Return the bits of x as numba takes them, read-only, so that one compiled version serves
+    arrays that may be written to and others.
     """
     view = x.view(np.ndarray).view(_BITS.get(dtype, x.dtype))
     view.flags.writeable = False
@@ -238,7 +241,7 @@ _here = threading.local()
 
 @contextmanager
 def on_one_thread() -> Iterator[None]:
-    """Kernels that this thread calls stay on it, for who spreads larger pieces by himself."""
+    """Keep kernels on the thread that calls them, for a caller that spreads larger pieces."""
     _here.alone = True
     try:
         yield
@@ -247,8 +250,8 @@ def on_one_thread() -> Iterator[None]:
 
 
 def spread(work: Callable[[int, int], None], rows: int, size: int, pieces: int = 4) -> None:
-    """``work(start, stop)`` over all rows, on as many threads as the size is worth, in so many
-    pieces a thread.
+    """Run ``work(start, stop)`` over all rows, on as many threads as the size is worth, in so many
+    pieces per thread.
     """
     workers = 1 if size < SERIAL_BYTES or getattr(_here, "alone", False) else threads()
     if workers == 1:
@@ -259,7 +262,7 @@ def spread(work: Callable[[int, int], None], rows: int, size: int, pieces: int =
 
 
 def can_measure(*arrays: np.ndarray, dtype: str | None = None) -> bool:
-    """Whether the compiled measurement takes these arrays as they are.
+    """Return whether the compiled measurement takes these arrays as they are.
 
     ``dtype`` names what their bits mean, where their own does not.
     """
@@ -269,15 +272,16 @@ def can_measure(*arrays: np.ndarray, dtype: str | None = None) -> bool:
 
 
 def measure(e: np.ndarray, u: np.ndarray, low_rank: LowRank) -> np.ndarray:
-    """(6, n): see ``measure.measure``."""
+    """Return (6, n), as ``measure.measure`` does."""
     from equipoise.kernels import _numba
 
     columns = np.empty((6, len(e)))
     before, after = _readable(e, e.dtype.name), _readable(u, u.dtype.name)
     arguments = _measuring(low_rank, columns)
+    kernel: Any = _numba.measure_rows
 
     def work(start: int, stop: int) -> None:
-        _numba.measure_rows(before, after, start, stop, *arguments)  # pyright: ignore[reportCallIssue]
+        kernel(before, after, start, stop, *arguments)
 
     spread(work, len(e), e.nbytes + u.nbytes)
     return columns
@@ -291,7 +295,7 @@ def debias_and_measure(
     norm: Norm,
     dtype: str,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What ``debias`` and ``measure`` return, in one pass over rows that ``can_measure``."""
+    """Return what ``debias`` and ``measure`` return, in one pass over rows that ``can_measure``."""
     from equipoise.kernels import _numba
 
     bad, columns = np.zeros(len(x), bool), np.empty((6, len(x)))
@@ -301,9 +305,10 @@ def debias_and_measure(
         _measuring(low_rank, columns),
     )
     source, target, written = _readable(x, dtype), _writable(out, dtype), _readable(out, dtype)
+    kernel: Any = _numba.debias_and_measure_rows
 
     def work(start: int, stop: int) -> None:
-        _numba.debias_and_measure_rows(source, target, written, start, stop, *arguments)  # pyright: ignore[reportCallIssue]
+        kernel(source, target, written, start, stop, *arguments)
 
     spread(work, len(x), x.nbytes)
     return bad, columns

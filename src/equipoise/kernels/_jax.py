@@ -39,7 +39,7 @@ def _debias(x, right, left, bias, value, kind, norm, projection):
 
 
 def debias(x: Any, low_rank: LowRank, preference: Preference, norm: Norm) -> tuple[Any, Any]:
-    """``(u, bad)`` for x (..., d)."""
+    """Return ``(u, bad)`` for x (..., d)."""
     wide = np.float64 if x.dtype.name == "float64" else np.float32
     right, left = low_rank.right.astype(wide), low_rank.left.astype(wide)
     bias = None if low_rank.bias is None else low_rank.bias.astype(wide)
@@ -55,7 +55,7 @@ def traced(x: Any) -> bool:
 
 
 def first_bad(bad: Any) -> np.ndarray:
-    """The mask as numpy; under jit there is nothing to look at yet."""
+    """Return the mask as numpy; under jit there is nothing to look at yet."""
     try:
         return np.asarray(bad)
     except jax.errors.TracerArrayConversionError:

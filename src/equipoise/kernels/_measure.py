@@ -19,8 +19,8 @@ Columns = tuple[Float64, Float64, Float64, Float64, Float64, Float64]
 
 
 def measure(e: Any, u: Any, low_rank: LowRank) -> Columns:
-    """``p, o`` of each row of e, leakage of u, ``|u - e|`` of the unit rows, ``|e|`` and ``|u|``:
-    (n,) each.
+    """Return ``p, o`` of each row of e, leakage of u, ``|u - e|`` of the unit rows, ``|e|`` and
+    ``|u|``: (n,) each.
 
     NaN for rows without a direction. e and u (..., d) of one framework; ``low_rank`` is a
     projection. Fused on the CPU, in blocks on the tensors' own device elsewhere.
@@ -37,12 +37,12 @@ def measure(e: Any, u: Any, low_rank: LowRank) -> Columns:
 
 
 def to_numpy(x: Any) -> np.ndarray:
-    """Any array as numpy; tensors through float64, because numpy has no bfloat16."""
+    """Return any array as numpy; tensors pass through float64, because numpy has no bfloat16."""
     return x.detach().cpu().double().numpy() if hasattr(x, "detach") else np.asarray(x)
 
 
 def _rows(x: Any) -> Any:
-    """(n, d), as numpy where the memory can be shared."""
+    """Return rows (n, d), as numpy where the memory can be shared."""
     if not hasattr(x, "detach"):
         return np.asarray(x).reshape(-1, x.shape[-1])
     x = x.detach().reshape(-1, x.shape[-1])

@@ -33,7 +33,9 @@ FAST = {
 
 
 def compiler(**options: Any) -> Callable:
-    """numba's decorator, with what was compiled kept on disk where there is a place to keep it."""
+    """Return numba's decorator, with what was compiled kept on disk where there is a place to keep
+    it.
+    """
 
     def compile_(function: Callable) -> Callable:
         try:
@@ -55,8 +57,8 @@ _F16, _F32, _I16, _I32 = ir.HalfType(), ir.FloatType(), ir.IntType(16), ir.IntTy
 
 @intrinsic
 def _widen(typingctx, bits):  # pyright: ignore[reportUnusedParameter]
-    """Stored number to compute number: float16 (int16 bits) and bfloat16 (uint16 bits) to float32,
-    others unchanged.
+    """Return a stored number as a compute number: float16 (int16 bits) and bfloat16 (uint16 bits)
+    as float32, others unchanged.
     """
 
     def half(context, builder, signature, args):
@@ -137,7 +139,7 @@ def _stream_line(typingctx, target, source):  # pyright: ignore[reportUnusedPara
 
 @intrinsic
 def _fence(typingctx):  # pyright: ignore[reportUnusedParameter]
-    """Streamed lines reach memory before anything that comes after."""
+    """Make streamed lines reach memory before anything that comes after."""
 
     def code(context, builder, signature, args):
         builder.fence("seq_cst")
@@ -148,8 +150,8 @@ def _fence(typingctx):  # pyright: ignore[reportUnusedParameter]
 
 @_jit
 def _buffer(count, d, like):
-    """(count, d) zeros of ``like``'s type that start with a cache line: a vector across two of them
-    takes twice as long to load.
+    """Return (count, d) zeros of ``like``'s type that start with a cache line: a vector across two
+    of them takes twice as long to load.
     """
     flat = np.zeros(count * d + 64 // like.itemsize, like.dtype)
     skip = -flat.ctypes.data % 64 // like.itemsize
@@ -158,8 +160,8 @@ def _buffer(count, d, like):
 
 @_jit
 def _room(right, left, out):
-    """What a kernel works in: four rows, what is taken of them, their products with the axes, four
-    numbers a row, a row of out, and a short rest.
+    """Return what a kernel works in: four rows, what is taken of them, their products with the
+    axes, four numbers per row, a row of out, and a short rest.
     """
     rows, taken = _buffer(4, right.shape[1], right), _buffer(4, right.shape[1], right)
     return (
@@ -174,7 +176,7 @@ def _room(right, left, out):
 
 @_jit
 def _load(x, i, rows, b):
-    """Row i of x into row b; returns its squared length."""
+    """Load row i of x into row b; return its squared length."""
     n2 = rows.dtype.type(0)
     for k in range(rows.shape[1]):
         v = rows.dtype.type(_widen(x[i, k]))
@@ -185,7 +187,7 @@ def _load(x, i, rows, b):
 
 @_jit
 def _load_pair(e, u, i, rows, b):
-    """Rows i of e and u into rows b and b + 1; returns their squared lengths, and that of their
+    """Load rows i of e and u into rows b and b + 1; return their squared lengths, and that of their
     difference.
     """
     number = rows.dtype.type
@@ -211,7 +213,7 @@ def _rescale(rows, b, scale):
 
 @_jit
 def _dots(rows, right, c):
-    """``c = rows @ right.T`` for four rows, two axes at a time: eight sums for six loads.
+    """Compute ``c = rows @ right.T`` for four rows, two axes at a time: eight sums for six loads.
 
     c may have a column more, which stays.
     """
@@ -248,7 +250,7 @@ def _dots(rows, right, c):
 
 @_jit
 def _combine(c, left, taken, j):
-    """``taken += c[:, j : j + 4] @ left[j : j + 4]``, or from j on, for four rows."""
+    """Compute ``taken += c[:, j : j + 4] @ left[j : j + 4]``, or from j on, for four rows."""
     if j + 4 <= left.shape[0]:
         for b in range(0, 4, 2):
             e0, e1, e2, e3 = c[b, j], c[b, j + 1], c[b, j + 2], c[b, j + 3]
@@ -275,8 +277,8 @@ def _rest2(rows, taken, b):
 
 @_jit
 def _outside(rows, b, axes, rest):
-    """``geometry.outside`` of row b into rest, in float64 and along the axes (r, d) as they were
-    given: returns the squared lengths of the row and of the rest.
+    """Write ``geometry.outside`` of row b into rest, in float64 and along the axes (r, d) as they
+    were given; return the squared lengths of the row and of the rest.
     """
     n2 = o2 = 0.0
     for k in range(rest.size):
@@ -296,7 +298,7 @@ def _outside(rows, b, axes, rest):
 
 @_jit
 def _weigh_short(rows, b, rest, k1, k2, line):
-    """``_weigh`` with a rest that ``_outside`` took."""
+    """Do as ``_weigh`` does, with a rest that ``_outside`` took."""
     number = rows.dtype.type
     for k in range(line.size):
         line[k] = _narrow(number(k1 * rest[k] + k2 * (rows[b, k] - rest[k])), line[k])
@@ -310,7 +312,9 @@ def _weigh(rows, taken, b, k1, k2, line):
 
 @_jit
 def _weigh_two(rows, b, k1, left, w0, w1, line):
-    """``_weigh`` with what is taken along two axes, which need not be written down first."""
+    """Do as ``_weigh`` does, with what is taken along two axes, which need not be written down
+    first.
+    """
     for k in range(line.size):
         line[k] = _narrow(k1 * rows[b, k] + (w0 * left[0, k] + w1 * left[1, k]), line[k])
 
@@ -329,8 +333,8 @@ def _stream(source, target, size):
 
 @_jit
 def _weights(p2, o, kind, parameter, norm):
-    """``(beta / o, shrink)``: what the rest and what the taken part of a unit row are multiplied
-    with.
+    """Return ``(beta / o, shrink)``, by which the rest and the taken part of a unit row are
+    multiplied.
     """
     kappa = parameter
     if kind == 1:
@@ -343,7 +347,7 @@ def _weights(p2, o, kind, parameter, norm):
 
 @_jit
 def debias_rows(x, out, start, stop, right, left, *options):
-    """Rows start to stop of x into out; see ``_debias`` for the rest."""
+    """Debias rows start to stop of x into out; see ``_debias`` for the rest."""
     _debias(x, out, start, stop, _room(right, left, out), right, left, *options)
     _fence()
 
@@ -371,8 +375,8 @@ def _debias(
     bad,
     far,
 ):
-    """right (r, d), left (r + r % 2, d); ``value`` (1,) or one a row; sets ``bad`` for rows left as
-    they were.
+    """Debias rows, and set ``bad`` for rows that are left as they were. right: (r, d); left: (r + r
+    % 2, d); ``value``: (1,), or one per row.
 
     orthogonal: right is left, of orthonormal rows, and there is no bias; ``axes`` is right in
     float64.
@@ -470,8 +474,8 @@ def _replace(rows, keep, value, k1, k2, line):
 
 @_jit
 def overwrite_rows(x, out, start, stop, keep, value, unit, small, large, up, pure, far):
-    """Rows start to stop of x into out: unit length, ``value`` where ``keep`` is 0, unit length
-    again where asked for; both (d,).
+    """Write rows start to stop of x into out: unit length, ``value`` where ``keep`` is 0, unit
+    length again where asked for; both (d,).
     """
     rows, line = np.empty((1, keep.size), keep.dtype), np.empty(keep.size, out.dtype)
     number = keep.dtype.type
@@ -505,7 +509,7 @@ def overwrite_rows(x, out, start, stop, keep, value, unit, small, large, up, pur
 
 @_jit
 def _gap2(rows, a, scale_a, b, scale_b):
-    """Squared distance of two rows, each times its scale."""
+    """Return the squared distance of two rows, each times its scale."""
     total = rows.dtype.type(0)
     for k in range(rows.shape[1]):
         v = rows[a, k] * scale_a - rows[b, k] * scale_b
@@ -529,7 +533,7 @@ def _chord(rows, b, n, m, gap2, scaled):
 
 @_jit
 def measure_rows(e, u, start, stop, basis, left, *options):
-    """Rows start to stop of e and u, measured; see ``_measure`` for the rest."""
+    """Measure rows start to stop of e and u; see ``_measure`` for the rest."""
     _measure(e, u, start, stop, _room(basis, left, basis), basis, left, *options)
 
 
@@ -537,7 +541,7 @@ def measure_rows(e, u, start, stop, basis, left, *options):
 def _measure(
     e, u, start, stop, room, basis, _left, _bias, _orthogonal, axes, small, large, up, out
 ):
-    """In float64 into out (6, n): p, o, leakage, |u - e|, |e|, |u|.
+    """Write p, o, leakage, |u - e|, |e| and |u|, in float64, into out (6, n).
 
     basis (r, d); axes, which is the same.
     """
@@ -575,7 +579,7 @@ def _measure(
 
 @_jit
 def debias_and_measure_rows(x, out, written, start, stop, debiasing, measuring):
-    """Both, for a few rows at a time: they are measured while they are in the cache.
+    """Debias and measure a few rows at a time: they are measured while they are in the cache.
 
     ``written`` is ``out``, to read.
     """

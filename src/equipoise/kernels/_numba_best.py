@@ -20,7 +20,7 @@ _jit = compiler(nogil=True, fastmath=FAST)
 
 @intrinsic
 def _bits(typingctx, score):  # pyright: ignore[reportUnusedParameter]
-    """The bits of a float32."""
+    """Return the bits of a float32."""
 
     def code(context, builder, signature, args):
         return builder.bitcast(args[0], ir.IntType(32))
@@ -30,7 +30,7 @@ def _bits(typingctx, score):  # pyright: ignore[reportUnusedParameter]
 
 @intrinsic
 def _from_bits(typingctx, bits):  # pyright: ignore[reportUnusedParameter]
-    """The float32 of these bits."""
+    """Return the float32 of these bits."""
 
     def code(context, builder, signature, args):
         return builder.bitcast(args[0], ir.FloatType())
@@ -82,7 +82,9 @@ def _find(rough, bound, offset, found, hits):
 
 @_jit
 def _exact(text, images, places, scores):
-    """Scores of four places; always four together, so that every pair is summed in one order."""
+    """Return the scores of four places; always four together, so that every pair is summed in one
+    order.
+    """
     a, b, c, d = places[0], places[1], places[2], places[3]
     score_a = score_b = score_c = score_d = 0.0
     for i in range(text.size):
@@ -115,7 +117,7 @@ def _settle(text, images, first, held):
 
 @_jit
 def _best(held, k):
-    """The k best, in no order but that the worst is first."""
+    """Return the k best, in no order but that the worst is first."""
     return np.partition(held, held.size - k)[held.size - k :]
 
 
@@ -141,7 +143,7 @@ def _sift(text, images, first, k, margin, held):
 
 @_jit
 def look(rough, at, texts, images, usable, first, k, margins, held, counts, floors):
-    """As ``best.look``, but candidates keep their rough scores."""
+    """Do as ``best.look`` does, but let candidates keep their rough scores."""
     room = held.shape[1]
     found = np.empty(rough.shape[1] + 1, np.int64)
     for q in range(len(rough)):
@@ -167,8 +169,8 @@ def look(rough, at, texts, images, usable, first, k, margins, held, counts, floo
 
 @_jit
 def settle(texts, images, usable, first, k, margins, held, counts, floors):
-    """As ``best.settle``: what cannot be among the k best goes first, then the exact scores of the
-    others.
+    """Do as ``best.settle`` does: what cannot be among the k best goes first, then come the exact
+    scores of the others.
     """
     for q in range(len(texts)):
         n = counts[q]

@@ -10,8 +10,8 @@ BLOCK_BYTES = 1 << 18
 
 
 def debias_rows(x, out, low_rank, preference, value, norm, dtype) -> np.ndarray:
-    """All rows of x (n, d) into out; returns which rows have no direction and were left as they
-    were.
+    """Debias all rows of x (n, d) into out; return which rows have no direction and were left as
+    they were.
     """
     bad = np.zeros(len(x), bool)
     step = max(1, BLOCK_BYTES // (8 * x.shape[1]))

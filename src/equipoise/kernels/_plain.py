@@ -29,8 +29,8 @@ def debias(
     low: Limits,
     branch: Branch | None = None,
 ):
-    """``(u, bad)`` for x (..., d) in the compute dtype; bad (...,) marks rows without a direction,
-    returned as they were.
+    """Return ``(u, bad)`` for x (..., d) in the compute dtype; bad (...,) marks rows without a
+    direction, which come back as they were.
 
     branch(wanted, twice, once): how the framework calls one of two functions; for projections,
     whose short rests are taken twice (see ``geometry.outside``). Every operation that a row cannot

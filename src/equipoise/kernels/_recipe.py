@@ -40,7 +40,7 @@ class LowRank:
         return self.__dict__ | {"_cache": {}}  # copies for devices stay here
 
     def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """A kernel's own copy of the factors (another dtype, another device), made once."""
+        """Return a kernel's own copy of the factors (another dtype, another device), made once."""
         if key not in self._cache:
             self._cache[key] = make()
         return self._cache[key]
@@ -62,7 +62,7 @@ class LowRank:
 class Preference:
     """How leakage is weighed against loss.
 
-    ``value`` is kappa (a number, or an array, one a row) or the ratio w1 / w2.
+    ``value`` is kappa (a number, or an array, one per row) or the ratio w1 / w2.
     """
 
     kind: Literal["kappa", "printed", "weights"]
@@ -70,11 +70,11 @@ class Preference:
 
     @property
     def constant(self) -> float | None:
-        """kappa where it is one number for all rows, else None."""
+        """Return kappa where it is one number for all rows, else None."""
         return self.value if self.kind == "kappa" and isinstance(self.value, float) else None
 
     def kappa(self, p2: Any, o: Any, sqrt: Callable) -> Any:
-        """The kappa of rows split into p2 and o: every preference is one."""
+        """Return the kappa of rows split into p2 and o: every preference is one."""
         if self.kind == "printed":
             return geometry.printed_kappa(p2, o, sqrt)
         return (
@@ -101,11 +101,13 @@ def preference(kappa: Any, weights: tuple[float, float] | None) -> Preference:
     if isinstance(kappa, str) and kappa == "printed":
         return Preference("printed")
     if len(getattr(kappa, "shape", ())) and not isinstance(kappa, np.ndarray):
-        return Preference("kappa", kappa)  # a tensor or a jax array, one a row
+        return Preference("kappa", kappa)  # a tensor or a jax array, one per row
     try:
         if np.iscomplexobj(kappa):
             raise TypeError
-        plain = kappa.detach().cpu() if hasattr(kappa, "detach") else kappa  # pyright: ignore[reportAttributeAccessIssue]
+        plain: Any = kappa
+        if hasattr(plain, "detach"):
+            plain = plain.detach().cpu()
         value = np.asarray(plain).astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InputError(

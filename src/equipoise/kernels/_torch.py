@@ -23,7 +23,7 @@ BLOCK_BYTES = 1 << 26  # rows that the plain form takes at a time where no gradi
 
 
 def dtype_name(x: torch.Tensor) -> str:
-    """As numpy would call it."""
+    """Return the name that numpy has for the dtype."""
     return str(x.dtype).removeprefix("torch.")
 
 
@@ -33,7 +33,7 @@ def _has_triton() -> bool:
 
 
 def kernel_name(x: torch.Tensor, kappa: Any = None) -> str:
-    """ "numba", "triton" or "torch", the plain form."""
+    """Return "numba", "triton" or "torch", the plain form."""
     if traced(x) or traced(kappa) or _needs_grad(x, kappa):
         return "torch"
     if x.device.type == "cpu" and host.kernel_name(dtype_name(x)) == "numba":
@@ -57,7 +57,8 @@ def traced(x: Any) -> bool:
         return True
     if not isinstance(x, torch.Tensor):
         return False
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x)  # pyright: ignore[reportAttributeAccessIssue]
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    wrapped = functorch.is_functorch_wrapped_tensor(x)
     return wrapped or forward_ad.unpack_dual(x).tangent is not None
 
 
@@ -68,7 +69,7 @@ def debias(
     norm: Norm,
     out: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """``(u, bad)`` for x (..., d); u is ``out`` where one was given."""
+    """Return ``(u, bad)`` for x (..., d); u is ``out`` where one was given."""
     kernel = kernel_name(x, preference.value)
     if traced(x) or traced(preference.value) or _needs_grad(x, preference.value, out):
         if out is not None:
@@ -142,7 +143,7 @@ def _fused(kernel, x, out, low_rank, preference, norm) -> torch.Tensor:
 
 
 def _numpy_bits(x: torch.Tensor) -> np.ndarray:
-    """The tensor's own memory as numpy; bfloat16, which numpy lacks, as its bit patterns."""
+    """Return the tensor's own memory as numpy; bfloat16, which numpy lacks, as its bit patterns."""
     return x.view(torch.int16).numpy().view(np.uint16) if x.dtype == torch.bfloat16 else x.numpy()
 
 
@@ -162,8 +163,8 @@ def _plain(x, low_rank, preference, norm):
 
 
 def _branch(wanted: torch.Tensor, twice: Callable, once: Callable) -> torch.Tensor:
-    """``twice()`` where it is wanted; also where to look would need a value that is not there yet,
-    or make the device wait.
+    """Call ``twice()`` where it is wanted; also where to look would need a value that is not there
+    yet, or make the device wait.
     """
     if wanted.device.type != "cpu" or traced(wanted):
         return twice()

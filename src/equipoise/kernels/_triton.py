@@ -34,12 +34,12 @@ TILE_RANK = 16  # the matrix units take 16 columns at a time
 # half-width rows: up to here reading the axes twice costs less than the matrix units' second read
 # of the rows
 FOLD_RANK = 3
-NEAR2 = tl.constexpr(geometry.NEAR**2)
+NEAR2 = tl.constexpr(geometry.NEAR**2)  # to the right of a tensor: Triton 3.7 asks for it
 
 
 @triton.jit
 def _coefficients(n2, o2, c2, parameter, KIND: tl.constexpr, NORM: tl.constexpr):
-    """geometry.half_angle for rows of any length, n2 = o2 + c2: u = k1 * rest + k2 * taken.
+    """Return geometry.half_angle for rows of any length, n2 = o2 + c2: u = k1 * rest + k2 * taken.
 
     Divisions and roots are correctly rounded.
     """
@@ -82,8 +82,8 @@ def _parameter(value, rows, live, PER_ROW: tl.constexpr):
 def _cells(
     first, n_rows, D: tl.constexpr, D2: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ):
-    """Rows from `first` on as (ROWS, D2 / WIDTH, WIDTH), which the compiler lays out with WIDTH / 4
-    neighbouring threads to a row.
+    """Return rows from `first` on as (ROWS, D2 / WIDTH, WIDTH), which the compiler lays out with
+    WIDTH / 4 neighbouring threads per row.
     """
     rows = first + tl.arange(0, ROWS)
     cols = (
@@ -92,7 +92,7 @@ def _cells(
     )
     cols = cols + tl.zeros(
         [ROWS, 1, 1], tl.int32
-    )  # once a row: the axes are then loaded by the threads that need them
+    )  # once per row: the axes are then loaded by the threads that need them
     inside = cols < D
     return rows, cols, inside, inside & (rows < n_rows)[:, None, None]
 
@@ -115,8 +115,8 @@ def _any_rows(
     KIND: tl.constexpr, PER_ROW: tl.constexpr,
     NORM: tl.constexpr, PROJECTION: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows of any kind: extreme lengths, pure attribute, kappa 0, no direction at all; and
-    maps that are no projection.
+    """Debias ROWS rows of any kind: extreme lengths, pure attribute, kappa 0, no direction at all;
+    and by maps that are no projection.
     """
     rows, cols, inside, mask = _cells(first, n_rows, D, D2, ROWS, WIDTH)
     live = rows < n_rows
@@ -144,7 +144,7 @@ def _any_rows(
     if PROJECTION and x.dtype.element_ty == tl.float32:  # noqa: SIM102, known when compiled
         # geometry.outside: a short rest is taken twice. Half-width rows are pure attribute long
         # before float32 is short of digits
-        if tl.max(tl.where(o2 < NEAR2 * n2, 1, 0), 0) > 0:
+        if tl.max(tl.where(o2 < n2 * NEAR2, 1, 0), 0) > 0:
             once = rest
             for j in range(R):
                 column = tl.load(right + j * D + cols, inside, other=0)
@@ -208,7 +208,7 @@ def _rows_kernel(
             if tl.max(tl.where(c2 > 0.25 * n2, 1, 0), 0) > 0:
                 rest = e - taken
                 o2 = _sum(rest * rest)
-            usual = o2 >= NEAR2 * n2
+            usual = o2 >= n2 * NEAR2
         parameter = _parameter(value, rows, live, PER_ROW)
         usual = usual & (n2 >= small) & (n2 <= large) & ((parameter != 0) | (KIND != 0))
         ordinary = tl.min(tl.where(usual | ~live, 1, 0), 0) > 0
@@ -296,8 +296,8 @@ def _tiles_kernel(
 def debias(
     x: torch.Tensor, out: torch.Tensor, low_rank: LowRank, preference: Preference, norm: Norm
 ) -> torch.Tensor:
-    """x (n, d) into out (n, d), both with unit stride in a row; returns the mask of rows that were
-    left as they were.
+    """Debias x (n, d) into out (n, d), both with unit stride in a row; return the mask of rows that
+    were left as they were.
     """
     name = str(x.dtype).removeprefix("torch.")
     bad = torch.zeros(len(x), dtype=torch.bool, device=x.device)
@@ -349,7 +349,7 @@ def debias(
 
 
 def uses_tiles(low_rank: LowRank, dtype: torch.dtype, norm: Norm = "unit") -> bool:
-    """Half-width rows of rank 4 to 16.
+    """Return whether rows are half-width and of rank 4 to 16.
 
     float16 only where the weights of the axes are sure to be in its range.
     """
@@ -360,8 +360,8 @@ def uses_tiles(low_rank: LowRank, dtype: torch.dtype, norm: Norm = "unit") -> bo
 
 
 def _on_device(value: float | torch.Tensor, device: torch.device) -> torch.Tensor:
-    """One number or one a row, without the synchronisation that copying a number from the host
-    would cost.
+    """Return one number or one per row, without the synchronisation that copying a number from the
+    host would cost.
     """
     if isinstance(value, torch.Tensor):
         return value.to(device=device, dtype=torch.float32).reshape(-1).contiguous()

@@ -19,11 +19,11 @@ from equipoise._space import AttributeSpace, EncoderRef
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import require_groups, unit_rows
+from equipoise.methods._fitting_texts import prototypes
 from equipoise.methods._operator import Gate, Operator
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import require_groups, unit_rows
 from equipoise.methods._spaces import SpaceOperator
-from equipoise.methods._texts import prototypes
 from equipoise.prompts._attribute import Attribute
 
 OTHERWISE = "use closed-form, merge groups, or lower smallest"

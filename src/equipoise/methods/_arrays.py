@@ -50,6 +50,20 @@ def constant(values: np.ndarray, like: Any) -> Any:
     return values.astype(like.dtype)
 
 
+def to_numpy(rows: Any) -> np.ndarray:
+    """Return rows of any framework as a numpy array."""
+    if kernels.framework(rows) == "torch":
+        return rows.detach().cpu().numpy()
+    return np.asarray(rows)
+
+
+def like(values: np.ndarray, rows: SameRows) -> SameRows:
+    """Return numbers as an array of the framework and type of ``rows``."""
+    if isinstance(rows, np.ndarray):
+        return values.astype(rows.dtype)
+    return namespace(rows).asarray(constant(values, rows))
+
+
 @lru_cache(8)
 def _nothing(dim: int) -> LowRank:
     return LowRank.projection(np.zeros((dim, 1)))

@@ -7,50 +7,39 @@ vector database serves it. Fitting reads the images once, without labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from equipoise import _balance as balance
 from equipoise import geometry
-from equipoise._balance import Balance, Bounds, InfeasibleTargetError
+from equipoise._balance import Bounds
 from equipoise._space import EncoderRef
 from equipoise.errors import InputError
 from equipoise.geometry import Float64, limits
 from equipoise.methods._arrays import constant, namespace
-from equipoise.methods._candidates import (
-    ROUNDS,
-    WIDER,
-    Found,
-    Pool,
-    Search,
-    Solved,
-    read,
-    solve_in_rounds,
-)
+from equipoise.methods._balanced_page import BalancedPage, PageCertificate, Ranked, nobody
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import unit_rows
+from equipoise.methods._fitting_texts import matched_texts, prototypes
 from equipoise.methods._memberships import (
     Kind,
     Memberships,
     Moments,
-    agreement,
-    closest,
     sampled,
     score_spread,
     wanted_shares,
 )
 from equipoise.methods._operator import Gate, Operator
-from equipoise.methods._pages import BalancedPage, PageCertificate, Ranked
+from equipoise.methods._page_solver import More, PageSolver
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import group_codes, unit_rows
-from equipoise.methods._served import Served, can_be_served
-from equipoise.methods._texts import matched, prototypes
+from equipoise.methods._search_rounds import Solved
+from equipoise.methods._served_index import Served, can_be_served
+from equipoise.methods._told_apart import check_labels, check_prompts
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._marks import explicit_groups, names_person
 
-More = Callable[[np.ndarray, int], Any]
+REVISABLE = ("k", "target", "strength", "nearest")
 
 
 class BalancedOperator(Operator):
@@ -58,10 +47,12 @@ class BalancedOperator(Operator):
 
     ``text`` and ``scores`` solve on the index that the operator holds: the images that it was
     fitted on, where they can be read again, or those of ``bind(index=...)``. ``balance`` needs no
-    index: it takes what a database found.
+    index: it takes what a database found. The gate is on wherever prompts are given: those that
+    name a group and those about no person are left as they are; ``gate=False`` turns it off.
     """
 
     method = "balanced"
+    gates_by_default = True
 
     def __init__(
         self,
@@ -78,19 +69,29 @@ class BalancedOperator(Operator):
         )
         self.options, self.moments, self.memberships = options, moments, memberships
         self.bounds = bounds or _certain_bounds(memberships)
-        self.target = memberships.target(wanted_shares(options.target, attribute.groups))
-        self._served: Served | None = None
+        self.target = _target(attribute, options, moments, memberships)
+        self._solver = PageSolver(
+            attribute.groups,
+            moments,
+            memberships,
+            self.target,
+            self.bounds,
+            options.k,
+            options.strength,
+            options.nearest,
+        )
 
     # --- What it is bound to
 
     @property
     def index(self) -> Any:
-        """The images that searches run on; None until it is given some."""
-        return None if self._served is None else self._served.images
+        """Return the images that searches run on; None until it is given some."""
+        served = self._solver.served
+        return None if served is None else served.images
 
     @property
     def per_prompt(self) -> bool:
-        return self.memberships.weights is None
+        return not self._solver.linear
 
     def bind(self, encoder: Any = None, *, index: Any = None) -> BalancedOperator:
         """Give the operator an encoder, an index to search, or both.
@@ -115,7 +116,7 @@ class BalancedOperator(Operator):
                 f"k={self.options.k} images were asked for, and the index has {served.count}; pass"
                 " a k of at most that"
             )
-        self._served = served
+        self._solver = replace(self._solver, served=served)
 
     def update(self, rows: Any) -> BalancedOperator:
         """Return the operator of a collection to which these rows (n, d) were added.
@@ -136,28 +137,36 @@ class BalancedOperator(Operator):
             params=self.params | _counts(moments, self.attribute),
         )
 
-    def check_labels(self, context: FitContext) -> None:
-        """Raise where the images have labels, and the prompts do no better than chance on them."""
-        if self._served is None or context.sensitive_features is None:
-            return
-        labels = group_codes(context.sensitive_features, self.attribute)
-        if len(labels) != len(self._served.groups):
+    def revised(self, **options: Any) -> BalancedOperator:
+        """Return the operator with another k, target, strength or nearest.
+
+        Nothing is fitted or read again: both hold the same index and memberships.
+        """
+        unknown = [name for name in options if name not in REVISABLE]
+        if unknown:
             raise InputError(
-                f"there are {len(self._served.groups)} images and {len(labels)} labels of"
-                " sensitive_features; pass one for each"
+                f"{unknown[0]!r} cannot be revised; pass {', '.join(REVISABLE)}, or fit again"
             )
-        known = (labels >= 0) & (self._served.groups >= 0)
-        right = self._served.groups[known] == labels[known]
-        counts = np.bincount(labels[known])
-        rates = np.bincount(labels[known], right)[counts > 0] / counts[counts > 0]
-        chance = 1 / len(self.attribute.groups)
-        error = np.sqrt((rates * (1 - rates) / counts[counts > 0]).sum()) / len(rates)
-        if len(rates) > 1 and rates.mean() <= chance + 2 * error:
-            raise InputError(
-                f"the prompts do not tell the groups of {self.attribute.name} apart in these"
-                f" images: they name the labelled group {rates.mean():.0%} of the time, and chance"
-                f" does {chance:.0%}; balancing would follow noise. Pass other prompts"
-            )
+        changed = replace(self.options, **options)
+        changed.check(self.attribute)
+        again = BalancedOperator(
+            self.attribute,
+            changed,
+            self.moments,
+            self.memberships,
+            self.bounds,
+            encoder=self._encoder if self._encoder is not None else self.made_by,
+            params=self.params | options,
+        )
+        if self._solver.served is not None:
+            again._serve(self._solver.served)
+        return again
+
+    def check_labels(self, sensitive_features: Any) -> None:
+        """Raise where images of the index have labels, and the prompts do no better than chance."""
+        served = self._solver.served
+        if served is not None and sensitive_features is not None:
+            check_labels(served.groups, sensitive_features, self.attribute)
 
     # --- Queries and scores
 
@@ -170,11 +179,11 @@ class BalancedOperator(Operator):
         given = rows.detach().cpu().numpy() if hasattr(rows, "detach") else np.asarray(rows)
         texts, good = unit_rows(given)
         out = np.array(given, np.float64)
-        lams = np.array([solved.answer.lam for solved in self._solve(texts)])
-        out[good] = [
-            self._shifted(text, lam, row)
-            for text, lam, row in zip(texts, lams, out[good], strict=True)
-        ]
+        solved = self._solver.on_index(texts)
+        moved = []
+        for text, one, row in zip(texts, solved, out[good], strict=True):
+            moved.append(self._solver.query(text, one.answer.shift, row))
+        out[good] = np.reshape(moved, texts.shape)
         if isinstance(rows, np.ndarray):
             return out.astype(rows.dtype)
         return namespace(rows).asarray(constant(out, rows))
@@ -189,30 +198,50 @@ class BalancedOperator(Operator):
         self._check_width(texts, "texts")
         rows = geometry.unit(np.asarray(images, np.float64))
         queries = geometry.unit(np.asarray(texts, np.float64))
-        lams = np.array([solved.answer.lam for solved in self._solve(queries)])
-        lams[np.broadcast_to(self._gated(prompts, gate), len(lams))] = 0
-        return rows @ queries.T - self.memberships(rows) @ lams.T
+        shifts = np.array([solved.answer.shift for solved in self._solver.on_index(queries)])
+        shifts[np.broadcast_to(self._gated(prompts, gate), len(shifts))] = 0
+        return rows @ queries.T - self.memberships(rows) @ shifts.T
 
-    def search(self, texts: Any, k: int | None = None) -> Ranked:
-        """Return the k best images of the index for each text (n, d), the first page balanced.
+    def search(self, texts: Any, k: int | None = None, offset: int = 0) -> Ranked:
+        """Return k images of the index for each text (n, d), page after page, each balanced.
 
-        Beyond the operator's own k the ranking goes on by the same adjusted scores, so that what
-        follows a page repeats none of its images and leaves none out.
+        A page has the operator's own k images. The next one is the best balanced page of what is
+        left, so that pages repeat no image and leave none out. offset: how many images come before;
+        past the end of the index there are fewer than k, or none.
         """
         self._check_width(texts, "texts")
         queries = _unit_queries(texts)
-        served = self._require_served()
         k = self.options.k if k is None else self.depth(k)
-        solved = self._solve(queries, from_query=True)
-        indices, scores = self._ranked(queries, solved, k, served)
-        certificates = [
-            self._certificate(query, one, "") for query, one in zip(queries, solved, strict=True)
-        ]
-        return Ranked(indices, scores, certificates)
+        end = min(offset + k, self.count)
+        if offset >= end:
+            return Ranked.past_the_end(len(queries))
+        pages = list(self._pages(queries, end))
+        indices = np.concatenate([page.indices for page in pages], axis=1)
+        scores = np.concatenate([page.scores for page in pages], axis=1)
+        first = pages[offset // self.options.k]
+        return Ranked(indices[:, offset:end], scores[:, offset:end], first.certificates)
+
+    def _pages(self, queries: Float64, end: int) -> Iterator[Ranked]:
+        """Return one page after the other, until they have as many images as ``end``."""
+        shown = np.empty((len(queries), 0), np.int64)
+        while shown.shape[1] < end:
+            rows = []
+            for query, solved in zip(queries, self._solver.on_index(queries, shown), strict=True):
+                there = solved.answer.page
+                certificate = self._certificate(query, solved)
+                rows.append((solved.pool.all.ids[there], solved.ranked[there], certificate))
+            page = Ranked.of(rows)
+            shown = np.concatenate([shown, page.indices], axis=1)
+            yield page
+
+    @property
+    def count(self) -> int:
+        """Return how many images of the index can be found: those that have a direction."""
+        return self._solver.require_served().count
 
     def depth(self, k: Any) -> int:
         """Return k as an int; raise unless the index has as many images."""
-        count = self._require_served().count
+        count = self.count
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= count:
             raise InputError(
                 f"k={k!r} is not legal; pass a whole number from 1 to {count}, the images of the"
@@ -225,36 +254,7 @@ class BalancedOperator(Operator):
         for a row without a direction.
         """
         names = np.array([*self.attribute.groups, None], object)
-        return names[self._require_served().groups[indices]]
-
-    def _ranked(
-        self, queries: Float64, solved: list[Solved], k: int, served: Served
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return places and adjusted scores (queries, k): the page, then what follows it."""
-        further = [(one.pool.all.ids, _adjusted(one)) for one in solved]
-        if k > self.options.k and not self.per_prompt:
-            lams = np.array([one.answer.lam for one in solved])
-            places, values = served.search(queries - lams @ self._weights.T, k)
-            further = list(zip(places, values, strict=True))
-        indices = np.empty((len(solved), k), np.int64)
-        scores = np.empty((len(solved), k), np.float32)
-        for i, one in enumerate(solved):
-            page = one.answer.page
-            ids, values = further[i]
-            after = np.lexsort((ids, -values))
-            after = after[~np.isin(ids[after], one.pool.all.ids[page])]
-            indices[i] = np.concatenate([one.pool.all.ids[page], ids[after]])[:k]
-            scores[i] = np.concatenate([_adjusted(one)[page], values[after]])[:k]
-        return indices, scores
-
-    def _shifted(self, text: Float64, lam: Float64, row: Float64) -> Float64:
-        """Return the unit query that ranks by adjusted scores; ``row`` where nothing is shifted."""
-        if not lam.any() and abs(row @ row - 1) <= limits("float32").unit:
-            return row
-        moved = text - self._weights @ lam
-        if np.linalg.norm(moved) <= geometry.IDENTICAL:  # nothing but membership
-            return text
-        return geometry.unit(moved)
+        return names[self._solver.require_served().groups[indices]]
 
     def certificates(
         self, texts: Any, prompts: Sequence[str] | None = None, gate: Gate = None
@@ -264,122 +264,12 @@ class BalancedOperator(Operator):
         queries = geometry.unit(np.asarray(texts, np.float64))
         kept = np.broadcast_to(self._gated(prompts, gate), len(queries))
         found = []
-        for i, solved in enumerate(self._solve(queries, from_query=True)):
+        for i, solved in enumerate(self._solver.on_index(queries)):
             reason = ""
             if kept[i] and prompts is not None:
                 reason = self.left_alone(prompts[i]) or "the gate keeps it"
             found.append(self._certificate(queries[i], solved, reason))
         return found
-
-    def _require_served(self) -> Served:
-        if self._served is None:
-            raise InputError(
-                "this balanced operator holds no index, and a page is balanced on the index that is"
-                " served; pass it with op.bind(index=rows), or pass what a database found to"
-                " op.balance"
-            )
-        return self._served
-
-    def _solve(self, texts: Float64, from_query: bool = False) -> list[Solved]:
-        served = self._require_served()
-        if self.per_prompt:
-            return [self._solve_all_scores(text, served) for text in texts]
-        return self._solve_by_search(texts, served, from_query or self.options.strength < 1)
-
-    def _solve_all_scores(self, text: Float64, served: Served) -> Solved:
-        """Solve a re-ranking, whose memberships are no query: over the scores of all images."""
-        there = np.flatnonzero(served.groups >= 0)
-        scores = served.scores(text)[there]
-        memberships = served.memberships[there].astype(np.float64)
-        nothing = np.zeros(len(self.target))
-        pool = Pool(
-            Found(there, scores, memberships, served.groups[there], nothing, float(scores.min()))
-        )
-        return Solved(self._answer(pool, nothing), pool, True)
-
-    def _solve_by_search(self, texts: Float64, served: Served, from_query: bool) -> list[Solved]:
-        """Solve on the index.
-
-        ``t - W lam`` has the same balanced page as t, whatever lam is: (P) holds the mean
-        membership, so that all its pages lose the same. So the first search is already at a lam
-        that is likely. ``from_query``: and at t itself, where its own first page is asked for too.
-        """
-
-        def search(left: list[int], lams: Float64, count: int) -> list[Found]:
-            queries = texts[left] - lams @ self._weights.T
-            places, values = served.search(queries, count)
-            found = []
-            for best, adjusted, lam in zip(places, values.astype(np.float64), lams, strict=True):
-                known = served.groups[best] >= 0  # a row of zeros has a score, and no membership
-                ids = best[known]
-                there = served.memberships[ids].astype(np.float64)
-                scores = adjusted[known] + there @ lam
-                lowest = float(adjusted[-1])
-                found.append(Found(ids, scores, there, served.groups[ids], lam, lowest))
-            return found
-
-        starts = self._likely(texts)[:, None]
-        if from_query:
-            starts = np.concatenate([np.zeros_like(starts), starts], axis=1)
-        return self._in_rounds(search, starts, ROUNDS)
-
-    def _in_rounds(self, search: Search, starts: Float64, rounds: int) -> list[Solved]:
-        count = balance.few(self.options.k, len(self.target))
-        bounds = self.bounds if self._served is None else self._served.bounds
-        return solve_in_rounds(search, self._answer, starts, count, self._total, bounds, rounds)
-
-    def _likely(self, texts: Float64) -> Float64:
-        """Return a first guess of lam (n, r): the regression of a query's scores on memberships,
-        from the images' covariance.
-        """
-        covariance = self.moments.covariance
-        together = self._weights.T @ covariance
-        guess = np.linalg.lstsq(together @ self._weights, together @ texts.T, rcond=None)[0]
-        return np.asarray(guess.T, np.float64)
-
-    def _answer(self, pool: Pool, guess: Float64) -> Balance:
-        """Solve (P) over the candidates; over all images, a target may be out of reach."""
-        try:
-            return self._solve_over(pool, guess, nearest=False)
-        except InfeasibleTargetError as error:
-            if len(pool) < self._total:
-                raise
-            if not self.options.nearest:
-                raise self._out_of_reach(error) from None
-            return self._solve_over(pool, guess, nearest=True)
-
-    def _solve_over(self, pool: Pool, guess: Float64, nearest: bool) -> Balance:
-        found = pool.all
-        return balance.solve(
-            found.scores,
-            found.memberships,
-            self.target,
-            self.options.k,
-            strength=self.options.strength,
-            nearest=nearest,
-            guess=guess if guess.any() else None,
-        )
-
-    def _out_of_reach(self, error: InfeasibleTargetError) -> InfeasibleTargetError:
-        nearest = self._named(self.memberships.shares(error.nearest))
-        shares = ", ".join(f"{group} {share:.1%}" for group, share in nearest.items())
-        return InfeasibleTargetError(
-            f"no {self.options.k} images of the index reach the target; the nearest shares that"
-            f" some reach are {shares}. Pass nearest=True to take them, a smaller k or another"
-            " target",
-            error.nearest,
-        )
-
-    @property
-    def _total(self) -> int:
-        """How many images the collection has."""
-        return self.moments.count if self._served is None else self._served.count
-
-    @property
-    def _weights(self) -> Float64:
-        if self.memberships.weights is None:
-            raise InputError("a re-ranking has no shifted query; use op.scores or op.balance")
-        return self.memberships.weights
 
     # --- What a database found
 
@@ -389,6 +279,7 @@ class BalancedOperator(Operator):
         candidates: Any,
         more: More | None = None,
         *,
+        shown: Any = (),
         prompt: str | None = None,
         gate: Gate = True,
     ) -> BalancedPage:
@@ -398,128 +289,46 @@ class BalancedOperator(Operator):
         ids are places in the bound index, or as vectors alone. more: called with a query and a
         number, must return the best of that query in the same form; it is asked as long as other
         candidates could change the answer. Without it the certificate says whether they could.
-        prompt: the query's text, for the gate, which is on.
+
+        shown: the ids of earlier pages; the page that comes back is the best balanced one of the
+        rest. prompt: the query's text. A vector does not say what it means, so there is no gate
+        without it; with it, the gate is on.
         """
-        text = geometry.unit(np.asarray(query, np.float64))
-        if text.shape != (self.in_dim,) or not np.isfinite(text).all():
-            raise InputError(f"the query must be one finite row of width {self.in_dim}")
+        text = self._one_query(query)
         reason = ""
         if prompt is not None and np.any(self._gated([prompt], gate)):
             reason = self.left_alone(prompt) or "the gate keeps it"
-        search = self._candidate_search(text, candidates, more)
-        nothing = np.zeros((1, 1, len(self.target)))
-        rounds = 1 if more is None or reason else ROUNDS
-        solved = self._in_rounds(search, nothing, rounds)[0]
-        return self._page(text, solved, reason)
+        seen = np.asarray(list(shown))
+        solved = self._solver.of_candidates(text, candidates, more, seen, bool(reason))
+        query = text
+        if not self.per_prompt:
+            query = self._solver.query(text, solved.answer.shift, text)
+        return BalancedPage.of(query, solved, self._certificate(text, solved, reason))
 
-    def _candidate_search(self, text: Float64, candidates: Any, more: More | None) -> Search:
-        """Return a search whose first answer are the candidates, and the others what ``more``
-        gives.
-        """
-        asked = 0
-
-        def search(left: list[int], lams: Float64, count: int) -> list[Found]:
-            nonlocal asked
-            lam = lams[0]
-            if asked == 0 or more is None:
-                asked = 1
-                return [self._found(text, candidates, np.zeros_like(lam))]
-            asked += 1
-            if self.per_prompt:  # no query ranks by adjusted scores: more of the same one
-                wanted = min(count * WIDER ** (asked - 1), self._total)
-                return [self._found(text, more(text, wanted), np.zeros_like(lam))]
-            return [self._found(text, more(self._shifted(text, lam, text), count), lam)]
-
-        return search
-
-    def _found(self, text: Float64, given: Any, lam: Float64) -> Found:
-        """Read candidates, which are the best of ``t - W lam``."""
-        ids, values, vectors = read(given, self.in_dim)
-        if vectors:
-            rows = geometry.unit(values)
-            memberships, groups = self.memberships(rows), closest(rows, self.memberships.prototypes)
-            scores = rows @ text
-        else:
-            memberships, groups = self._of_index(ids)
-            scores = values
-            if lam.any():  # they are scores of the shifted query, which has unit length
-                length = np.linalg.norm(text - self._weights @ lam)
-                scores = scores * length + memberships @ lam
-        lowest = float((scores - memberships @ lam).min())
-        return Found(ids, scores, memberships, groups, lam, lowest)
-
-    def _of_index(self, ids: np.ndarray) -> tuple[Float64, np.ndarray]:
-        if self._served is None:
+    def _one_query(self, query: Any) -> Float64:
+        row = np.asarray(query, np.float64)
+        if row.shape != (self.in_dim,) or not np.isfinite(row).all() or not row.any():
             raise InputError(
-                "candidates have ids and scores, and without vectors their memberships are not"
-                " known; pass (ids, vectors), or bind the index that the ids are places in"
+                f"the query has shape {row.shape}; pass one finite row of width {self.in_dim} that"
+                " is not zero"
             )
-        count = len(self._served.groups)
-        if ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= count:
-            raise InputError(
-                f"ids must be places in the bound index, from 0 to {count - 1}; pass (ids, vectors)"
-                " for ids of another kind"
-            )
-        return self._served.memberships[ids].astype(np.float64), self._served.groups[ids]
+        return geometry.unit(row)
 
-    # --- The page and its certificate
-
-    def _page(self, text: Float64, solved: Solved, reason: str) -> BalancedPage:
-        found = solved.pool.all
-        lam = np.zeros_like(solved.answer.lam) if reason else solved.answer.lam
-        ranked = balance.adjusted(found.scores, found.memberships, lam)
-        order = balance.first(ranked, len(ranked))
-        query = text if self.per_prompt else self._shifted(text, lam, text)
-        certificate = self._certificate(text, solved, reason)
-        return BalancedPage(query, found.ids[order].tolist(), ranked[order], certificate)
-
-    def _certificate(self, text: Float64, solved: Solved, reason: str) -> PageCertificate:
-        answer, found = solved.answer, solved.pool.all
-        k = self.options.k
-        before = self._shares(found.groups[balance.first(found.scores, k)])
-        if reason:
-            return PageCertificate.unchanged(k, before, len(found.ids), reason)
-        usual = k * float(self.moments.mean @ text)
-        return PageCertificate(
-            k,
-            before,
-            self._shares(found.groups[answer.page]),
-            answer.kept,
-            answer.kept_of_bound,
-            (answer.score - usual) / (answer.plain_score - usual),
-            answer.gap,
-            self._largest_move(text, answer.lam),
-            len(found.ids),
-            solved.exact,
-        )
-
-    def _largest_move(self, text: Float64, lam: Float64) -> float:
-        """Return what no similarity of a unit image moves by more than."""
+    def _certificate(self, text: Float64, solved: Solved, reason: str = "") -> PageCertificate:
+        """Return what balancing a page did; ``reason``: why it was left as it is."""
+        shift = solved.answer.shift
         if self.per_prompt:
-            return float(np.abs(lam).max())  # memberships are shares of one
-        return float(np.linalg.norm(self._shifted(text, lam, text) - text))
-
-    def _shares(self, groups: np.ndarray) -> dict[str, float]:
-        counts = np.bincount(groups, minlength=len(self.attribute.groups))
-        return self._named(counts / len(groups))
-
-    def _named(self, shares: Float64) -> dict[str, float]:
-        return dict(zip(self.attribute.groups, shares.tolist(), strict=True))
+            move = float(np.abs(shift).max())  # memberships are shares of one
+        else:
+            move = float(np.linalg.norm(self._solver.query(text, shift, text) - text))
+        usual = float(self.moments.mean @ text)
+        return PageCertificate.of(solved, self.attribute.groups, usual, move, reason)
 
     # --- The gate
 
     def left_alone(self, prompt: str) -> str:
         """Return why a prompt is left as it is, or "" where it is balanced."""
-        if groups := explicit_groups(prompt, self.attribute):
-            return f"it names {' and '.join(groups)}"
-        if not names_person(prompt, self.attribute):
-            return "it speaks of no person"
-        return ""
-
-    def _gated(self, prompts: Sequence[str] | None, gate: Gate) -> np.ndarray:
-        if gate is True:
-            return super()._gated(prompts, lambda prompt: bool(self.left_alone(prompt)))
-        return super()._gated(prompts, gate)
+        return super().left_alone(prompt) or nobody(prompt, self.attribute)
 
     # --- Files
 
@@ -576,7 +385,8 @@ class Balanced(Method):
     strength: how far the page's mean membership goes from its own, at 0, to the target, at 1; at
     each the page is the best of its kind. nearest: where the target is out of reach, take the
     nearest shares instead of an error. agreement: the correlation that two halves of the prompts
-    must have over the images, and below which the groups cannot be told apart.
+    must have over the images, and below which the groups cannot be told apart; None: what random
+    directions would hardly reach.
     """
 
     k: int = 20
@@ -585,7 +395,7 @@ class Balanced(Method):
     target: str | Mapping[str, float] = "collection"
     strength: float = 1.0
     nearest: bool = False
-    agreement: float = 0.3
+    agreement: float | None = None
     prototype: str = "both"
 
     name: ClassVar[str] = "balanced"
@@ -605,7 +415,8 @@ class Balanced(Method):
         images: drawn by lot from an array; of a store or an iterator of blocks the first ones, held
         until the pass. Images that can be read again are then the operator's index.
         """
-        self._check(context)
+        context.require(self.name, "images")
+        self.check(context.attribute)
         named = prototypes(self.name, context, self.prototype)
         dim = named.shape[1]
         sample, blocks = sampled(context.images, context.image_blocks(), dim, context.seed)
@@ -616,7 +427,8 @@ class Balanced(Method):
                 f" {len(sample)} that were read do not; pass other images"
             )
         moments = Moments.of(blocks, named, spread)
-        agreed = self._check_agreement(context, moments)
+        texts = matched_texts(self.name, context, self.prototype)
+        agreed = check_prompts(texts, moments.covariance, self.agreement, context.attribute)
         params = asdict(self) | _counts(moments, context.attribute) | {"agreement": agreed}
         operator = _operator(
             context.attribute,
@@ -628,35 +440,16 @@ class Balanced(Method):
             encoder=context.encoder,
             params=params,
         )
-        operator.check_labels(context)
+        operator.check_labels(context.sensitive_features)
         return operator
 
-    def _check(self, context: FitContext) -> None:
-        context.require(self.name, "images")
-        wanted_shares(self.target, context.attribute.groups)
+    def check(self, attribute: Attribute) -> None:
+        """Raise where a parameter is not legal for this attribute."""
+        wanted_shares(self.target, attribute.groups)
         if self.k < 1:
             raise InputError(f"k={self.k!r} is not legal; pass a whole number from 1")
         if not 0 <= self.strength <= 1:
             raise InputError(f"strength={self.strength!r} is not legal; pass a number from 0 to 1")
-
-    def _check_agreement(self, context: FitContext, moments: Moments) -> float | None:
-        """Raise where two halves of the prompts do not see the same groups in the images.
-
-        Returns their correlation; None where there is one prompt for each group.
-        """
-        rows = matched(self.name, context, self.prototype)
-        if len(rows) < 2:
-            return None
-        first, second = (geometry.unit(half.sum(axis=0)) for half in (rows[::2], rows[1::2]))
-        agreed = agreement(first, second, moments.covariance)
-        if agreed < self.agreement:
-            raise InputError(
-                f"the prompts do not tell the groups of {context.attribute.name} apart in these"
-                f" images: two halves of them agree with a correlation of {agreed:.2f}, and"
-                f" {self.agreement:g} is needed; balancing would follow noise. Pass other prompts,"
-                " or a lower agreement="
-            )
-        return agreed
 
 
 def _operator(
@@ -671,13 +464,6 @@ def _operator(
     """Return the operator of a collection with these moments; ``images`` become its index."""
     kind: Kind = options.membership
     memberships = Memberships.of(moments, named, spread, kind, options.mode == "query")
-    shares = wanted_shares(options.target, attribute.groups)
-    empty = [group for group, n in zip(attribute.groups, moments.counts, strict=True) if not n]
-    if shares is not None and empty:
-        raise InputError(
-            f"no image is closest to the prompts of {', '.join(empty)}, so that a share of them has"
-            " no meaning; pass target=collection, or other prompts"
-        )
     served = None if images is None else Served(images, memberships)
     bounds = None if served is None else served.bounds
     operator = BalancedOperator(attribute, options, moments, memberships, bounds, **given)
@@ -686,15 +472,23 @@ def _operator(
     return operator
 
 
+def _target(
+    attribute: Attribute, options: Balanced, moments: Moments, memberships: Memberships
+) -> Float64:
+    """Return the mean membership of the page that is asked for."""
+    shares = wanted_shares(options.target, attribute.groups)
+    empty = [group for group, n in zip(attribute.groups, moments.counts, strict=True) if not n]
+    if shares is not None and empty:
+        raise InputError(
+            f"no image is closest to the prompts of {', '.join(empty)}, so that a share of them has"
+            " no meaning; pass target=collection, or other prompts"
+        )
+    return memberships.target(shares)
+
+
 def _counts(moments: Moments, attribute: Attribute) -> dict[str, Any]:
     counts = dict(zip(attribute.groups, moments.counts.tolist(), strict=True))
     return {"images": counts, "left_out": int(moments.images[1])}
-
-
-def _adjusted(solved: Solved) -> Float64:
-    """Return what the candidates are ranked by."""
-    found = solved.pool.all
-    return balance.adjusted(found.scores, found.memberships, solved.answer.lam)
 
 
 def _unit_queries(texts: Any) -> Float64:

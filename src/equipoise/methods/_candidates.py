@@ -1,20 +1,14 @@
-"""Candidates: what searches found for a query, and the rounds of searching until the answer over
-them is the answer over the whole index.
-"""
+"""Candidates of a page: what searches found for a query, and what a database gives for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from equipoise._balance import Balance, Bounds, InfeasibleTargetError, Searched
+from equipoise._balance import Balance, Bounds, Searched
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
-
-ROUNDS = 10  # searches for one query at most
-WIDER = 8  # times as many candidates where those at hand cannot reach the target
 
 
 class Found(NamedTuple):
@@ -38,6 +32,12 @@ class Found(NamedTuple):
             memberships=self.memberships[chosen],
             groups=self.groups[chosen],
         )
+
+    def without(self, ids: np.ndarray) -> Found:
+        """Return what was found but for these."""
+        if not len(ids):
+            return self
+        return self.only(~np.isin(self.ids, ids))
 
     def joined(self, other: Found) -> Found:
         """Return what either found."""
@@ -63,6 +63,10 @@ class Pool:
         self.searched.append((found.lam, found.lowest))
         return len(new)
 
+    def join(self, found: Found) -> None:
+        """Take in images that are not in the pool, and are no search's best."""
+        self.all = self.all.joined(found)
+
     def __len__(self) -> int:
         return len(self.all.ids)
 
@@ -72,83 +76,6 @@ class Pool:
             Searched(lam, lowest + float(lam @ answer.target)) for lam, lowest in self.searched
         ]
         return answer.exact(searched, bounds)
-
-
-class Solved(NamedTuple):
-    """The answer over a pool, and whether it is that over the whole index."""
-
-    answer: Balance
-    pool: Pool
-    exact: bool
-
-
-Search = Callable[[list[int], Float64, int], list[Found]]
-"""Called with the numbers of the queries (q,), a lam (q, r) for each and a count, it returns the
-best by ``s - lam . a``, one ``Found`` for each.
-"""
-
-
-def solve_in_rounds(
-    search: Search,
-    answer: Callable[[Pool, Float64], Balance],
-    starts: Float64,
-    count: int,
-    total: int,
-    bounds: Bounds,
-    rounds: int = ROUNDS,
-) -> list[Solved]:
-    """Search, solve over what was found, and search where that leads, until nothing outside can
-    change the answer, or for as many rounds.
-
-    starts (q, s, r): the s lams at which each query is searched first, the likeliest last. count:
-    of candidates in a search. total: of images in the index.
-    """
-    lams = starts[:, -1].copy()
-    pools: dict[int, Pool] = {}
-    solved: dict[int, Solved] = {}
-    left = list(range(len(lams)))
-    for _ in range(rounds):
-        count = min(count, total)
-        new = _search_into(pools, search, left, starts, count)
-        for i in left:
-            whole = len(pools[i]) >= total
-            try:
-                reply = answer(pools[i], lams[i])
-            except InfeasibleTargetError:
-                if whole or not new[i]:
-                    raise
-                continue
-            lams[i] = reply.lam
-            solved[i] = Solved(reply, pools[i], whole or pools[i].proves(reply, bounds))
-        left = [i for i in left if i not in solved or not solved[i].exact]
-        if not left:
-            break
-        if any(i not in solved for i in left):
-            count *= WIDER
-        starts = lams[:, None]
-    if len(solved) < len(lams):
-        most = max(map(len, pools.values()))
-        raise InputError(
-            f"the {most} candidates at hand cannot reach the target, and the collection may; pass"
-            " more candidates, or a callback that finds them"
-        )
-    return [solved[i] for i in range(len(lams))]
-
-
-def _search_into(
-    pools: dict[int, Pool], search: Search, left: list[int], starts: Float64, count: int
-) -> dict[int, int]:
-    """Search once for all queries that are left; return how many new candidates each pool got."""
-    asked = np.repeat(left, starts.shape[1]).tolist()
-    lams = starts[left].reshape(len(asked), -1)
-    new = dict.fromkeys(left, 0)
-    for i, found in zip(asked, search(asked, lams, count), strict=True):
-        if i in pools:
-            new[i] += pools[i].add(found)
-        else:
-            pools[i] = Pool(found)
-            new[i] = len(found.ids)
-    return new
 
 
 def read(given: Any, dim: int) -> tuple[np.ndarray, Float64, bool]:

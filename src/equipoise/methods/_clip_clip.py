@@ -16,9 +16,9 @@ from equipoise.errors import InputError
 from equipoise.geometry import Float64
 from equipoise.methods._arrays import normalised
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import dimensions, labelled_images
 from equipoise.methods._operator import Operator
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import dimensions, labelled_images
 from equipoise.prompts._attribute import Attribute
 
 CUT = 112 / 512  # the code keeps 400 of 512
@@ -96,6 +96,7 @@ class ClipClip(Method):
         "a smoothed histogram estimates the information, not the paper's nearest neighbours"
         " (estimator=knn)"
     )
+    licence: ClassVar[str] = "MIT"
     operator: ClassVar[type[Operator]] = ClippedOperator
 
     def fit(self, context: FitContext) -> ClippedOperator:

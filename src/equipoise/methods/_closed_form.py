@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Literal
 
-from equipoise._space import SCOPES, AttributeSpace
+import numpy as np
+
+from equipoise._space import SCOPES, AttributeSpace, EncoderRef
 from equipoise._spaceset import SpaceSet
 from equipoise.errors import InputError
 from equipoise.methods._context import FitContext
 from equipoise.methods._operator import Modality, Operator
 from equipoise.methods._registry import Method, Strength
+from equipoise.methods._released_half import ARITHMETIC, ReleasedHalfOperator
 from equipoise.methods._spaces import SpaceOperator
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
+from equipoise.prompts._prompt_book import PromptBook
 
 MODALITIES: dict[str, tuple[Modality, ...]] = {
     "both": ("image", "text"),
@@ -40,19 +43,33 @@ class ClosedFormOperator(SpaceOperator):
         attribute = Attribute.named(part.attribute, part.groups)
         return cls(attribute, space, MODALITIES["both"], encoder=one.encoder)
 
+    @classmethod
+    def restore(
+        cls,
+        attribute: Attribute,
+        arrays: dict[str, np.ndarray],
+        settings: dict[str, Any],
+        made_by: EncoderRef,
+    ) -> Operator:
+        if settings.get("as_released") == ARITHMETIC:
+            return ReleasedHalfOperator.restore(attribute, arrays, settings, made_by)
+        return super().restore(attribute, arrays, settings, made_by)
+
 
 @dataclass(frozen=True)
 class ClosedForm(Method):
     """Parameters of ``closed-form``.
 
     kappa: 1 is the paper, infinity the projection. scope: "shared" or "per prompt". prototype:
-    "both", "anchor" or "variants".
+    "both", "anchor" or "variants". as_released: "fp16" computes as the released code does on a GPU,
+    where rounding decides for rows that are nearly neutral; it is a way to look at published rows.
     """
 
     kappa: float = 1.0
     scope: str = "shared"
     modality: Literal["both", "image", "text"] = "both"
     prototype: str = "both"
+    as_released: Literal["", "fp16"] = ""
 
     name: ClassVar[str] = "closed-form"
     summary: ClassVar[str] = (
@@ -64,12 +81,13 @@ class ClosedForm(Method):
     generation: ClassVar[Mapping[str, Any] | None] = {"modality": "text"}
     sweep: ClassVar[Strength | None] = Strength("kappa", 0, (0.1, 0.25, 0.5, 1, 2, 4, inf))
     code: ClassVar[str] = (
-        "one shared space and a form that loses digits in float32; the text has one space per"
-        " prompt (scope=per prompt)"
+        "one shared space and a form that loses digits in float32, and on a GPU works on float16"
+        " rows (as_released=fp16); the text has one space per prompt (scope=per prompt)"
     )
+    licence: ClassVar[str] = "CC BY-NC 4.0"
     operator: ClassVar[type[Operator]] = ClosedFormOperator
 
-    def fit(self, context: FitContext) -> ClosedFormOperator:
+    def fit(self, context: FitContext) -> Operator:
         if self.scope not in SCOPES:
             raise InputError(f"scope={self.scope!r} is not legal; pass one of {', '.join(SCOPES)}")
         fit_space = shared_space if self.scope == "shared" else _spaces
@@ -80,7 +98,26 @@ class ClosedForm(Method):
             "modality": self.modality,
             "prototype": self.prototype,
         }
+        if self.as_released:
+            params["as_released"] = self.as_released
+            return self._as_released(context, space, params)
         return ClosedFormOperator(
+            context.attribute,
+            space,
+            changes_of(self.modality),
+            encoder=context.encoder,
+            params=params,
+        )
+
+    def _as_released(
+        self, context: FitContext, space: AttributeSpace | SpaceSet, params: dict[str, Any]
+    ) -> ReleasedHalfOperator:
+        if self.kappa != 1 or not isinstance(space, AttributeSpace):
+            raise InputError(
+                f"as_released={self.as_released} was given with kappa={self.kappa} and"
+                f" scope={self.scope}; the released code has kappa=1 and one shared space"
+            )
+        return ReleasedHalfOperator(
             context.attribute,
             space,
             changes_of(self.modality),

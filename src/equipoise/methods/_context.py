@@ -16,7 +16,7 @@ from equipoise._display import cut
 from equipoise._rows import blocks_of, parts
 from equipoise.errors import InputError
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import PromptBook
+from equipoise.prompts._prompt_book import PromptBook
 
 if TYPE_CHECKING:
     from equipoise.encoders import TextEncoder

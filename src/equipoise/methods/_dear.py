@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import labelled_images
 from equipoise.methods._networks import Net, NetworkOperator, dense, linear, mlp
 from equipoise.methods._operator import Modality, Operator
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import labelled_images
 from equipoise.methods._training import (
     Batches,
     Stage,

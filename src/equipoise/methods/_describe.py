@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from equipoise.methods._registry import NEEDS, Method, defaults, find, names
 
 LABELS = {"sensitive_features": "groups", "labels": "classes"}
+OURS = 2026  # the year of the paper, and of what is published here first
+BASELINE = "none"
 
 
 def describe_methods() -> list[dict[str, Any]]:
@@ -26,10 +29,26 @@ def _described(name: str, method: type[Method]) -> dict[str, Any]:
         "gradients": method.gradients,
         "changes": list(method.changes),
         "tasks": list(method.tasks),
+        "year": _year(name, method.source),
+        "needs_labels": any(need in LABELS for need in method.needs),
+        "needs_images": "images" in method.needs,
+        "changes_index": "image" in method.changes,
+        # Any, where a page is what the database ranks by inner product; not where images are placed
+        # one by one.
+        "any_database": bool(method.changes) or name == BASELINE,
+        "licence": method.licence,
         "code": method.code,
         "strength": _strength(method),
         "params": {param: str(value) for param, value in defaults(name).items()},
     }
+
+
+def _year(name: str, source: str) -> int | None:
+    """Return the year of publication: the source's own, or ours."""
+    if name == BASELINE:
+        return None
+    found = re.search(r"\d{4}", source)
+    return int(found[0]) if found else OURS
 
 
 def _strength(method: type[Method]) -> dict[str, Any] | None:

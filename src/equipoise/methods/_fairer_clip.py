@@ -21,10 +21,10 @@ from equipoise.errors import InputError
 from equipoise.geometry import Float64
 from equipoise.methods._arrays import constant, namespace, normalised
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import directed_images, group_codes
+from equipoise.methods._fitting_texts import prototypes
 from equipoise.methods._operator import Operator
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import directed_images, group_codes
-from equipoise.methods._texts import prototypes
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._prototypes import encode
 
@@ -187,6 +187,7 @@ class FairerClip(Method):
         "groups are zero-shot guesses in every configuration (sensitive=given); retrieval is not"
         " defined, though the paper reports it"
     )
+    licence: ClassVar[str] = "none given"
     operator: ClassVar[type[Operator]] = FairerClipOperator
 
     def fit(self, context: FitContext) -> FairerClipOperator:
@@ -206,7 +207,8 @@ class FairerClip(Method):
         size = max(1, len(classes) - 1) if self.dim_z is None else self.dim_z
         sensitive = _centred_one_hot(s, len(context.attribute.groups))
         theta = of_images.theta(_centred_one_hot(y, len(classes)), sensitive, None, size)
-        image, text = Tower(image_features, theta), None
+        image = Tower(image_features, theta)
+        text: Any = None  # until the first round
         rounds = self.iters if self.labels == "zero-shot" else 1
         for _ in range(rounds):
             if text is not None:
@@ -230,7 +232,7 @@ class FairerClip(Method):
             encoded = image_features.of(images) @ theta
             theta = _aligned(theta, encoded, z[y], np.ones(len(images)))
             image = Tower(image_features, theta)
-        return self._operator(context, image, text, len(images))  # pyright: ignore[reportArgumentType]
+        return self._operator(context, image, text, len(images))
 
     def _operator(
         self, context: FitContext, image: Tower, text: Tower, images: int
@@ -404,7 +406,10 @@ class _Problem:
 
     def _cross(self, columns: Float64) -> Float64:
         """Return ``R^T columns``, summed block by block."""
-        return sum(self.features.of(self.rows[some]).T @ columns[some] for some in self._blocks())  # pyright: ignore[reportReturnType]
+        found: Any = 0
+        for some in self._blocks():
+            found = found + self.features.of(self.rows[some]).T @ columns[some]
+        return found
 
     def _blocks(self) -> list[slice]:
         return [slice(start, start + BLOCK) for start in range(0, len(self.rows), BLOCK)]

@@ -15,10 +15,10 @@ import numpy as np
 from equipoise._rows import directed
 from equipoise.errors import InputError
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import labelled_images
 from equipoise.methods._networks import Net, NetworkOperator, linear, mlp, unit
 from equipoise.methods._operator import Modality, Operator
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import labelled_images
 from equipoise.methods._training import (
     Batches,
     Machine,
@@ -107,6 +107,7 @@ class JointVL(Method):
     )
     tasks: ClassVar[tuple[str, ...]] = ("retrieval", "classification")
     sweep: ClassVar[Strength | None] = Strength("amount", 0, (0.25, 0.5, 0.75, 1.0))
+    licence: ClassVar[str] = "none given"
     operator: ClassVar[type[Operator]] = JointOperator
 
     def fit(self, context: FitContext) -> JointOperator:

@@ -19,11 +19,11 @@ from equipoise.geometry import Float64
 from equipoise.kernels._recipe import LowRank
 from equipoise.methods._closed_form import changes_of
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import FEW, labelled_blocks, require_groups
+from equipoise.methods._fitting_texts import labelled_texts
 from equipoise.methods._low_rank import LowRankOperator
 from equipoise.methods._operator import Modality, Operator
 from equipoise.methods._registry import Method
-from equipoise.methods._rows import FEW, labelled_blocks, require_groups
-from equipoise.methods._texts import labelled_texts
 
 
 class LeaceOperator(LowRankOperator):
@@ -60,6 +60,7 @@ class Leace(Method):
     code: ClassVar[str] = (
         "not in Table 1; the package leaves correlations under 0.01 in (tolerance=0.01)"
     )
+    licence: ClassVar[str] = "MIT"
     operator: ClassVar[type[Operator]] = LeaceOperator
 
     def fit(self, context: FitContext) -> LeaceOperator:
@@ -76,7 +77,7 @@ class Leace(Method):
                 blocks = labelled_blocks(self.name, context)
             else:
                 blocks = [labelled_texts(self.name, context)]
-            maps[modality] = self._map(Moments.of(blocks, len(groups)), groups, modality)
+            maps[modality] = self._map(GroupMoments.of(blocks, len(groups)), groups, modality)
         params = {
             "variant": self.variant,
             "shrinkage": self.shrinkage,
@@ -88,12 +89,12 @@ class Leace(Method):
             context.attribute, maps, self.renormalise, encoder=context.encoder, params=params
         )
 
-    def _map(self, moments: Moments, groups: tuple[str, ...], modality: Modality) -> LowRank:
+    def _map(self, moments: GroupMoments, groups: tuple[str, ...], modality: Modality) -> LowRank:
         require_groups(self.name, moments.counts, groups, FEW, f"{modality}s")
         left, right = self._factors(moments)
         return LowRank(right, left, -left @ (right.T @ moments.mean))
 
-    def _factors(self, moments: Moments) -> tuple[Float64, Float64]:
+    def _factors(self, moments: GroupMoments) -> tuple[Float64, Float64]:
         between = moments.between()
         if self.variant == "orth":
             basis = geometry.span_basis(between.T, self.tolerance)
@@ -116,7 +117,7 @@ class Leace(Method):
 
 
 @dataclass
-class Moments:
+class GroupMoments:
     """Mean and scatter of rows, and their sum and number in each group.
 
     Blocks are merged as they come (Chan et al.).
@@ -128,7 +129,7 @@ class Moments:
     counts: np.ndarray
 
     @classmethod
-    def of(cls, blocks: Iterable[tuple[Float64, np.ndarray]], groups: int) -> Moments:
+    def of(cls, blocks: Iterable[tuple[Float64, np.ndarray]], groups: int) -> GroupMoments:
         """Return the moments of all blocks of rows, each with the codes of its groups."""
         total = None
         for rows, codes in blocks:
@@ -143,13 +144,13 @@ class Moments:
             raise InputError("there is no row with a direction and a known group to fit on")
         return total
 
-    def merged(self, other: Moments) -> Moments:
+    def merged(self, other: GroupMoments) -> GroupMoments:
         """Return the moments of the rows of both."""
         n, m = self.counts.sum(), other.counts.sum()
         gap = other.mean - self.mean
         mean = self.mean + gap * (m / (n + m))
         scatter = self.scatter + other.scatter + np.outer(gap, gap) * (n * m / (n + m))
-        return Moments(mean, scatter, self.sums + other.sums, self.counts + other.counts)
+        return GroupMoments(mean, scatter, self.sums + other.sums, self.counts + other.counts)
 
     @property
     def covariance(self) -> Float64:

@@ -31,7 +31,8 @@ class LowRankOperator(Operator):
         **options: Any,
     ):
         super().__init__(attribute, tuple(maps), next(iter(maps.values())).dim, **options)
-        self.maps, self.renormalise = dict(maps), renormalise
+        self.maps: dict[Modality, LowRank] = dict(maps)
+        self.renormalise: bool = renormalise
 
     @property
     def unit(self) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from equipoise import geometry
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
-from equipoise.methods._rows import unit_rows
+from equipoise.methods._fitting_rows import unit_rows
 
 Kind = Literal["index", "text", "both"]
 Shares = dict[str, float]
@@ -97,7 +97,7 @@ class Moments:
 
     @property
     def count(self) -> int:
-        """The images that the sums are of."""
+        """Return the images that the sums are of."""
         return int(self.images[0])
 
     @property
@@ -258,14 +258,3 @@ def wanted_shares(target: str | Mapping[str, float], groups: tuple[str, ...]) ->
             f" {shares.sum():g}"
         )
     return shares
-
-
-def agreement(first: Float64, second: Float64, covariance: Float64) -> float:
-    """Return how far two sets of prototypes (groups, d) see the same groups in images of this
-    covariance: the correlation of their scores.
-    """
-    first = first - first.mean(axis=0)
-    second = second - second.mean(axis=0)
-    together = float((first @ covariance * second).sum())
-    alone = float((first @ covariance * first).sum() * (second @ covariance * second).sum())
-    return together / np.sqrt(max(alone, geometry.TINY2))

@@ -19,7 +19,7 @@ from equipoise._space import EncoderRef
 from equipoise._version import __version__
 from equipoise.errors import EncoderMismatchError, InputError
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._marks import explicit_groups
+from equipoise.prompts._stated_groups import explicit_groups
 
 KIND = "operator"
 Modality = Literal["image", "text"]
@@ -32,10 +32,12 @@ class Operator(ABC):
     It takes rows of any length and gives unit rows. ``changes`` says which modalities it touches.
     ``unit`` says whether the rows it changes have unit length; some reference methods leave other
     lengths. ``gate`` keeps prompts that name a group themselves as they are ("a female doctor"):
-    True asks ``explicit_groups``, a function decides by itself.
+    True asks ``explicit_groups``, a function decides by itself, and None is off, unless
+    ``gates_by_default`` and there are prompts.
     """
 
     method: ClassVar[str]
+    gates_by_default: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -201,13 +203,21 @@ class Operator(ABC):
 
     def _gated(self, prompts: Sequence[str] | None, gate: Gate) -> np.ndarray:
         """Return the mask of prompts that stay as they are; one False without a gate."""
-        if gate is None or gate is False:
+        if gate is None:
+            gate = self.gates_by_default and prompts is not None
+        if gate is False:
             return np.zeros(1, bool)
         if prompts is None:
             raise InputError("a gate looks at the prompts; pass prompts= beside the rows")
         if callable(gate):
             return np.array([gate(prompt) for prompt in prompts])
-        return np.array([bool(explicit_groups(prompt, self.attribute)) for prompt in prompts])
+        return np.array([bool(self.left_alone(prompt)) for prompt in prompts])
+
+    def left_alone(self, prompt: str) -> str:
+        """Return why the gate leaves a prompt as it is, or "" where it does not."""
+        if groups := explicit_groups(prompt, self.attribute):
+            return f"it names {' and '.join(groups)}"
+        return ""
 
     def _check_width(self, rows: Any, what: str) -> None:
         if not hasattr(rows, "shape") or len(rows.shape) < 2 or rows.shape[-1] != self.in_dim:

@@ -16,11 +16,11 @@ from equipoise.geometry import Float64
 from equipoise.kernels._recipe import LowRank
 from equipoise.methods._closed_form import changes_of
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_texts import differences, matched_texts
 from equipoise.methods._low_rank import LowRankOperator
 from equipoise.methods._operator import Operator
-from equipoise.methods._orth_proj import Span, span_of
+from equipoise.methods._orth_proj import Span, span_of, texts_of
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._texts import differences, matched
 
 NOTHING = 2.0**-24  # of a direction: less than half a unit in float32's last place
 
@@ -36,13 +36,17 @@ class OrthCali(Method):
     """Parameters of ``orth-cali``.
 
     lam: 1000 for classification, 500 for generation; 0 is orth-proj. projection: False leaves P0
-    out, as the code does for generation. span, prototype: as in orth-proj. The pairs are the book's
-    prompts in every two groups.
+    out, as the code does for generation. span, p0, prototype: as in orth-proj. The pairs are the
+    book's prompts in every two groups, or the given prototypes. The authors take P0 from generic
+    prompts and the pairs from class prompts: p0="a photo of a man;a photo of a woman", say, beside
+    a book of classes. With P0 from the texts of the pairs themselves (span="texts"), nothing is
+    left to calibrate, and the method is orth-proj.
     """
 
     lam: float = 1000.0
     projection: bool = True
     span: Span = "prompts"
+    p0: str | tuple[str, ...] = ()
     modality: Literal["both", "image", "text"] = "text"
     prototype: str = "both"
 
@@ -56,21 +60,25 @@ class OrthCali(Method):
     sweep: ClassVar[Strength | None] = Strength(
         "lam", 0, (1, 10, 100, 1000, 10000), becomes="orth-proj"
     )
-    code: ClassVar[str] = "generation leaves the projection out (projection=False)"
+    code: ClassVar[str] = (
+        "P0 comes from a list of generic prompts (p0=); generation leaves P0 out (projection=False)"
+    )
+    licence: ClassVar[str] = "MIT"
     operator: ClassVar[type[Operator]] = OrthCaliOperator
 
     def fit(self, context: FitContext) -> OrthCaliOperator:
         if not 0 <= self.lam < np.inf:
             raise InputError(f"lam={self.lam} is not legal; it is a number from 0 (orth-proj) on")
-        pairs = matched(self.name, context, self.prototype)
+        pairs = matched_texts(self.name, context, self.prototype)
         basis = np.zeros((pairs.shape[-1], 0))
         if self.projection:
-            basis = span_of(self.span, self.name, context, self.prototype)
+            basis = span_of(self.span, self.name, context, self.prototype, self.p0)
         changes = changes_of(self.modality)
         params = {
             "lam": self.lam,
             "projection": self.projection,
             "span": self.span,
+            "p0": texts_of(self.p0),
             "modality": self.modality,
             "prototype": self.prototype,
         }

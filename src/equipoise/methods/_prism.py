@@ -84,6 +84,7 @@ class Prism(Method):
     training: ClassVar[str] = "a linear map, some 170 steps"
     code: ClassVar[str] = "texts keep the length that the map gives them (text_norm=raw)"
     tasks: ClassVar[tuple[str, ...]] = ("classification",)
+    licence: ClassVar[str] = "none given"
     operator: ClassVar[type[Operator]] = PrismOperator
 
     def fit(self, context: FitContext) -> PrismOperator:
@@ -96,7 +97,7 @@ class Prism(Method):
             "epochs": (self.epochs, 0),
         }
         require_numbers(counts, whole=True)
-        texts = Texts.of(self.name, context)
+        texts = BookTexts.of(self.name, context)
         here = machine(self.name, context.device)
         rows = here.tensor(texts.rows)
         batches = Batches(self.samples, self.batch, context.seed)
@@ -128,7 +129,7 @@ class Prism(Method):
             params=params,
         )
 
-    def _start(self, seed: int, texts: Texts) -> dict[str, np.ndarray]:
+    def _start(self, seed: int, texts: BookTexts) -> dict[str, np.ndarray]:
         rng, dim = np.random.default_rng([seed, 1]), texts.rows.shape[1]
         if self.bases > dim:
             raise InputError(
@@ -152,7 +153,7 @@ def _mapped(torch: Any, state: Net, rows: Any) -> Any:
     return rows - (rows @ basis) @ basis.T
 
 
-class Texts:
+class BookTexts:
     """The book's texts as unit rows in float64, by prompt and group.
 
     Cell (p, g) holds rows starts[p, g] to starts[p, g] + counts[p, g].
@@ -162,7 +163,7 @@ class Texts:
         self.rows, self.starts, self.counts = rows, starts, counts
 
     @classmethod
-    def of(cls, method: str, context: FitContext) -> Texts:
+    def of(cls, method: str, context: FitContext) -> BookTexts:
         """Return the texts, encoded by the context's encoder or text table."""
         if context.text_encoder is None or context.book is None:
             raise InputError(

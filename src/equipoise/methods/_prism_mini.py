@@ -14,10 +14,10 @@ from equipoise.geometry import Float64
 from equipoise.kernels._recipe import LowRank
 from equipoise.methods._closed_form import changes_of
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_texts import bare_words, prototypes
 from equipoise.methods._low_rank import LowRankOperator
 from equipoise.methods._operator import Operator
 from equipoise.methods._registry import Method
-from equipoise.methods._texts import bare_words, prototypes
 from equipoise.prompts._prototypes import encode
 
 
@@ -49,6 +49,7 @@ class PrismMini(Method):
     code: ClassVar[str] = (
         "changes images only; Table 1 says both modalities (modality=both gives the same scores)"
     )
+    licence: ClassVar[str] = "none given"
     operator: ClassVar[type[Operator]] = PrismMiniOperator
 
     def fit(self, context: FitContext) -> PrismMiniOperator:

@@ -17,10 +17,10 @@ import numpy as np
 from equipoise._space import EncoderRef
 from equipoise.errors import InputError
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import labelled_images
 from equipoise.methods._networks import Net, linear, mlp, unit
 from equipoise.methods._operator import Gate, Operator
 from equipoise.methods._registry import Method
-from equipoise.methods._rows import labelled_images
 from equipoise.methods._training import (
     Batches,
     Machine,
@@ -159,6 +159,7 @@ class PromptArray(Method):
         " (adversary=logits mends it)"
     )
     tasks: ClassVar[tuple[str, ...]] = ("retrieval",)
+    licence: ClassVar[str] = "MIT"
     operator: ClassVar[type[Operator]] = PromptArrayOperator
 
     def fit(self, context: FitContext) -> PromptArrayOperator:

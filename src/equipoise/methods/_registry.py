@@ -27,6 +27,10 @@ OURS = (
     "adapted",
     "balanced",
     "interleave",
+    "pbm",
+    "det-const-sort",
+    "fa-ir",
+    "bend-vlm",
     "orth-proj",
     "orth-cali",
     "prism-mini",
@@ -35,6 +39,10 @@ OURS = (
     "sfid",
     "fairer-clip",
     "leace",
+    "splince",
+    "inlp",
+    "spd",
+    "fair-pca",
     "prism",
     "dear",
     "saner",
@@ -92,6 +100,8 @@ class Method(ABC):
     page: ClassVar[str] = ""
     # Where the reference code differs from the paper, or from its Table 1.
     code: ClassVar[str] = ""
+    # Of the authors' own code; "none given" where it has none, "" where there is no code to read.
+    licence: ClassVar[str] = ""
     operator: ClassVar[type[Operator]]
 
     @abstractmethod

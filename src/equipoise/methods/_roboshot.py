@@ -15,11 +15,11 @@ from equipoise.errors import InputError
 from equipoise.geometry import RANK_TOLERANCE, Float64
 from equipoise.kernels._recipe import LowRank
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_texts import differences, matched_texts
 from equipoise.methods._low_rank import LowRankOperator
 from equipoise.methods._operator import Operator
 from equipoise.methods._orth_proj import require_little
 from equipoise.methods._registry import Method
-from equipoise.methods._texts import differences, matched
 from equipoise.prompts._prototypes import encode
 
 Pairs = tuple[tuple[str, str], ...]
@@ -59,6 +59,7 @@ class RoboShot(Method):
         "changes images only; Table 1 says both modalities. Its own pairs for CelebA do not name"
         " gender"
     )
+    licence: ClassVar[str] = "none given"
     operator: ClassVar[type[Operator]] = RoboShotOperator
 
     def fit(self, context: FitContext) -> RoboShotOperator:
@@ -70,7 +71,7 @@ class RoboShot(Method):
         if self.reject:
             rejected = self._encoded(context, self.reject)
         else:
-            rejected = differences(matched(self.name, context, self.prototype))
+            rejected = differences(matched_texts(self.name, context, self.prototype))
         spurious = geometry.span_basis(rejected, self.tolerance)
         require_little(
             self.name,

@@ -13,10 +13,10 @@ import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import directed_images
 from equipoise.methods._networks import Net, NetworkOperator, linear, mlp, unit
 from equipoise.methods._operator import Gate, Modality, Operator
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import directed_images
 from equipoise.methods._training import (
     Batches,
     Stage,
@@ -27,8 +27,8 @@ from equipoise.methods._training import (
 )
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._grammar import CannotWrite, write_entry
-from equipoise.prompts._marks import explicit_groups
-from equipoise.prompts._neutral import neutralize
+from equipoise.prompts._neutral_captions import neutralize
+from equipoise.prompts._stated_groups import explicit_groups
 
 SCALE = 100.0  # of similarities in the contrastive loss, as CLIP's
 TINY = 1e-12  # under the root of a variance, whose slope is infinite at zero

@@ -19,10 +19,10 @@ from equipoise.kernels import _host as host
 from equipoise.methods._arrays import constant, namespace, normalised, unit_and_bad
 from equipoise.methods._closed_form import changes_of
 from equipoise.methods._context import FitContext
+from equipoise.methods._fitting_rows import dimensions, labelled_images, require_groups
+from equipoise.methods._fitting_texts import labelled_texts
 from equipoise.methods._operator import Modality, Operator
 from equipoise.methods._registry import Method, Strength
-from equipoise.methods._rows import dimensions, labelled_images, require_groups
-from equipoise.methods._texts import labelled_texts
 from equipoise.prompts._attribute import Attribute
 
 FEW = 20  # rows per group, below which a forest and its held-out rows mean little
@@ -148,6 +148,7 @@ class Sfid(Method):
         "in classification its text part does nothing (modality=image); text lengths are mixed,"
         " mended here (renormalise=False)"
     )
+    licence: ClassVar[str] = "MIT"
     operator: ClassVar[type[Operator]] = SfidOperator
 
     def fit(self, context: FitContext) -> SfidOperator:
@@ -210,10 +211,9 @@ class Sfid(Method):
         confidence = probabilities.max(1)
         unsure = rest[confidence < self.tau]
         if not len(unsure):
-            lowest = float(confidence.min())
             raise InputError(
-                f"the forest is sure of every held-out row (at least {lowest:.2f}), so"
-                f" tau={self.tau} leaves none to average; raise tau"
+                f"the forest is sure of every held-out row (at least {confidence.min():.2f}), so"
+                f" tau={self.tau} leaves none to average; {_otherwise(confidence)}"
             )
         return Imputation(places, rows[unsure][:, places].mean(0))
 
@@ -234,6 +234,18 @@ class Sfid(Method):
         forest.fit(rows[train], codes[train])
         places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:k])
         return places, np.asarray(rest), np.asarray(forest.predict_proba(rows[rest]))
+
+
+def _otherwise(confidence: Float64) -> str:
+    """Return what to pass where a forest is sure of every row.
+
+    That is a tau below which there are a few rows, if there is one.
+    """
+    ranked = np.sort(confidence)
+    tau = np.floor(100 * ranked[min(FEW, len(ranked)) - 1] + 1) / 100
+    if tau > 1:
+        return "no tau leaves any, so pass fill=zero, or more images"
+    return f"pass tau={tau:.2f}, which leaves {int((confidence < tau).sum())}"
 
 
 METHOD = Sfid

@@ -35,7 +35,7 @@ class SpaceOperator(Operator):
         **options: Any,
     ):
         super().__init__(attribute, changes, space.dim, **options)
-        self.space = space
+        self.space: AttributeSpace | SpaceSet = space
 
     @property
     def per_prompt(self) -> bool:

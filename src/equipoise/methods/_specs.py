@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from equipoise import methods
+from equipoise._rows import unit
 from equipoise.errors import InputError
 from equipoise.methods import FitContext, Operator
 from equipoise.methods._registry import NEEDS
@@ -108,10 +111,23 @@ class MethodSpec:
 
 
 def serve(operator: Operator, images: Any) -> None:
-    """Bind an operator that balances pages to the images that it is measured on."""
+    """Bind an operator that balances pages to the images that it is measured on.
+
+    Measurements rank unit rows. Rows that were rounded to float16 are not quite that, and an array
+    of such rows is bound as unit rows: the page that is balanced is the page that is measured.
+    """
     held: Any = operator
-    if hasattr(held, "index") and held.index is not images:
+    if not hasattr(held, "index"):
+        return
+    if isinstance(images, np.ndarray) and not _exactly_unit(images):
+        images = unit(images)
+    if held.index is not images:
         held.bind(index=images)
+
+
+def _exactly_unit(rows: np.ndarray) -> bool:
+    squared = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return bool((np.abs(squared - 1) <= 8 * np.finfo(np.float32).eps).all())
 
 
 def parse(texts: Iterable[str], books: Sequence[str] = ()) -> list[MethodSpec]:

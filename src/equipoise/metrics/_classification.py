@@ -18,13 +18,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Arguments of equal_opportunity. The formulas of the paper and those of its released code, which
-# made its tables, differ.
+# made its tables, differ. The released code has two: "released" where several classes are measured
+# (FACET), "pairs" where one is (CelebA).
 EQUAL_OPPORTUNITY = {
     "printed": {
         "avg": {"over_groups": "max", "over_classes": "mean"},
         "max": {"over_groups": "mean", "over_classes": "max"},
     },
     "released": {
+        "avg": {"over_groups": "mean", "over_classes": "mean"},
+        "max": {"over_groups": "mean", "over_classes": "max"},
+    },
+    "pairs": {
         "avg": {"over_groups": "mean", "over_classes": "mean"},
         "max": {"over_groups": "max", "over_classes": "max"},
     },
@@ -92,9 +97,22 @@ class Cells:
         predicted = confusion.sum(-2)[..., chosen]
         return 2 * found / _or_nan(true + predicted)
 
-    def macro_f1(self, classes: Sequence[Hashable] | None = None) -> np.ndarray:
-        """Return the mean of the classes' F1."""
-        return nan_mean(self.f1(classes))
+    def macro_f1(
+        self, classes: Sequence[Hashable] | None = None, out_of: int | None = None
+    ) -> np.ndarray:
+        """Return the mean of the classes' F1.
+
+        out_of: how many classes there are; each that is neither true nor predicted anywhere scores
+        0. Without it, such classes are left out of the mean.
+        """
+        scores = self.f1(classes)
+        if out_of is None:
+            return nan_mean(scores)
+        if out_of < scores.shape[-1]:
+            raise InputError(
+                f"out_of={out_of} is not legal; there are {scores.shape[-1]} classes already"
+            )
+        return np.nan_to_num(scores).sum(-1) / out_of
 
     def binary_f1(self, positive: Hashable) -> np.ndarray:
         """Return the F1 of one class."""

@@ -50,6 +50,21 @@ def permuted_max_skew(
     """
     check_level(level)
     ranking = Ranking.of(top=top, groups=encode_groups(sensitive_features))
+    by_query = shuffled_max_skews(ranking, m, target, permutations, seed, show_progress)
+    values = by_query.mean(axis=1)
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return Shuffled(float(values.mean()), float(low), float(high), level, permutations)
+
+
+def shuffled_max_skews(
+    ranking: Ranking,
+    m: int,
+    target: Target,
+    permutations: int,
+    seed: int,
+    show_progress: bool | None = None,
+) -> np.ndarray:
+    """Return MaxSkew@M of each query's list with shuffled labels: (permutations, queries)."""
     known = np.flatnonzero(ranking.groups.known)
     rng, values = np.random.default_rng(seed), []
     with progress("permutations", whole(permutations, "permutations"), show_progress) as advance:
@@ -57,10 +72,9 @@ def permuted_max_skew(
             codes = ranking.groups.codes.copy()
             codes[known] = rng.permutation(codes[known])
             shuffled = replace(ranking, groups=ranking.groups._replace(codes=codes))
-            values.append(shuffled.max_skew(m, target).mean()[0])
+            values.append(shuffled.max_skew(m, target).values[0])
             advance(1)
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    return Shuffled(float(np.mean(values)), float(low), float(high), level, permutations)
+    return np.stack(values)
 
 
 def max_skew_floor(*, sensitive_features: Any, m: int = 1000, target: Target = "dataset") -> float:

@@ -52,13 +52,7 @@ def bootstrap_retrieval(
     targets = None if target is None else Targets.of(target)
     metrics = check_metrics(_usual(target) if metrics is None else metrics)
     rankings = _rankings(scores, top, resamples, groups, targets, depth)
-    queries = {len(ranking.order) for ranking in rankings.values()}
-    if len(queries) > 1:
-        raise InputError(
-            f"the methods have {sorted(queries)} queries; paired resamples need the same queries"
-            " for all"
-        )
-    sizes = {"images": len(groups.codes), "queries": queries.pop()}
+    sizes = {"images": len(groups.codes), "queries": _queries(rankings)}
     left_out = int((~groups.known).sum())
 
     def values(
@@ -93,6 +87,17 @@ def bootstrap_retrieval(
 
 # Multiplicities of images and of queries; None: each once.
 Draw = tuple[np.ndarray | None, np.ndarray | None]
+
+
+def _queries(rankings: Mapping[str, Ranking]) -> int:
+    """Return how many queries there are, the same for every method."""
+    counts = {len(ranking.order) for ranking in rankings.values()}
+    if len(counts) > 1:
+        raise InputError(
+            f"the methods have {sorted(counts)} queries; paired resamples need the same queries"
+            " for all"
+        )
+    return counts.pop()
 
 
 def _rankings(
@@ -152,7 +157,8 @@ def _told(draws: Iterator[Draw], advance: Callable[[int], None]) -> Iterator[Dra
     """Yield the same draws; ``advance`` hears of each block when it has been used."""
     for draw in draws:
         yield draw
-        advance(len(draw[0] if draw[0] is not None else draw[1]))  # pyright: ignore[reportArgumentType]
+        rows = [part for part in draw if part is not None]
+        advance(len(rows[0]))
 
 
 def multiplicities(rng: np.random.Generator, size: int, count: int) -> np.ndarray:

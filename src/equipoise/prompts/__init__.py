@@ -3,8 +3,8 @@ group, and who writes it down.
 """
 
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import Entry, Missing, PromptBook
-from equipoise.prompts._marks import explicit_groups
-from equipoise.prompts._neutral import neutralize
+from equipoise.prompts._neutral_captions import neutralize
+from equipoise.prompts._prompt_book import Entry, Missing, PromptBook
+from equipoise.prompts._stated_groups import explicit_groups
 
 __all__ = ["Attribute", "Entry", "Missing", "PromptBook", "explicit_groups", "neutralize"]

@@ -115,8 +115,8 @@ class Attribute:
         part_names = [part.name for part in parts]
         if len(set(part_names)) < len(parts):
             raise InputError(
-                f"{self.name!r} and {other.name!r} share an attribute; an intersection takes each"
-                " once"
+                f"{self.name!r} and {other.name!r} share an attribute; an intersection may have"
+                " each only once"
             )
         groups = [_joined_name(parts, combination) for combination in _combinations(parts)]
         return Attribute(" & ".join(part_names), tuple(groups), position=0, parts=parts)

@@ -54,7 +54,7 @@ class Token(NamedTuple):
 
     @property
     def is_word(self) -> bool:
-        """Whether this is a word and not a punctuation mark."""
+        """Return whether this is a word and not a punctuation mark."""
         return self.text[0].isalnum()
 
 
@@ -106,7 +106,8 @@ _ARTICLE = re.compile(r"\b([Aa]n?)(\s+[\"'“‘(]?)([^\W_]+(?:-[^\W_]+)*)")
 _SPELT_VOWEL = frozenset("AEFHILMNORSX")  # letters whose names begin with a vowel: an FBI agent
 _SILENT_H = re.compile(r"(?:hour|honest|honou?r|heir)", re.IGNORECASE)
 _CONSONANT_SOUND = re.compile(
-    r"(?:uni(?:f|on|v|q|t|cy|corn|sex|lat|son)|use|usu|usa|ut[aei]|ur[aeiou]|eu|ewe|uk[ru]|ugan|ubi|one\b|once)",
+    r"(?:uni(?:f|on|v|q|t|cy|corn|sex|lat|son)|use|usu|usa|ut[aei]|ur[aeiou]|eu|ewe"
+    r"|uk[ru]|ugan|ubi|one\b|once)",
     re.IGNORECASE,
 )
 _VOWEL_SOUND = re.compile(r"[aeiou]|8|11\b|18\b", re.IGNORECASE)

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from equipoise.errors import InputError
-from equipoise.prompts import _marks as marks
+from equipoise.prompts import _stated_groups as marks
 from equipoise.prompts._attribute import Attribute, Wordings
-from equipoise.prompts._book import Entry
 from equipoise.prompts._english import (
     NO_NOUNS,
     Nouns,
@@ -41,7 +40,8 @@ from equipoise.prompts._lexicon import (
     PLAIN,
     STOPS,
 )
-from equipoise.prompts._neutral import Edits, apply_edits, capitalized, edits_of
+from equipoise.prompts._neutral_captions import Edits, apply_edits, capitalized, edits_of
+from equipoise.prompts._prompt_book import Entry
 
 RULES = "grammar 2"
 """Version of the rules, for a book's provenance."""
@@ -65,7 +65,7 @@ class CannotWrite(InputError):
     """The rules cannot rewrite this prompt; the message says why."""
 
 
-class Piece(NamedTuple):
+class GroupWording(NamedTuple):
     """One way to say a group.
 
     kind is "adjective"; "noun", in the head's place; "clause", such a noun with "who is" after it;
@@ -89,27 +89,27 @@ class Frame(NamedTuple):
 
     @property
     def plural(self) -> bool:
-        """Whether the prompt names several people."""
+        """Return whether the prompt names several people."""
         return is_plural(self.words[self.slot.head].text)
 
     @property
     def next(self) -> str:
-        """The word after the person, "" where there is none."""
+        """Return the word after the person, "" where there is none."""
         return lower_at(self.words, self.slot.head + 1)
 
     @property
     def determiner(self) -> str:
-        """The word before the person's phrase, "" where there is none."""
+        """Return the word before the person's phrase, "" where there is none."""
         return lower_at(self.words, self.slot.first - 1)
 
     @property
     def has_owner_mark(self) -> bool:
-        """Whether the person owns what follows: "a doctor's hat"."""
+        """Return whether the person owns what follows: "a doctor's hat"."""
         return self.next in ("'s", "'")
 
     @property
     def is_bound(self) -> bool:
-        """Whether little can be added after the person.
+        """Return whether little can be added after the person.
 
         The person owns what follows, is one of several, or is what somebody is said to be.
         """
@@ -175,19 +175,19 @@ def _states(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: No
     return True
 
 
-def _choices(ways: list[list[Piece]]) -> Iterator[list[Piece]]:
+def _choices(ways: list[list[GroupWording]]) -> Iterator[list[GroupWording]]:
     """Yield every choice of one piece per part, those with the first ways of each part first."""
     ranked = itertools.product(*map(enumerate, ways))
     for choice in sorted(ranked, key=_sum_and_largest_rank):
         yield [piece for _, piece in choice]
 
 
-def _sum_and_largest_rank(choice: tuple[tuple[int, Piece], ...]) -> tuple[int, int]:
+def _sum_and_largest_rank(choice: tuple[tuple[int, GroupWording], ...]) -> tuple[int, int]:
     ranks = [rank for rank, _ in choice]
     return sum(ranks), max(ranks)
 
 
-def _go_together(pieces: list[Piece]) -> bool:
+def _go_together(pieces: list[GroupWording]) -> bool:
     """Return whether at most one piece changes the head and at most one phrase follows it.
 
     "a man who is a nurse who is old" has one clause too many.
@@ -380,7 +380,7 @@ def _nouns_for(wordings: Wordings, neutral: str) -> tuple[str, ...]:
 # --- Ways to say a group ----------------------------------------------------------------
 
 
-def _pieces(frame: Frame, part: Attribute, group: str, alone: bool) -> list[Piece]:
+def _pieces(frame: Frame, part: Attribute, group: str, alone: bool) -> list[GroupWording]:
     """Return every way to say a group here.
 
     The anchor's comes first, then the kinds in turn, so that a few are already diverse.
@@ -389,7 +389,7 @@ def _pieces(frame: Frame, part: Attribute, group: str, alone: bool) -> list[Piec
     nouns = _noun_pieces(frame, wordings, alone)
     anchor, adjectives = _adjective_pieces(frame, wordings)
     phrases = [
-        Piece("phrase", phrase) for phrase in wordings.phrases if _phrase_fits(frame, phrase)
+        GroupWording("phrase", phrase) for phrase in wordings.phrases if _phrase_fits(frame, phrase)
     ]
     compounds, leads, clauses = [], [], []
     if frame.key in PLAIN:
@@ -406,36 +406,38 @@ def _pieces(frame: Frame, part: Attribute, group: str, alone: bool) -> list[Piec
     return [piece for piece in dict.fromkeys((*first, *in_turn)) if piece]
 
 
-def _noun_pieces(frame: Frame, wordings: Wordings, alone: bool) -> list[Piece]:
+def _noun_pieces(frame: Frame, wordings: Wordings, alone: bool) -> list[GroupWording]:
     """Return the nouns that take the place of the frame's.
 
     "young individual" leaves no room for another attribute.
     """
     nouns = dict.fromkeys(wordings.nouns.get(frame.key, ()))
-    return [Piece("noun", noun) for noun in nouns if alone or not _is_individual(noun)]
+    return [GroupWording("noun", noun) for noun in nouns if alone or not _is_individual(noun)]
 
 
 def _is_individual(noun: str) -> bool:
     return " individual" in noun
 
 
-def _adjective_pieces(frame: Frame, wordings: Wordings) -> tuple[list[Piece], list[Piece]]:
+def _adjective_pieces(
+    frame: Frame, wordings: Wordings
+) -> tuple[list[GroupWording], list[GroupWording]]:
     """Return the anchor's adjective and the others."""
-    pieces = [Piece("adjective", word) for word in wordings.adjectives]
+    pieces = [GroupWording("adjective", word) for word in wordings.adjectives]
     others = pieces[1:]
     if frame.key in PLAIN:
-        others += [Piece("adjective", word) for word in wordings.person_adjectives]
+        others += [GroupWording("adjective", word) for word in wordings.person_adjectives]
     return pieces[:1], others
 
 
-def _clause_pieces(frame: Frame, nouns: list[Piece]) -> list[Piece]:
+def _clause_pieces(frame: Frame, nouns: list[GroupWording]) -> list[GroupWording]:
     """Return the nouns as clauses, where a participle follows: "a man who is walking"."""
     if not _PARTICIPLE.search(frame.next):
         return []
-    return [Piece("clause", piece.text) for piece in nouns]
+    return [GroupWording("clause", piece.text) for piece in nouns]
 
 
-def _compound_pieces(frame: Frame, wordings: Wordings) -> list[Piece]:
+def _compound_pieces(frame: Frame, wordings: Wordings) -> list[GroupWording]:
     """Return the nouns that may stand before the head.
 
     "women doctors" is clear, and "lady nurses" could be a sentence.
@@ -444,17 +446,19 @@ def _compound_pieces(frame: Frame, wordings: Wordings) -> list[Piece]:
     if any(word.lower not in MODIFIERS for word in between):
         return []
     nouns = wordings.compounds
-    return [Piece("compound", noun) for noun in nouns if not frame.plural or noun in IRREGULAR]
+    return [
+        GroupWording("compound", noun) for noun in nouns if not frame.plural or noun in IRREGULAR
+    ]
 
 
-def _lead_pieces(frame: Frame, wordings: Wordings) -> list[Piece]:
+def _lead_pieces(frame: Frame, wordings: Wordings) -> list[GroupWording]:
     """Return the nouns that may lead: "a man who is a doctor", "a man working as a doctor"."""
     if frame.is_bound or not (frame.plural or frame.determiner in ("a", "an")):
         return []
     head = singular(frame.words[frame.slot.head].lower)
     links = list(_LINKS) if head in JOBS else ["lead"]
     nouns = [noun for noun in wordings.nouns.get("person", ()) if not _is_individual(noun)]
-    return [Piece(link, noun) for noun in nouns for link in links]
+    return [GroupWording(link, noun) for noun in nouns for link in links]
 
 
 def _phrase_fits(frame: Frame, phrase: str) -> bool:
@@ -476,7 +480,7 @@ def _phrase_fits(frame: Frame, phrase: str) -> bool:
 # --- The prompt with the group ----------------------------------------------------------
 
 
-def _render(frame: Frame, pieces: list[Piece]) -> str:
+def _render(frame: Frame, pieces: list[GroupWording]) -> str:
     """Return the prompt with the pieces in their places."""
     texts: dict[str, list[str]] = defaultdict(list)
     for piece in pieces:

@@ -12,7 +12,7 @@ from equipoise import geometry
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book import Entry, PromptBook
+from equipoise.prompts._prompt_book import Entry, PromptBook
 
 PROTOTYPES = ("both", "anchor", "variants")
 _BATCH = 1024

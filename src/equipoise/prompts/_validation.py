@@ -11,9 +11,8 @@ from difflib import SequenceMatcher
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from equipoise.prompts import _marks as marks
+from equipoise.prompts import _stated_groups as marks
 from equipoise.prompts._attribute import READY_MADE, Attribute, Wordings
-from equipoise.prompts._book import PromptBook
 from equipoise.prompts._english import (
     NO_NOUNS,
     Nouns,
@@ -29,6 +28,7 @@ from equipoise.prompts._english import (
     wrong_article,
 )
 from equipoise.prompts._lexicon import GENERIC, MODIFIERS
+from equipoise.prompts._prompt_book import PromptBook
 
 MIN_VARIANTS = 5
 
@@ -68,7 +68,7 @@ class Rejected(NamedTuple):
     reason: str
 
 
-class Checked(NamedTuple):
+class CheckedAnswer(NamedTuple):
     """What of an answer may be kept."""
 
     anchor: str | None
@@ -103,7 +103,7 @@ def check_answer(
     attribute: Attribute,
     group: str,
     person_nouns: Nouns = NO_NOUNS,
-) -> Checked:
+) -> CheckedAnswer:
     """Return the anchor and the variants that may be kept, and the rest with their reasons.
 
     A variant that repeats another is dropped.
@@ -125,7 +125,7 @@ def check_answer(
             rejected.append(Rejected(text, reason))
         else:
             kept.append(text)
-    return Checked(kept_anchor, tuple(kept), tuple(rejected))
+    return CheckedAnswer(kept_anchor, tuple(kept), tuple(rejected))
 
 
 def check_book(
@@ -292,10 +292,7 @@ def _split_name(words: Words, found: marks.Marks) -> str:
 
 def _words_left(words: Words, found: marks.Marks) -> tuple[list[str], list[bool]]:
     """Return the words without those of the marks, and whether each stands beside such."""
-    taken = [False] * len(words)
-    for mark in found:
-        for i in range(mark.first, mark.last):
-            taken[i] = True
+    taken = _taken(len(words), found)
     neutral = _neutral_words(words, found)
     said: list[str] = []
     beside: list[bool] = []
@@ -314,6 +311,15 @@ def _words_left(words: Words, found: marks.Marks) -> tuple[list[str], list[bool]
             said.append(_plain(word))
             beside.append(any(taken[max(i - 1, 0) : i + 2]))
     return said, beside
+
+
+def _taken(count: int, found: marks.Marks) -> list[bool]:
+    """Return which words belong to a mark."""
+    taken = [False] * count
+    for mark in found:
+        for i in range(mark.first, mark.last):
+            taken[i] = True
+    return taken
 
 
 def _is_person_again(said: list[str], new: list[str]) -> bool:
@@ -355,7 +361,7 @@ def _plain(word: Token) -> str:
 # --- What else differs ------------------------------------------------------------------
 
 
-class _Change(NamedTuple):
+class _WordChange(NamedTuple):
     """Words of the prompt that were lost, and words that were added in their place."""
 
     lost: list[str]
@@ -364,12 +370,12 @@ class _Change(NamedTuple):
 
     @property
     def links(self) -> list[str]:
-        """The added words that may go with any group: "who", "is", "person"."""
+        """Return the added words that may go with any group: "who", "is", "person"."""
         return [word for word in self.added if _is_link(word)]
 
     @property
     def others(self) -> list[str]:
-        """The added words that only a derived word may be."""
+        """Return the added words that only a derived word may be."""
         return [word for word in self.added if not _is_link(word)]
 
 
@@ -377,13 +383,13 @@ def _is_link(word: str) -> bool:
     return word in _LINKS or word in _PERSON
 
 
-def _changes(before: list[str], after: _Bare) -> Iterator[_Change]:
+def _changes(before: list[str], after: _Bare) -> Iterator[_WordChange]:
     """Yield the changes from a prompt's words to a text's."""
     matcher = SequenceMatcher(None, before, after.said, autojunk=False)
     for kind, i1, i2, j1, j2 in matcher.get_opcodes():
         if kind != "equal":
             beside = any(after.beside[max(j1 - 1, 0) : j2 + 1])
-            yield _Change(before[i1:i2], after.said[j1:j2], beside)
+            yield _WordChange(before[i1:i2], after.said[j1:j2], beside)
 
 
 def _difference(wanted: _Wanted, bare: _Bare) -> tuple[str, bool]:
@@ -411,7 +417,7 @@ def _dangling_end(before: list[str], bare: _Bare) -> str:
     return ""
 
 
-def _loss(change: _Change) -> str:
+def _loss(change: _WordChange) -> str:
     """Return what is wrong with what a change takes away."""
     lost, added = change.lost, change.added
     if any(word not in (_ONE, "a") for word in lost) or (lost and _MANY in added):
@@ -424,7 +430,7 @@ def _loss(change: _Change) -> str:
     return ""
 
 
-def _addition(change: _Change, wanted: _Wanted, derives: bool) -> str:
+def _addition(change: _WordChange, wanted: _Wanted, derives: bool) -> str:
     """Return what is wrong with what a change adds.
 
     derives: a word that derives from the group's was added, here or before.

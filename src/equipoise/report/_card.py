@@ -6,11 +6,12 @@ import re
 from html import escape
 from typing import Any
 
-from equipoise.report import _numbers as numbers
+from equipoise.report import _number_format as numbers
 from equipoise.report import _sentences as words
-from equipoise.report._page import digits
+from equipoise.report._measures import digits
 
 GATED = "explicit, gated"
+FEW = " †"  # marks what rests on fewer than twenty images
 
 
 def model_card(results: dict[str, Any]) -> str:
@@ -36,12 +37,16 @@ def model_card(results: dict[str, Any]) -> str:
         if row["section"] == GATED:
             name += ", with the gate"
         cells = [_cell(value, digits(row["key"])) for value in row["values"]]
-        what = f"{name} ({row['better']} is better)"
+        mark = FEW if row["small"] else ""
+        what = f"{name}{mark} ({row['better']} is better)"
         lines.append(_table_row([what, f"{row['n']:,} {row['over']}", *cells]))
+    few = ""
+    if any(row["small"] for row in results["summary"]):
+        few = f"{FEW} rests on fewer than 20 images."
     level = numbers.text(results["settings"]["level"], "%")
     lines += [
         "",
-        f"In brackets: {level} intervals, {results['settings']['resamples']:,} resamples.",
+        f"In brackets: {level} intervals, {results['settings']['resamples']:,} resamples.{few}",
         "",
         "### What this does not say",
         "",

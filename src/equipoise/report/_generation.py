@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import Any
 
 from equipoise.generation import _table as table
 from equipoise.generation._manifest import Manifest
-from equipoise.report._page import assets, embedded, environment
+from equipoise.generation._results_document import GenerationResults
+from equipoise.report import _charts as charts
+from equipoise.report._rendering import render
 
 SIDE = 112
 
 
-def page(results: dict[str, Any], manifest: Manifest) -> str:
+def page(results: GenerationResults, manifest: Manifest) -> str:
     """Return the page, with small copies of pictures from the run's folder inside it."""
     small = {}
-    for figure in results["gallery"]:
-        for row in figure["rows"]:
-            for picture in [*row["neutral"], *row["explicit"]]:
-                small[picture["image"]] = _small(manifest, picture["image"])
-    context = {
-        "r": results,
-        "small": small,
-        "note": table.note(results, judges=False),
-        "results": embedded(results),
-    }
-    return environment(results).get_template("generation.html").render(**context, **assets(None))
+    for figure in results.gallery:
+        for row in figure.rows:
+            for picture in [*row.neutral, *row.explicit]:
+                small[picture.image] = _small(manifest, picture.image)
+    document = results.to_plain()
+    return render(
+        "generation.html",
+        document,
+        terms=("attribute", "group", "prompt", "method", "interval", "change"),
+        r=document,
+        small=small,
+        note=table.note(results, judges=False),
+        axes=_axes(results),
+    )
+
+
+def _axes(results: GenerationResults) -> dict[str, charts.Scale]:
+    """Return an axis per column, on which all methods are drawn."""
+    axes = {}
+    for column in results.columns:
+        values: list[float | None] = []
+        for method in results.methods:
+            values += charts.ends(method.cells[column.key].to_plain())
+        axes[column.key] = charts.scale(values, percent=True)
+    return axes
 
 
 def _small(manifest: Manifest, image: str) -> str:

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.report import _numbers as numbers
+from equipoise.report import _number_format as numbers
 from equipoise.report import _sentences as words
 
 
@@ -22,7 +22,8 @@ def summary(results: dict[str, Any]) -> Group:
     if results["subject"]["groups_from"] == "zero-shot":
         perceived = "Groups are perceived by the model itself (zero-shot), not labels."
         lines.append(Text(perceived, style="yellow"))
-    return Group(*lines, Text(""), _worst(results), Text(""), *_notes(results))
+    next_lines = _next(results)
+    return Group(*lines, Text(""), _worst(results), Text(""), *next_lines, *_notes(results))
 
 
 def _worst(results: dict[str, Any]) -> Table:
@@ -51,6 +52,25 @@ def _cell(value: dict[str, Any], form: str) -> Text:
         return Text(shown)
     low, high = numbers.text(value["low"], form), numbers.text(value["high"], form)
     return Text.assemble(shown, (f" [{low}, {high}]", "dim"))
+
+
+def _next(results: dict[str, Any]) -> list[Text]:
+    """Return what to do next: lines to type, each on a line of its own."""
+    found = results["recommendation"]
+    if not found["python"]:
+        return []
+    lines = [Text("What to do next", style="bold")]
+    if found["shell"]:
+        lines.append(Text("In a terminal:"))
+        lines += [_typed(line) for line in found["shell"]]
+    lines.append(Text("In Python:"))
+    lines += [_typed(line) for line in found["python"]]
+    return [*lines, Text(f"The way back: {found['back']}"), Text("")]
+
+
+def _typed(line: str) -> Text:
+    """Return a line that a terminal does not break, so that it can be copied."""
+    return Text(f"  {line}", no_wrap=True, overflow="ignore", style="cyan")
 
 
 def _notes(results: dict[str, Any]) -> list[Text]:

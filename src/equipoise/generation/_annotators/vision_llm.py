@@ -14,9 +14,9 @@ from equipoise._annotate.question import UNSURE
 from equipoise.encoders._images import open_file
 from equipoise.errors import ServiceError
 from equipoise.generation._annotators.annotator import Annotator, group_in
+from equipoise.prompts._answer_cache import Answer
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._cache import Answer
-from equipoise.prompts._client import Client, GaveUp, Refused, Service, run_anywhere
+from equipoise.prompts._llm_client import Client, GaveUp, Refused, Service, run_anywhere
 
 LONGEST = 20_000  # letters of an answer that is read: it should be one word
 

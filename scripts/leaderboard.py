@@ -1,0 +1,375 @@
+"""Every method on every set: writes docs/leaderboard.md from docs/measurements/leaderboard/*.json.
+
+Run from the repository root: ``python -m scripts.leaderboard [--data FOLDER] [--sets NAME ...]
+[--methods NAME ...] [--resamples N]``. Each method on each set is one file, written when it is
+done; a run that was stopped goes on where it was, and one that is done measures nothing. Methods
+that are registered get a row by themselves; sets are in scripts/leaderboard_sets.py.
+``--page`` writes the page alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scripts.leaderboard_sets import SETS, Set
+from scripts.measured_runs import write_plain
+
+import equipoise as eq
+from equipoise._bench import machine
+from equipoise.errors import EquipoiseError
+from equipoise.evaluation import Evaluation, Settings, parse
+from equipoise.evaluation._comparison import _slug as slug
+from equipoise.methods._describe import describe_methods
+from equipoise.methods._specs import BASELINE, MethodSpec, serve
+from equipoise.metrics import Bootstrap
+from equipoise.metrics._probe import METRIC as PROBE
+
+FILES = Path("docs/measurements/leaderboard")
+PAGE = Path("docs/leaderboard.md")
+# Beside the defaults: settings that a reader would ask for, chosen before measuring.
+VARIANTS = {
+    "closed-form": ["closed-form", "closed-form:kappa=inf"],
+    "adapted": ["adapted", "adapted:kappa=inf"],
+    "orth-proj": ["orth-proj", "orth-proj:span=texts"],
+    "roboshot": ["roboshot:tolerance=0.1"],
+    "sfid": ["sfid:tau=0.9,modality=image"],
+    "leace": ["leace", "leace:variant=orth"],
+    "spd": ["spd:modality=image"],
+    "joint-vl": ["joint-vl:queue=1024,epochs=25,lr=0.0001"],
+}
+ROUNDS = 3  # the fastest counts
+
+
+def specs(chosen: Iterable[str]) -> list[MethodSpec]:
+    """``none``, and every method that was asked for, in its variants."""
+    typed = [text for name in chosen for text in VARIANTS.get(name, [name])]
+    return [MethodSpec(BASELINE), *(spec for spec in parse(typed) if spec.name != BASELINE)]
+
+
+# --- Measuring ---------------------------------------------------------------------------------
+
+
+def measure(data: Path, chosen: Iterable[Set], methods: list[str], settings: Settings) -> None:
+    """Every cell that has no file yet."""
+    FILES.mkdir(parents=True, exist_ok=True)
+    for one in chosen:
+        evaluation = one.build(data, settings)
+        for spec in specs(methods):
+            path = FILES / f"{one.name}--{slug(spec.label)}.json"
+            key = evaluation.key(spec)
+            if path.is_file() and json.loads(path.read_text())["key"] == key:
+                continue
+            print(f"{one.name}: {spec.label}", flush=True)
+            cell = {"key": key, "set": one.name, "method": spec.label}
+            write_plain(path, cell | _cell(one, data, evaluation, spec))
+
+
+def _cell(one: Set, data: Path, evaluation: Evaluation, spec: MethodSpec) -> dict[str, Any]:
+    """What is measured of one method on one set, or why it cannot be."""
+    try:
+        evaluation.check([spec])
+        operators = evaluation._fit([MethodSpec(BASELINE), spec])
+    except EquipoiseError as error:
+        return {"refused": str(error).replace(f"{data}/", "")}
+    measured, counts = evaluation._measure(operators)
+    operator = operators[spec.label]
+    values = {metric: measured.bootstrap.values[spec.label, metric] for metric in measured.better}
+    replicates = {
+        metric: measured.bootstrap.replicates[spec.label, metric] for metric in measured.better
+    }
+    better = dict(measured.better)
+    if one.found is not None:
+        precision = _precision(one, data, evaluation, operator)
+        values["mAP"], replicates["mAP"] = precision
+        better["mAP"] = "higher"
+    rows = []
+    if evaluation.settings.probe:
+        settings = evaluation.settings
+        rows = evaluation.probe.measure(operators, BASELINE, settings.level, settings.interval)
+    return {
+        "task": evaluation.task,
+        "values": values,
+        "replicates": {metric: np.round(found, 6).tolist() for metric, found in replicates.items()},
+        "better": better,
+        "floors": dict(measured.floors),
+        "probe": next((row.to_plain() for row in rows if row.method == spec.label), None),
+        "n": measured.bootstrap.n,
+        "left_out": measured.bootstrap.left_out,
+        "counts": counts.to_plain(),
+        "fit_seconds": evaluation.fit_seconds[spec.label],
+        "query_microseconds": _microseconds(evaluation, operator),
+        "machine": machine.describe(),
+    }
+
+
+def _microseconds(evaluation: Evaluation, operator: Any) -> float:
+    """What a method adds to one query: its text, and its page where images are placed."""
+    texts, prompts = evaluation.texts, evaluation.asked.prompts
+    rows = np.asarray(evaluation.measured.images[0])
+    if evaluation.task == "retrieval":
+        serve(operator, rows)
+    gate = {"gate": False} if operator.gates_by_default else {}
+    best = float("inf")
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        if operator.per_prompt and evaluation.task == "retrieval":
+            operator.scores(rows, texts, prompts, **gate)
+        else:
+            operator.text(texts, prompts, **gate)
+        best = min(best, time.perf_counter() - start)
+    return 1e6 * best / len(texts)
+
+
+def _precision(
+    one: Set, data: Path, evaluation: Evaluation, operator: Any
+) -> tuple[float, np.ndarray]:
+    """The mean average precision of queries whose right images are known, and its replicates.
+
+    The resamples are of images, drawn as counts.
+    """
+    from sklearn.metrics import average_precision_score
+
+    rows, there = evaluation.measured.images
+    paths = [path for path, kept in zip(evaluation.measured.paths, there, strict=True) if kept]
+    wanted = one.found(data, paths) if one.found else {}
+    texts = np.asarray(evaluation.encoder.encode_text(list(wanted)))
+    serve(operator, rows)
+    gate = {"gate": False} if operator.gates_by_default else {}
+    scores = np.asarray(operator.scores(np.asarray(rows), texts, list(wanted), **gate))
+    settings = evaluation.settings
+    rng = np.random.default_rng(settings.seed)
+
+    def mean(weights: np.ndarray | None) -> float:
+        found = [
+            average_precision_score(right, scores[:, j], sample_weight=weights)
+            for j, right in enumerate(wanted.values())
+        ]
+        return float(np.mean(found))
+
+    drawn = rng.multinomial(len(paths), np.full(len(paths), 1 / len(paths)), settings.resamples)
+    return mean(None), np.array([mean(weights) for weights in drawn])
+
+
+# --- The page ----------------------------------------------------------------------------------
+
+
+class Board(NamedTuple):
+    """What was measured on one set: its cells by method, all on the same resamples."""
+
+    one: Set
+    cells: dict[str, dict[str, Any]]
+    refused: dict[str, str]
+    bootstrap: Bootstrap
+
+    @property
+    def first(self) -> dict[str, Any]:
+        return self.cells[BASELINE]
+
+    @property
+    def fairness(self) -> str:
+        """The metric that ranks: skew in retrieval, the mean gap in classification."""
+        names = list(self.first["better"])
+        return next(name for name in names if name.startswith(("MS@", "EO_avg")))
+
+
+def boards() -> list[Board]:
+    """Every set of which there are cells."""
+    found = []
+    for one in SETS:
+        cells, refused = {}, {}
+        for path in sorted(FILES.glob(f"{one.name}--*.json")):
+            cell = json.loads(path.read_text())
+            if "refused" in cell:
+                refused[cell["method"]] = cell["refused"]
+            else:
+                cells[cell["method"]] = cell
+        if BASELINE in cells:
+            found.append(Board(one, cells, refused, _bootstrap(cells)))
+    return found
+
+
+def _bootstrap(cells: dict[str, dict[str, Any]]) -> Bootstrap:
+    """The cells together, for paired differences of any two methods."""
+    values, replicates = {}, {}
+    for method, cell in cells.items():
+        for metric, value in cell["values"].items():
+            values[method, metric] = np.nan if value is None else value
+            replicates[method, metric] = np.array(cell["replicates"][metric], float)
+    first = cells[BASELINE]
+    return Bootstrap(values, replicates, lambda key: [], "images", first["n"], first["left_out"])
+
+
+def ranks(board: Board) -> dict[str, tuple[int, int, int]]:
+    """The rank of each debiasing method by fairness, and the best and worst rank it could have.
+
+    A method could have the rank of another where the interval of their paired difference holds 0.
+    """
+    methods = [method for method in board.cells if method != BASELINE]
+    metric = board.fairness
+    places = {}
+    for method in methods:
+        rank, better, worse = 1, 0, 0
+        for other in methods:
+            if other == method:
+                continue
+            gap = board.bootstrap.difference(method, other, metric)
+            rank += gap.value > 0
+            better += gap.low > 0
+            worse += gap.high < 0
+        places[method] = (rank, 1 + better, len(methods) - worse)
+    return places
+
+
+def removed(board: Board, method: str) -> str:
+    """How much of what was too much is gone, in percent, with the interval of the difference.
+
+    Skew counts from its floor, a gap from 0. What is removed may be more than all: a page may have
+    less skew than chance would give it.
+    """
+    metric = board.fairness
+    excess = board.first["values"][metric] - board.first["floors"].get(metric, 0)
+    gap = board.bootstrap.difference(method, BASELINE, metric)
+    low, high = -gap.high / excess, -gap.low / excess
+    return f"{-100 * gap.value / excess:.0f} [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def table(board: Board) -> str:
+    """One set's methods, best first."""
+    places = ranks(board)
+    metrics = [name for name in board.first["better"] if not name.startswith("NDKL")]
+    header = ["rank (could be)", "method", "excess removed, %", *metrics, PROBE]
+    header += ["fit, s", "query, µs"]
+    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
+    for method in sorted(board.cells, key=lambda name: places.get(name, (0, 0, 0))):
+        cell = board.cells[method]
+        row = ["", method, ""]
+        if method in places:
+            rank, best, worst = places[method]
+            row = [f"{rank} ({best} to {worst})", method, removed(board, method)]
+        row += [_estimate(board, method, metric) for metric in metrics]
+        row.append(_interval(cell["probe"]) if cell["probe"] else "")
+        row += [f"{cell['fit_seconds']:.2f}", f"{cell['query_microseconds']:.0f}"]
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def _estimate(board: Board, method: str, metric: str) -> str:
+    if (method, metric) not in board.bootstrap.values:
+        return ""
+    found = board.bootstrap.estimate(method, metric)
+    return _interval({"value": found.value, "low": found.low, "high": found.high})
+
+
+def _interval(row: dict[str, Any]) -> str:
+    if row["value"] is None or np.isnan(row["value"]):
+        return ""
+    return f"{100 * row['value']:.1f} [{100 * row['low']:.1f}, {100 * row['high']:.1f}]"
+
+
+def critical(found: list[Board]) -> str:
+    """Mean ranks over sets, and the difference that Nemenyi's test needs to tell two apart."""
+    from scipy.stats import studentized_range
+
+    shared = set.intersection(*(set(board.cells) for board in found)) - {BASELINE}
+    if len(found) < 2 or len(shared) < 2:
+        return ""
+    mean: dict[str, float] = dict.fromkeys(shared, 0.0)
+    for board in found:
+        ordered = sorted(shared, key=lambda method, b=board: b.bootstrap.values[method, b.fairness])
+        for rank, method in enumerate(ordered, 1):
+            mean[method] += rank / len(found)
+    count = len(shared)
+    quantile = studentized_range.ppf(0.95, count, np.inf) / np.sqrt(2)
+    needed = quantile * np.sqrt(count * (count + 1) / (6 * len(found)))
+    listed = sorted(mean, key=lambda method: mean[method])
+    alike = [method for method in listed if mean[method] - mean[listed[0]] < needed]
+    lines = [
+        "## Over all sets\n",
+        (
+            f"Mean ranks by fairness of the {count} methods that all {len(found)} sets have. Two"
+            f" mean ranks must differ by {needed:.1f} before Nemenyi's test (5 %) tells them apart:"
+            f" {len(alike)} of {count} methods cannot be told from the first.\n"
+        ),
+        "| method | mean rank | told apart from the first |",
+        "|---|---|---|",
+    ]
+    for method in listed:
+        apart = "no" if method in alike else "yes"
+        lines.append(f"| {method} | {mean[method]:.1f} | {apart} |")
+    return "\n".join(lines) + "\n"
+
+
+def advice(board: Board) -> str:
+    """A sentence on what to use: what removes most, and what costs least among its equals."""
+    places = ranks(board)
+    first = min(places, key=lambda method: places[method][0])
+    equals = [method for method, (_, best, _) in places.items() if best == 1 and method != first]
+    about = {one["name"]: one for one in describe_methods()}
+    named = {method: about[method.split(" (")[0]] for method in [first, *equals]}
+    free = [method for method, one in named.items() if not one["needs_labels"]]
+    light = [method for method in free if named[method]["any_database"]]
+    text = f"**{first}** removes most ({removed(board, first)} % of the excess)"
+    if equals:
+        text += f"; not told apart from it: {', '.join(sorted(equals))}"
+    if light and not (first in light and not equals):
+        text += f". Of these, without labels and with any vector database: {', '.join(light)}"
+    return text + "."
+
+
+HEAD = """# Leaderboard
+
+Every method on every set that we hold, made by one command: `python -m scripts.leaderboard`. It measures what has no file in [measurements/leaderboard](measurements/leaderboard) yet, and writes this page from the files; add a method or a set, run it again, and there is a row. Click a
+heading to sort.
+
+- **excess removed**: of MaxSkew above the floor of a random ranking, or of the mean gap in true positive rates (EO_avg), the share that a method takes away; negative where it made things worse. 95 % intervals, over images, here of the paired difference from `none`.
+- **rank (could be)**: by that metric; in brackets the best and the worst rank that the intervals allow. Two methods whose brackets overlap are not told apart by this set.
+- **R@k**, **mAP** (five things that people wear), **F1**: what is left of the task. **probe AUC**: what a fresh linear classifier reads of the group; 50 is nothing. A method that re-ranks has no embedding to read from.
+- **query, µs**: what a method adds to one query, in a batch, on two cores that others used too; re-rankers place images of the whole set.
+
+Values in percent. Methods that need labels had those of other images. Groups are as annotators, or words of captions, say. Lower skew is not the same as fair.
+"""
+
+
+def page(found: list[Board]) -> str:
+    """The page, from the files."""
+    parts = [HEAD]
+    for board in found:
+        counts = board.first["counts"]
+        groups = ", ".join(f"{name} {size:,}" for name, size in counts["groups"].items())
+        about = f"{board.first['task'].capitalize()}, {counts['images']:,} images ({groups})"
+        if board.first["task"] == "retrieval":
+            metric = board.fairness
+            floor = board.first["floors"][metric]
+            about += f", {counts['queries']} queries; the floor of {metric} is {100 * floor:.1f}"
+        parts += [f"## {board.one.title}\n", f"{about}. {advice(board)}\n", table(board) + "\n"]
+        if board.refused:
+            parts.append("Not here:\n")
+            parts += [f"- *{name}*: {why}" for name, why in board.refused.items()]
+            parts.append("")
+    parts.append(critical(found))
+    return "\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, add_help=True)
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--sets", nargs="+", default=[one.name for one in SETS])
+    parser.add_argument("--methods", nargs="+", default=eq.methods.names())
+    parser.add_argument("--resamples", type=int, default=1000)
+    parser.add_argument("--page", action="store_true")
+    given = parser.parse_args()
+    if not given.page:
+        chosen = [one for one in SETS if one.name in given.sets]
+        settings = Settings(resamples=given.resamples, permutations=1)
+        measure(given.data, chosen, given.methods, settings)
+    PAGE.write_text(page(boards()))
+
+
+if __name__ == "__main__":
+    main()

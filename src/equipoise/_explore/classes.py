@@ -1,0 +1,80 @@
+"""Zero-shot classes: who is put where, by group, before and after a method."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from equipoise import methods
+from equipoise._explore.operators import Operators
+from equipoise._explore.question import ListQuestion
+from equipoise._explore.searching import Searcher
+from equipoise.evaluation._classification import predict
+from equipoise.prompts._english import fix_articles
+
+KEPT = 32  # answers
+SHOWN = 8  # pictures of a class
+LOOKED_AT = 200  # places of a class's own ranking, among which its pictures are
+
+
+class ClassView:
+    """Classes that are typed, and the images that are most similar to each."""
+
+    def __init__(self, operators: Operators, searcher: Searcher):
+        self.operators, self.searcher = operators, searcher
+        self.before = lru_cache(KEPT)(self._before)
+        self.after = lru_cache(KEPT)(self._after)
+
+    def _before(self, question: ListQuestion) -> dict[str, Any]:
+        context = self.operators.context(question.controls.attribute)
+        return self._classified(question, methods.create("none").fit(context))
+
+    def _after(self, question: ListQuestion) -> dict[str, Any]:
+        return self._classified(question, self.operators.method(question.controls))
+
+    def _classified(self, question: ListQuestion, operator: Any) -> dict[str, Any]:
+        collection, attribute = self.operators.collection, question.controls.attribute
+        groups = self.operators.attributes[attribute].groups
+        prompts = [class_prompt(name) for name in question.texts]
+        texts = self.operators.encoder.encode_text(prompts)
+        predicted = predict(operator, collection.rows, texts, prompts)
+        seen = self.searcher.groups(attribute, np.arange(len(collection)))
+        sizes = {}
+        if seen is not None:
+            sizes = {group: int((seen == group).sum()) for group in groups}
+        classes = []
+        for i, name in enumerate(question.texts):
+            here = predicted == i
+            shares = None
+            if seen is not None:
+                shares = {}
+                for group in groups:
+                    members = int((here & (seen == group)).sum())
+                    shares[group] = members / max(1, sizes[group])
+            entry = {"name": name, "images": int(here.sum()), "shares": shares}
+            entry["shown"] = self._shown(prompts[i], here, attribute)
+            classes.append(entry)
+        return {"groups": list(groups), "classes": classes, "images": len(collection)}
+
+    def _shown(self, prompt: str, here: np.ndarray, attribute: str) -> list[dict[str, Any]]:
+        """Return the images of a class that its own prompt finds first."""
+        collection = self.operators.collection
+        deep = min(LOOKED_AT, len(collection))
+        found = self.searcher.search(
+            collection.rows, [prompt], deep, encoder=self.operators.encoder
+        )
+        places = found.indices[0]
+        places = places[here[places]][:SHOWN]
+        groups = self.searcher.groups(attribute, places)
+        shown = []
+        for i, place in enumerate(places.tolist()):
+            group = None if groups is None else groups[i]
+            shown.append({"id": place, "name": collection.names[place], "group": group})
+        return shown
+
+
+def class_prompt(name: str) -> str:
+    """Return the prompt of a class: "nurse" becomes "a photo of a nurse"."""
+    return fix_articles(f"a photo of a {name}")

@@ -1,0 +1,186 @@
+"""A search as it is and balanced: ``eq.search`` twice, and what changed between the two rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from equipoise import _rows
+from equipoise._balance import InfeasibleTargetError
+from equipoise._explore.operators import Operators
+from equipoise._explore.question import Controls, SearchQuestion
+from equipoise._explore.words import joined, percent, say
+from equipoise.errors import InputError
+
+KEPT = 256  # answers that are kept: typing back and forth asks for the same again
+
+Search = Callable[..., Any]  # eq.search
+
+
+class Searcher:
+    """The two rows of a search.
+
+    search: ``eq.search``, which nothing here imports, because verbs lie above this room.
+    """
+
+    def __init__(self, operators: Operators, search: Search):
+        self.operators, self.search = operators, search
+        self.collection, self.encoder = operators.collection, operators.encoder
+        self.before = lru_cache(KEPT)(self._before)
+        self.after = lru_cache(KEPT)(self._after)
+        self.shares = lru_cache(KEPT)(self._collection_shares)
+        self._plain = lru_cache(KEPT)(self._search_plain)
+
+    # --- The first row
+
+    def _before(self, question: SearchQuestion) -> dict[str, Any]:
+        """Return the plain row: images, the shares of the groups, and why it is left alone."""
+        controls = question.controls
+        found = self._plain(question.text, controls.k)
+        document = self._row(controls, found.indices[0], found.scores[0])
+        reason = ""
+        trouble = ""
+        try:
+            reason = self.operators.base(controls.attribute).left_alone(question.text)
+        except InputError as error:
+            trouble = str(error)
+        shares = self.shares(controls.attribute)
+        return document | {"left_alone": reason, "trouble": trouble, "collection": shares}
+
+    def _search_plain(self, text: str, k: int) -> Any:
+        return self.search(self.collection.rows, [text], k, encoder=self.encoder)
+
+    # --- The second row
+
+    def _after(self, question: SearchQuestion) -> dict[str, Any]:
+        """Return the balanced row, what moved, and the price."""
+        before = self.before(question)
+        if before["trouble"]:
+            return {"trouble": before["trouble"]}
+        if question.controls.method == "balanced":
+            document = self._balanced(question)
+        else:
+            document = self._debiased(question, before["left_alone"])
+        document["left_alone"] = before["left_alone"]
+        document |= _moves(before["images"], document["images"])
+        document["said"] = self._said(question, before, document)
+        return document
+
+    def _balanced(self, question: SearchQuestion) -> dict[str, Any]:
+        controls = question.controls
+        note = ""
+        try:
+            operator = self.operators.balanced(controls, nearest=False)
+            found = self._search_balanced(question, operator)
+        except InfeasibleTargetError as error:
+            note = str(error)
+            operator = self.operators.balanced(controls, nearest=True)
+            found = self._search_balanced(question, operator)
+        document = self._row(controls, found.indices[0], found.scores[0])
+        certificate = found.certificates[0]
+        document["note"] = note
+        document["certificate"] = None if certificate is None else certificate.to_dict()
+        document["kept"] = 1.0 if certificate is None else certificate.kept
+        return document
+
+    def _search_balanced(self, question: SearchQuestion, operator: Any) -> Any:
+        rows = self.collection.rows
+        k = question.controls.k
+        return self.search(rows, [question.text], k, encoder=self.encoder, balance=operator)
+
+    def _debiased(self, question: SearchQuestion, left_alone: str) -> dict[str, Any]:
+        """Return the row of a method that changes images, texts or both."""
+        controls = question.controls
+        plain = self._plain(question.text, controls.k)
+        indices, scores, kept = plain.indices[0], plain.scores[0], 1.0
+        if not left_alone:
+            operator = self.operators.method(controls)
+            text = self.encoder.encode_text([question.text])
+            blocks = _rows.blocks_of(self.collection.rows, _rows.BLOCK)
+            changed = (operator.image(block) for block in blocks)
+            found = self.search(changed, operator.text(text, [question.text]), controls.k)
+            indices, scores = found.indices[0], found.scores[0]
+            similar = self.collection.rows[indices] @ text[0]
+            kept = float(similar.sum() / plain.scores[0].sum())
+        document = self._row(controls, indices, scores)
+        return document | {"note": "", "certificate": None, "kept": kept}
+
+    # --- What both rows have
+
+    def _row(self, controls: Controls, indices: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
+        groups = self.groups(controls.attribute, indices)
+        images = []
+        for i, place in enumerate(indices.tolist()):
+            group = None if groups is None else groups[i]
+            name = self.collection.names[place]
+            images.append({"id": place, "name": name, "group": group, "score": float(scores[i])})
+        shares = None
+        if groups is not None:
+            shares = shares_of(groups, self.operators.attributes[controls.attribute].groups)
+        return {"images": images, "shares": shares}
+
+    def groups(self, attribute: str, indices: np.ndarray) -> np.ndarray | None:
+        """Return the group of images: labelled, else as the prompts see it; None where neither."""
+        labels = self.collection.labels(self.operators.attributes[attribute])
+        if labels is not None:
+            return labels[indices]
+        try:
+            return self.operators.base(attribute).groups_of(indices)
+        except InputError:
+            return None
+
+    def _collection_shares(self, attribute: str) -> dict[str, float] | None:
+        """Return the shares of the groups in the whole collection."""
+        groups = self.groups(attribute, np.arange(len(self.collection)))
+        if groups is None:
+            return None
+        return shares_of(groups, self.operators.attributes[attribute].groups)
+
+    def _said(self, question: SearchQuestion, before: Any, after: Any) -> dict[str, str]:
+        """Return the sentences that say what happened."""
+        controls = question.controls
+        if before["left_alone"]:
+            return {"change": say("left-alone", reason=before["left_alone"]), "price": ""}
+        change = say("no-change")
+        if after["moved_in"]:
+            shares = changed_shares(before["shares"], after["shares"])
+            change = say("change", count=len(after["moved_in"]), k=controls.k, shares=shares)
+        certificate = after["certificate"]
+        price = say("price-unproved", kept=_kept(after["kept"]))
+        if certificate is not None:
+            proved = certificate["exact"] and not after["note"]
+            price = say("price" if proved else "price-near", kept=_kept(after["kept"]))
+        return {"change": change, "price": price}
+
+
+def shares_of(groups: np.ndarray, names: tuple[str, ...]) -> dict[str, float]:
+    """Return the share of each group among those whose group is known."""
+    counts = [int((groups == name).sum()) for name in names]
+    total = max(1, sum(counts))
+    return {name: count / total for name, count in zip(names, counts, strict=True)}
+
+
+def changed_shares(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    """Return each group with its share before and after, in words."""
+    parts = []
+    for name in before:
+        old, new = percent(before[name]), percent(after[name])
+        parts.append(say("share-change", group=name, before=old, after=new))
+    return joined(parts)
+
+
+def _moves(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> dict[str, list[int]]:
+    old = [image["id"] for image in before]
+    new = [image["id"] for image in after]
+    return {
+        "moved_in": [place for place in new if place not in old],
+        "moved_out": [place for place in old if place not in new],
+    }
+
+
+def _kept(share: float) -> str:
+    """Return the share of the score, cut and not rounded: 100 % is said of all of it alone."""
+    return f"{int(1000 * share + 1e-6) / 10:.1f} %"

@@ -1,0 +1,152 @@
+"""What the authors' own code gives, on real CLIP embeddings: published formulas written out, beside our methods."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import equipoise as eq
+from equipoise.methods._released_half import ReleasedHalfOperator, half_unit
+from equipoise.prompts._text_vectors import TextVectors
+from tests.helpers.common import shared_data, unit
+
+GENDER = eq.Attribute.load("gender")
+PEOPLE = {"a Man", "a Woman", "a Boy", "a Girl", "a Human face"}
+
+
+class Clip:
+    """CelebA's thousand images with their gender, and 495 class names as queries."""
+
+    def __init__(self):
+        texts = shared_data("embeddings/text_clip_vitb32_objects.npz")
+        with np.load(texts, allow_pickle=False) as file:
+            self.texts = file["text"]
+            named = list(zip(file["prompt"].tolist(), file["source"].tolist(), strict=True))
+        self.vectors = TextVectors.load(texts)
+        queries = [name for name, source in named if source == "oid" and name not in PEOPLE]
+        self.queries = self.rows(*queries)
+        celeba = shared_data("embeddings/celeba1000_clip_vitb32.npz")
+        with np.load(celeba, allow_pickle=False) as file:
+            self.images = file["image"].astype(np.float64)
+            male = file["attrs"][:, file["attr_names"].tolist().index("Male")] == 1
+        self.gender = np.where(male, "male", "female")
+
+    def rows(self, *texts):
+        return np.asarray(self.vectors.encode_text(list(texts)), np.float64)
+
+    def skew(self, texts, images=None):
+        images = self.images if images is None else images
+        scores = unit(np.asarray(texts)) @ unit(np.asarray(images)).T
+        return eq.metrics.max_skew(scores, sensitive_features=self.gender, m=100)
+
+    def words(self, male, female):
+        return {"male": self.rows(*male), "female": self.rows(*female)}
+
+
+@pytest.fixture(scope="module")
+def clip():
+    return Clip()
+
+
+def off(rows):
+    """P0 as the authors write it: I - V (V^T V)^-1 V^T, V the right singular vectors of the prompts."""
+    v = np.linalg.svd(rows, full_matrices=False)[2].T
+    return np.eye(len(v)) - v @ np.linalg.inv(v.T @ v) @ v.T
+
+
+def test_orth_cali_in_its_authors_setup(clip):
+    """P0 from generic prompts, the pairs from others; the authors' code gives 0.2001 here."""
+    context = eq.FitContext(
+        GENDER, encoder=clip.vectors, prototypes=clip.words(["a Boy"], ["a Girl"])
+    )
+    p0 = off(clip.rows("a Man", "a Woman"))
+    gap = np.subtract(*clip.rows("a Boy", "a Girl"))
+    p = p0 @ np.linalg.inv(np.eye(len(gap)) + 1000 * np.outer(gap, gap))
+    for given in (("a Man", "a Woman"), "a Man; a Woman"):
+        operator = eq.methods.create("orth-cali", p0=given).fit(context)
+        found = operator.text(clip.queries)
+        np.testing.assert_allclose(found, unit(clip.queries @ p.T), atol=1e-6)
+        assert clip.skew(found) == pytest.approx(0.2001, abs=5e-5)
+        assert operator.params["p0"] == ["a Man", "a Woman"]
+    projected = eq.methods.create("orth-proj", p0=given).fit(context)
+    np.testing.assert_allclose(projected.text(clip.queries), unit(clip.queries @ p0.T), atol=1e-6)
+
+
+def test_orth_cali_off_the_texts_of_its_pairs_is_orth_proj(clip):
+    """The pairs lie in the span already, so that nothing is left to calibrate."""
+    context = eq.FitContext(
+        GENDER, prototypes=clip.words(["a Man", "a Boy"], ["a Woman", "a Girl"])
+    )
+    cali, proj = (
+        eq.methods.create(name, span="texts").fit(context) for name in ("orth-cali", "orth-proj")
+    )
+    np.testing.assert_allclose(cali.text(clip.queries), proj.text(clip.queries), atol=1e-12)
+
+
+def test_orth_proj_off_each_text_is_the_authors(clip):
+    """Theirs is span="texts", or a list of texts; ours by default is one prototype per group, for books of any size."""
+    words = ("a Man", "a Boy", "a Woman", "a Girl")
+    context = eq.FitContext(
+        GENDER, encoder=clip.vectors, prototypes=clip.words(words[:2], words[2:])
+    )
+    theirs = clip.skew(clip.queries @ off(clip.rows(*words)).T)
+    assert theirs == pytest.approx(0.2424, abs=5e-5)
+    for options in ({"span": "texts"}, {"p0": words}):
+        operator = eq.methods.create("orth-proj", **options).fit(context)
+        assert clip.skew(operator.text(clip.queries)) == pytest.approx(theirs, abs=1e-6)
+    ours = eq.methods.create("orth-proj").fit(context)
+    assert clip.skew(ours.text(clip.queries)) == pytest.approx(0.2722, abs=5e-5)
+
+
+def test_texts_of_p0_need_something_that_encodes_them():
+    context = eq.FitContext(GENDER, prototypes={"male": np.eye(8)[0], "female": np.eye(8)[1]})
+    with pytest.raises(eq.EquipoiseError, match="needs an encoder or text_table for the texts of"):
+        eq.methods.create("orth-cali", p0="a man;a woman").fit(context)
+
+
+# --- The released code on a GPU --------------------------------------------------------------------------------------------
+
+
+def released(e, basis):
+    """The printed expression in float32, on rows that are not quite of unit length."""
+    e, basis = e.astype(np.float32), basis.astype(np.float32)
+    parallel = (e @ basis) @ basis.T
+    neutral = e - parallel
+    p, o = (np.linalg.norm(part, axis=1, keepdims=True) for part in (parallel, neutral))
+    big = p + (1 - o) / p
+    root = np.sqrt(np.maximum(big**2 - p**2, 0))
+    alpha = (big - o * root) / (big**2 + o**2 + np.float32(1e-12))
+    alpha = np.clip(alpha, -1, 1)
+    return unit(np.sqrt(1 - alpha**2) * neutral / o + alpha * parallel / p), (alpha / p)[:, 0]
+
+
+def test_float16_is_what_the_released_code_gives_on_a_gpu(clip):
+    context = eq.FitContext(
+        GENDER, prototypes=clip.words(["a Man", "a Boy"], ["a Woman", "a Girl"])
+    )
+    half = eq.methods.create("closed-form", as_released="fp16").fit(context)
+    exact = eq.methods.create("closed-form").fit(context)
+    expected, shares = released(half_unit(clip.texts), half.space.basis)
+    np.testing.assert_allclose(half.text(clip.texts.astype(np.float32)), expected, atol=1e-5)
+    np.testing.assert_allclose(half.shrink(clip.texts), shares, rtol=1e-3, atol=1e-3)
+    wrong = (shares < 0.36) | (shares > 0.40)
+    assert wrong.mean() > 0.7  # of the object texts, in theory none
+    true = exact.text(clip.texts.astype(np.float64))
+    assert (expected * true).sum(1).min() < 0.5
+    skew = clip.skew(half.text(clip.queries), half.image(clip.images))
+    right = clip.skew(exact.text(clip.queries), exact.image(clip.images))
+    assert skew > right + 0.005 and right == pytest.approx(0.2005, abs=5e-4)
+
+
+def test_float16_is_for_the_released_setting_alone(tmp_path, rng):
+    context = eq.FitContext(GENDER, prototypes={"male": np.eye(8)[0], "female": np.eye(8)[1]})
+    operator = eq.methods.create("closed-form", as_released="fp16").fit(context)
+    assert isinstance(operator, ReleasedHalfOperator)
+    operator.save(tmp_path / "half.safetensors")
+    again = eq.methods.load(tmp_path / "half.safetensors")
+    rows = rng.standard_normal((20, 8)).astype(np.float32)
+    np.testing.assert_array_equal(again.image(rows), operator.image(rows))
+    assert again.image(rows).dtype == np.float32
+    for other in ({"kappa": 2.0}, {"scope": "per prompt"}):
+        with pytest.raises(eq.EquipoiseError):
+            eq.methods.create("closed-form", as_released="fp16", **other).fit(context)

@@ -1,0 +1,125 @@
+"""The leaderboard and the page beside the authors' code: made from their files, resumed, sorted in a real browser."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scripts import beside, leaderboard
+from scripts.leaderboard_sets import SETS, Set
+
+import equipoise as eq
+from equipoise.evaluation import Evaluation, Settings
+from equipoise.evaluation._fitting_images import FitOn
+from equipoise.prompts._text_vectors import TextVectors
+from tests.helpers.common import ROOT, unit
+
+WORDS = {"male": ["a man", "a boy"], "female": ["a woman", "a girl"]}
+QUERIES = [f"a thing {i}" for i in range(12)]
+
+
+def small(data, settings):
+    """120 images in which gender leans, twelve queries."""
+    rng = np.random.default_rng(0)
+    texts = [*WORDS["male"], *WORDS["female"], *QUERIES]
+    rows = unit(rng.standard_normal((len(texts), 16)))
+    rows[:2] += np.eye(16)[0]
+    rows[2:4] -= np.eye(16)[0]
+    gender = np.where(rng.random(120) < 0.5, "male", "female")
+    images = (
+        rng.standard_normal((120, 16)) + np.where(gender == "male", 1, -1)[:, None] * np.eye(16)[0]
+    )
+    table = pd.DataFrame({"path": [f"{i}.jpg" for i in range(120)], "gender": gender})
+    return Evaluation(
+        "retrieval",
+        eq.datasets.Dataset("small", table, ("gender",)),
+        TextVectors(texts, unit(rows)),
+        book=eq.PromptBook.of({"a person": WORDS}),
+        embeddings=unit(images),
+        prompts=QUERIES,
+        settings=settings,
+        fit_on=FitOn(share=0.5),
+    )
+
+
+def thirds(data, paths):
+    return {QUERIES[0]: np.arange(len(paths)) % 3 == 0, QUERIES[1]: np.arange(len(paths)) % 3 == 1}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.setattr(leaderboard, "FILES", tmp_path / "cells")
+    one = Set("small", "A small set", small, thirds)
+    monkeypatch.setattr(leaderboard, "SETS", (one, one._replace(name="again")))
+    return tmp_path
+
+
+def test_a_stopped_run_goes_on_and_the_page_says_what_the_files_hold(here, monkeypatch):
+    settings = Settings(resamples=20, permutations=1, m=10)
+    methods = ["none", "closed-form", "leace", "pbm", "prism"]
+    measured = []
+    whole = leaderboard._cell
+
+    def watched(one, data, evaluation, spec):
+        measured.append((one.name, spec.label))
+        if len(measured) == 4:
+            raise KeyboardInterrupt
+        return whole(one, data, evaluation, spec)
+
+    monkeypatch.setattr(leaderboard, "_cell", watched)
+    with pytest.raises(KeyboardInterrupt):
+        leaderboard.measure(here, leaderboard.SETS, methods, settings)
+    leaderboard.measure(here, leaderboard.SETS, methods, settings)
+    stopped = measured[3]
+    assert measured.count(stopped) == 2
+    assert len(measured) == len(set(measured)) + 1  # nothing else was measured twice
+    done = len(measured)
+    leaderboard.measure(here, leaderboard.SETS, methods, settings)
+    assert len(measured) == done
+    page = leaderboard.page(leaderboard.boards())
+    assert "| leace |" in page and "| pbm |" in page and "- *prism*: " in page
+    assert "## Over all sets" in page and "Nemenyi" in page
+    cell = json.loads(next((here / "cells").glob("small--leace.json")).read_text())
+    assert cell["fit_seconds"] > 0 and len(cell["replicates"]["mAP"]) == 20
+
+
+def test_ranks_allow_what_the_intervals_do(here):
+    settings = Settings(resamples=50, permutations=1, m=10, probe=0)
+    leaderboard.measure(here, leaderboard.SETS[:1], ["closed-form", "leace", "adapted"], settings)
+    board = leaderboard.boards()[0]
+    places = leaderboard.ranks(board)
+    assert min(rank for rank, _, _ in places.values()) == 1  # equal values share a rank
+    for method, (rank, best, worst) in places.items():
+        assert best <= rank <= worst
+        for other, (_, other_best, _) in places.items():
+            gap = board.bootstrap.difference(method, other, board.fairness)
+            if gap.low > 0:
+                assert other != method and best > 1 and other_best < len(places)
+
+
+def test_sets_have_names_of_their_own():
+    assert len({one.name for one in SETS}) == len(SETS)
+
+
+def test_the_page_beside_the_authors_code_is_its_file():
+    assert (ROOT / "docs" / "beside.md").read_text() == beside.page()
+
+
+def test_a_click_on_a_heading_sorts(browser):
+    rows = [("b", "10.5 [9, 12]"), ("c", ""), ("a", "-2.0 [-3, 1]"), ("d", "1,200")]
+    body = "".join(f"<tr><td>{name}</td><td>{value}</td></tr>" for name, value in rows)
+    head = "<tr><th>name</th><th>value</th></tr>"
+    script = (ROOT / "docs" / "sort.js").read_text()
+    page = browser.new_page()
+    page.set_content(
+        f"<table><thead>{head}</thead><tbody>{body}</tbody></table><script>{script}</script>"
+    )
+    clicks = {"value": ("abdc", "dbac"), "name": ("abcd", "dcba")}  # a cell without a value is last
+    for heading, orders in clicks.items():
+        for order in orders:
+            page.get_by_role("columnheader", name=heading).click()
+            names = page.locator("tbody tr td:first-child").all_inner_texts()
+            assert "".join(names) == order
+    page.close()
