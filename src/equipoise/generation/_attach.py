@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,8 @@ from equipoise._space import AttributeSpace
 from equipoise.errors import InputError
 from equipoise.generation import _edits as edits
 from equipoise.generation._conditioning import TOKENS, Call, Conditioning, Tokens
-from equipoise.generation._edits import CLOSED_FORM
+from equipoise.generation._edits import CLOSED_FORM, Edit
+from equipoise.generation._encode_calls import is_negative
 from equipoise.generation._fitting import FixedEdits, book_of, edits_for
 from equipoise.generation._mini import MiniConditioning
 from equipoise.generation._unet import FeatureSfid
@@ -41,16 +43,18 @@ def attach(
     seed: int = 0,
     **params: Any,
 ) -> Attached:
-    """Debias what prompts condition in a diffusers pipeline with CLIP text encoders.
+    """Debias what prompts condition in a diffusers pipeline.
 
     The hook stays until ``remove()`` or the end of a ``with`` block. The states of a prompt's
     tokens are edited by ``method`` ("closed-form", "orth-proj", "orth-cali", "sfid", "none") with
     its ``params``, fitted on ``book`` (a curated one by default) with the pipeline's own text
-    encoders, in a space for each. The start token, negative prompts and the unconditional branch
-    are left alone.
+    encoders, in a space for each. What follows the prompt is found by calling ``encode_prompt``; a
+    pipeline where something cannot be followed is refused. Tokens that are the same for every
+    prompt (a start token, a template before it), negative prompts and the unconditional branch are
+    left alone.
 
-    tokens: "after-sos" edits words, end token and padding, which has seen the whole prompt;
-    "unpadded" leaves padding as it is. gate: True leaves prompts that name a group as they are; a
+    tokens: "after-sos" edits words, end token and the padding that the denoiser sees, which has
+    seen the whole prompt; "unpadded" leaves padding as it is. gate: True leaves prompts that name a group as they are; a
     function of the prompt decides by itself. spaces: fitted ones in place of a book. ``sfid`` with
     ``on="unet"`` edits the UNet's features instead, as its authors do.
 
@@ -102,15 +106,20 @@ class Attached:
         self.gated: Counter[str] = Counter()
         self.passed: int = 0
         self._source, self._features = source, features
-        self._source.edits({})  # raises now for what cannot be fitted
-        original = conditioning.encode
+        self._source.edits(conditioning.usual)  # raises now for what cannot be fitted
 
-        @functools.wraps(original)
+        @functools.wraps(conditioning.original)
         def encode_prompt(*args: Any, **kwargs: Any) -> Any:
-            return self._hooked(conditioning.bind(args, kwargs), original(*args, **kwargs))
+            given = conditioning.given(args, kwargs)
+            if is_negative(sys._getframe(1), given):
+                return conditioning.encode(*args, **kwargs)
+            call = conditioning.bind(args, kwargs)
+            found = self._begin(call)
+            return self._edited(call, conditioning.encode(*args, **kwargs), found)
 
         encode_prompt.attached = self  # pyright: ignore[reportAttributeAccessIssue]
         self.pipe.encode_prompt = encode_prompt
+        conditioning.install()
         if features is not None:
             features.install()
 
@@ -126,7 +135,7 @@ class Attached:
         They can be saved, and given to ``attach`` again.
         """
         found = {}
-        for part, edit in self._source.edits({}).items():
+        for part, edit in self._source.edits(self.conditioning.usual).items():
             space = getattr(edit.operator, "space", None)
             if isinstance(space, AttributeSpace):
                 found[part] = space
@@ -136,6 +145,7 @@ class Attached:
         """Take the hook off: the pipeline is what it was."""
         if getattr(self.pipe.__dict__.get("encode_prompt"), "attached", None) is self:
             del self.pipe.encode_prompt
+            self.conditioning.remove()
         if self._features is not None:
             self._features.remove()
 
@@ -152,28 +162,35 @@ class Attached:
         return self.gate and bool(explicit_groups(prompt, self.attribute))
 
     def certify(self, prompts: Sequence[str]) -> dict[str, Certificate]:
-        """Return part -> the certificate of the prompts' end states as edited, gate aside."""
-        states = self.conditioning.states(prompts, {})
-        found = self._source.edits({})
+        """Return part -> the certificate of the prompts' states as edited, gate aside.
+
+        They are the states by which texts are fitted: of CLIP's end token, and the mean direction
+        of the tokens of other encoders.
+        """
+        options = self.conditioning.usual
+        states = self.conditioning.states(prompts, options)
+        found = self._source.edits(options)
         certificates = {}
         for part, space in self.spaces.items():
             edited = found[part].apply(states[part], "")
             certificates[part] = certify(states[part], space, u=edited)
         return certificates
 
-    def _hooked(self, call: Call, output: Any) -> Any:
+    def _begin(self, call: Call) -> dict[str, Edit]:
+        """Count the prompts of a call; return part -> edit, for its options."""
         prompts = () if call.prompts is None else next(iter(call.prompts.values()))
         if self._features is not None:
             each = [prompt for prompt in prompts for _ in range(call.copies)]
             self._features.begin(each, [self.keeps(prompt) for prompt in each])
         if call.prompts is None:
             self._tell_passed()
-            return output
+            return {}
         for prompt in prompts:
             counter = self.gated if self.keeps(prompt) else self.edited
             counter[prompt] += 1
-        found = self._source.edits(call.options)
+        return self._source.edits(call.options)
 
+    def _edited(self, call: Call, output: Any, found: dict[str, Edit]) -> Any:
         def apply(part: str, states: Any, prompt: str) -> Any:
             if part not in found or self.keeps(prompt):
                 return None

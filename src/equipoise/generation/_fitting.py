@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,13 @@ class FixedEdits:
         return self.found
 
 
+class Fit(NamedTuple):
+    """Edits, and the states of a probe text when they were fitted."""
+
+    edits: Edits
+    probe: Mapping[str, np.ndarray]
+
+
 @dataclass
 class FromBook:
     """Edits that are fitted when they are asked for.
@@ -53,29 +60,23 @@ class FromBook:
     method: Method
     book: PromptBook
     seed: int
-    _found: Edits = field(default_factory=dict)
-    _probe: dict[str, np.ndarray] = field(default_factory=dict)
+    _fits: dict[str, Fit] = field(default_factory=dict)
 
     def edits(self, options: Mapping[str, Any]) -> Edits:
         """Return part -> edit, for calls with these options."""
         states = self.conditioning.states([PROBE], options)
         probe = {part: as_float64(rows) for part, rows in states.items()}
-        if not self._fits(probe):
-            self._found = self._fitted(options)
-            self._probe = probe
-        return self._found
+        key = repr(sorted(options.items()))
+        fit = self._fits.get(key)
+        if fit is None or not _all_same(probe, fit.probe):
+            fit = self._fits[key] = Fit(self._fitted(options, probe), probe)
+        return fit.edits
 
-    def _fits(self, probe: dict[str, np.ndarray]) -> bool:
-        """Return whether the text encoders give the states that they gave when this was fitted."""
-        if not self._probe:
-            return False
-        return all(_same(rows, self._probe[part]) for part, rows in probe.items())
-
-    def _fitted(self, options: Mapping[str, Any]) -> Edits:
+    def _fitted(self, options: Mapping[str, Any], probe: Mapping[str, np.ndarray]) -> Edits:
         known: dict[str, dict[str, np.ndarray]] = {}
         found = {}
-        for part in self.conditioning.parts:
-            encoder = _PartEncoder(self.conditioning, part, options, known)
+        for part, rows in probe.items():
+            encoder = _PartEncoder(self.conditioning, part, rows.shape[1], options, known)
             context = FitContext(self.attribute, encoder=encoder, book=self.book, seed=self.seed)
             found[part] = edits.fit(self.method, context)
         return found
@@ -91,11 +92,12 @@ class _PartEncoder:
         self,
         conditioning: Any,
         part: str,
+        dim: int,
         options: Mapping[str, Any],
         known: dict[str, dict[str, np.ndarray]],
     ):
         self.id = f"{conditioning.id}/{part}"
-        self.dim = conditioning.parts[part]
+        self.dim = dim
         self._conditioning, self._part = conditioning, part
         self._options, self._known = options, known
 
@@ -184,6 +186,11 @@ def as_float64(rows: Any) -> np.ndarray:
     if hasattr(rows, "detach"):
         return rows.detach().cpu().double().numpy()
     return np.asarray(rows, np.float64)
+
+
+def _all_same(probe: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> bool:
+    """Return whether the text encoders give the states that they gave before."""
+    return all(_same(rows, other[part]) for part, rows in probe.items())
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:

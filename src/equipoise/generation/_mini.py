@@ -80,7 +80,9 @@ class MiniConditioning:
 
     def __init__(self, pipe: MiniPipeline):
         self.pipe: MiniPipeline = pipe
+        self.original: Callable[[str | Sequence[str]], np.ndarray] = pipe.encode_prompt
         self.encode: Callable[[str | Sequence[str]], np.ndarray] = pipe.encode_prompt
+        self.usual: dict[str, Any] = {}
         self.id: str = str(getattr(pipe.encoder, "id", "mini"))
 
     @property
@@ -88,9 +90,19 @@ class MiniConditioning:
         """Return part -> width."""
         return {PART: self.pipe.encoder.dim}
 
+    def install(self) -> None:
+        """Do nothing: no encoder needs a guard."""
+
+    def remove(self) -> None:
+        """Do nothing: nothing was put on."""
+
+    def given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return name -> value of a call's arguments."""
+        return {"prompt": kwargs.get("prompt", args[0] if args else None)}
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         """Return the prompts of a call."""
-        prompt = kwargs.get("prompt", args[0] if args else None)
+        prompt = self.given(args, kwargs)["prompt"]
         return Call({PART: [prompt] if isinstance(prompt, str) else list(prompt or ())})
 
     def states(self, texts: Sequence[str], options: Mapping[str, Any]) -> dict[str, np.ndarray]:
