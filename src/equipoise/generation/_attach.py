@@ -54,9 +54,9 @@ def attach(
     left alone.
 
     tokens: "after-sos" edits words, end token and the padding that the denoiser sees, which has
-    seen the whole prompt; "unpadded" leaves padding as it is. gate: True leaves prompts that name a group as they are; a
-    function of the prompt decides by itself. spaces: fitted ones in place of a book. ``sfid`` with
-    ``on="unet"`` edits the UNet's features instead, as its authors do.
+    seen the whole prompt; "unpadded" leaves padding as it is. gate: True leaves prompts that name a
+    group as they are; a function of the prompt decides by itself. spaces: fitted ones in place of a
+    book. ``sfid`` with ``on="unet"`` edits the UNet's features instead, as its authors do.
 
     Embeddings that are passed in place of a prompt are left alone: ``pipe.encode_prompt`` gives
     edited ones while this is attached.

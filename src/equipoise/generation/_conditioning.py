@@ -14,7 +14,7 @@ from equipoise._progress import progress
 from equipoise.errors import InputError
 from equipoise.generation._encode_calls import EncodeCalls
 from equipoise.generation._layout import POOLED, Finder, Layout, Part, kept_tokens
-from equipoise.generation._outputs import replaced
+from equipoise.generation._outputs import at, replaced
 from equipoise.generation._peculiar import peculiarity
 from equipoise.generation._text_encoders import TextEncoders
 
@@ -141,7 +141,7 @@ class Conditioning:
         with progress("texts", len(texts)) as advance:
             for start in range(0, len(texts), size):
                 batch = list(texts[start : start + size])
-                given = {name: batch for name in self.calls.prompts}
+                given = dict.fromkeys(self.calls.prompts, batch)
                 output = self._encoded(given, options)
                 self._require_room(layout, given)
                 for part in layout.parts:
@@ -190,8 +190,8 @@ class Conditioning:
     def _prompt_of(self, part: Part, row: int, rows: int, prompts: int) -> int:
         if prompts == 0 or rows % prompts:
             raise InputError(
-                f"encode_prompt gave {rows} rows for {prompts} prompts in {part.name}; attach cannot"
-                " tell whose they are"
+                f"encode_prompt gave {rows} rows for {prompts} prompts in {part.name}; attach"
+                " cannot tell whose they are"
             )
         return row % prompts if part.tiled else row // (rows // prompts)
 
@@ -214,13 +214,9 @@ class Conditioning:
         return every & ~fixed
 
     def _masked(self, part: Part, output: Any) -> bool:
-        from equipoise.generation._outputs import at
-
         return part.mask is not None and at(output, part.mask.path) is not None
 
-    def _kept(
-        self, layout: Layout, part: Part, output: Any, length: int, row: int, i: int
-    ) -> Any:
+    def _kept(self, layout: Layout, part: Part, output: Any, length: int, row: int, i: int) -> Any:
         if self._masked(part, output):
             return kept_tokens(part, output, row, length, None)
         which = layout.called.get(part.encoder)

@@ -75,7 +75,7 @@ class EncodeCalls:
         return found
 
     def options_of(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a call that are not the default; raise where one cannot be fitted."""
+        """Return the options of a call that are not the default; raise unless they are plain."""
         found = {}
         for name, option in self.options.items():
             value = given.get(name, option.default)

@@ -10,7 +10,7 @@ other order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from equipoise.errors import InputError
@@ -124,9 +124,7 @@ class Finder:
         parts = []
         for slot in slots:
             mask = next((each for each in masks if each.path > slot.path), None)
-            parts += [
-                Part(tiled=tiled, mask=mask, **about) for about in self._parts_of(slot)
-            ]
+            parts += [Part(tiled=tiled, mask=mask, **about) for about in self._parts_of(slot)]
         named = _named(parts)
         return Layout(
             tuple(self._beginning(part) for part in named),
@@ -137,7 +135,7 @@ class Finder:
         )
 
     def _encoded(self, texts: Sequence[str], copies: int = 1) -> Any:
-        return self.encode({name: texts for name in self.arguments}, copies)
+        return self.encode(dict.fromkeys(self.arguments, texts), copies)
 
     def _called(self, seen: Mapping[str, list[Any]]) -> dict[str, int]:
         """Return encoder -> the number of its call whose tokens change places with the prompts."""
@@ -183,22 +181,25 @@ class Finder:
         raise self._refused(path, "changes with the prompts, but not row by row")
 
     def _copies_apart(self, slots: Sequence[Slot]) -> bool:
-        """Return whether the copies of a prompt lie a batch apart; raise where they lie otherwise."""
+        """Return whether a prompt's copies lie a batch apart; raise where they lie otherwise."""
         output = self._encoded(UNLIKE, 2)
-        found = set()
-        for slot in slots:
-            rows, copies = slot.rows(self.plain), slot.rows(output)
-            if len(copies) == len(rows):
-                continue
-            for tiled, order in ((False, (0, 0, 1, 1)), (True, (0, 1, 0, 1))):
-                if all(_same(copies[r], rows[i]) for r, i in enumerate(order)):
-                    found.add(tiled)
+        found = {self._tiled(slot, output) for slot in slots}
+        found.discard(None)
         if len(found) > 1:
-            raise InputError(
-                f"encode_prompt of {self.kind} lays the copies of a prompt out in several ways, so"
-                " that attach cannot tell whose they are; it cannot be used with this pipeline"
-            )
+            raise self._refused(slots[-1].path, "lays the copies of a prompt out like no other")
         return True in found
+
+    def _tiled(self, slot: Slot, output: Any) -> bool | None:
+        """Return whether copies lie a batch apart in a slot; None where it holds no copies."""
+        rows, copies = slot.rows(self.plain), slot.rows(output)
+        if len(copies) == len(rows):
+            return None
+        for tiled, order in ((False, (0, 0, 1, 1)), (True, (0, 1, 0, 1))):
+            if len(copies) == len(order) and all(
+                _same(copy, rows[i]) for copy, i in zip(copies, order, strict=True)
+            ):
+                return tiled
+        raise self._refused(slot.path, "does not show which copies are of which prompt")
 
     def _parts_of(self, slot: Slot) -> list[dict[str, Any]]:
         """Return what the parts of a slot are, without names."""
@@ -228,7 +229,9 @@ class Finder:
                 for i in range(pieces):
                     start = columns[0] + i * step
                     about["columns"] = slice(start, start + step)
-                    found.append({"name": _layer_name(name, layer, i, pieces), **about, "layer": layer})
+                    found.append(
+                        {"name": _layer_name(name, layer, i, pieces), **about, "layer": layer}
+                    )
         return found
 
     def _regions(self, slot: Slot) -> dict[str, Region | None]:
@@ -266,7 +269,7 @@ class Finder:
             return self.arguments[0]
         found = []
         for name in self.arguments:
-            texts = {each: UNLIKE for each in self.arguments}
+            texts = dict.fromkeys(self.arguments, UNLIKE)
             texts[name] = UNLIKE[::-1]
             support = self._support(slot, self.encode(texts, 1))
             if region is not None:
@@ -282,24 +285,16 @@ class Finder:
 
         Layers are taken together; a pooled row is one token.
         """
-        support = None
-        for row, again in zip(slot.rows(self.plain), slot.rows(output), strict=True):
-            if row.shape != again.shape:
-                again = row.new_zeros(()).expand_as(row)
-            differs = _differs(row, again)
-            flat = differs.reshape(-1, *differs.shape[-2:]).any(0) if row.ndim > 1 else differs[None]
-            longest = flat if support is None or len(flat) > len(support) else support
-            if support is not None:
-                longest = longest.clone()
-                shorter = support if longest.shape == flat.shape else flat
-                longest[: len(shorter)] |= shorter
-            support = longest
+        pairs = zip(slot.rows(self.plain), slot.rows(output), strict=True)
+        each = [_changed(row, again) for row, again in pairs]
+        longest = max(len(changed) for changed in each)
+        support = each[0].new_zeros((longest, each[0].shape[1]))
+        for changed in each:
+            support[: len(changed)] |= changed
         return support
 
     def _beginning(self, part: Part) -> Part:
         """Return a part that knows which tokens are the same for every prompt."""
-        from dataclasses import replace
-
         if part.pooled:
             return part
         rows = part.slot.rows(self.plain)
@@ -396,6 +391,16 @@ def _differs(a: Any, b: Any) -> Any:
     return (a - b).abs() > ROUNDING * columns
 
 
+def _changed(row: Any, again: Any) -> Any:
+    """Return where (tokens, columns) a row differs from another: everywhere, if in its shape."""
+    differs = row.detach().abs() >= 0
+    if row.shape == again.shape:
+        differs = _differs(row, again)
+    if row.ndim == 1:
+        return differs[None]
+    return differs.reshape(-1, *differs.shape[-2:]).any(0)
+
+
 def _same(a: Any, b: Any) -> bool:
     if a.shape != b.shape:
         return False
@@ -405,9 +410,7 @@ def _same(a: Any, b: Any) -> bool:
 def _bounds(support: Any) -> Region:
     """Return the smallest region that holds everything that is true in (tokens, columns)."""
     tokens, columns = (support.any(axis).nonzero().flatten() for axis in (1, 0))
-    return Region(
-        (int(tokens[0]), int(tokens[-1]) + 1), (int(columns[0]), int(columns[-1]) + 1)
-    )
+    return Region((int(tokens[0]), int(tokens[-1]) + 1), (int(columns[0]), int(columns[-1]) + 1))
 
 
 def _inside(region: Region) -> tuple[slice, slice]:
@@ -422,8 +425,6 @@ def _layer_name(encoder: str, layer: int | None, piece: int, pieces: int) -> str
 
 def _named(parts: Sequence[Part]) -> list[Part]:
     """Return parts with names of their own; the pooled embedding is "pooled" where there is one."""
-    from dataclasses import replace
-
     pooled = [part for part in parts if part.pooled]
     taken: set[str] = set()
     found = []

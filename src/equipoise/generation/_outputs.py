@@ -1,4 +1,4 @@
-"""What ``encode_prompt`` returns: tensors in tuples, lists and mappings, found and replaced by path.
+"""What ``encode_prompt`` returns: tensors in tuples, lists and mappings, each at a path.
 
 A slot is where the rows of prompts lie: along one axis of a tensor, or as the items of a list.
 """

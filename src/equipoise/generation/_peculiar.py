@@ -1,4 +1,4 @@
-"""What cannot be found by calling ``encode_prompt``, of the few pipelines that have such a thing."""
+"""What cannot be found by calling ``encode_prompt``, for the few pipelines that need it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class TextEncoders:
 
     def __init__(self, pipe: Any):
         self.pipe = pipe
-        self.tables: dict[str, Any] = _tables(pipe)
+        self.tables: dict[str, list[Any]] = _tables(pipe)
         self.seen: dict[str, list[Any]] = {}
         self._busy = False
         self._guards: list[Any] = []
@@ -29,9 +29,10 @@ class TextEncoders:
     def listening(self) -> Iterator[None]:
         """Note the tokens (n, tokens) that each encoder is given, in ``seen``, call by call."""
         self.seen = {}
-        handles = [
-            table.register_forward_pre_hook(self._note(name)) for name, table in self.tables.items()
-        ]
+        handles = []
+        for name, tables in self.tables.items():
+            note = self._note(name)
+            handles += [table.register_forward_pre_hook(note) for table in tables]
         before, self._busy = self._busy, True
         try:
             yield
@@ -43,18 +44,18 @@ class TextEncoders:
     @contextmanager
     def scrambled(self, name: str) -> Iterator[None]:
         """Give one encoder its tokens in reverse."""
-        handle = self.tables[name].register_forward_hook(
-            lambda module, inputs, output: output.flip(-2)
-        )
+        handles = [table.register_forward_hook(_reversed) for table in self.tables[name]]
         try:
             yield
         finally:
-            handle.remove()
+            for handle in handles:
+                handle.remove()
 
     def guard(self) -> None:
         """Raise, from now on, where the pipeline gives an encoder text outside encode_prompt."""
-        for name, table in self.tables.items():
-            self._guards.append(table.register_forward_pre_hook(self._refusal(name)))
+        for name, tables in self.tables.items():
+            refuse = self._refusal(name)
+            self._guards += [table.register_forward_pre_hook(refuse) for table in tables]
 
     def unguard(self) -> None:
         """Take the guards off."""
@@ -93,7 +94,7 @@ class TextEncoders:
         tokenizer = self.tokenizer(name)
         padding = getattr(tokenizer, "pad_token_id", None)
         if padding is None:
-            return ids == ids
+            return ids >= 0  # none
         other = (ids != padding).int()
         after = other.cumsum(1) > 0
         before = other.flip(1).cumsum(1).flip(1) > 0
@@ -122,8 +123,11 @@ class TextEncoders:
         return refuse
 
 
-def _tables(pipe: Any) -> dict[str, Any]:
-    """Return text encoder -> its table of token embeddings."""
+def _tables(pipe: Any) -> dict[str, list[Any]]:
+    """Return text encoder -> its table of token embeddings, under each name that it has.
+
+    T5 holds one table twice, and reads the one that it does not name.
+    """
     found = {}
     for name, component in getattr(pipe, "components", {}).items():
         if not hasattr(component, "get_input_embeddings"):
@@ -133,8 +137,18 @@ def _tables(pipe: Any) -> dict[str, Any]:
         except (AttributeError, NotImplementedError):
             continue
         if hasattr(table, "num_embeddings"):
-            found[name] = table
+            found[name] = [each for each in component.modules() if _alike(each, table)]
     return found
+
+
+def _alike(module: Any, table: Any) -> bool:
+    """Return whether a module is a table of the same sizes."""
+    sizes = (table.num_embeddings, table.embedding_dim)
+    return (getattr(module, "num_embeddings", 0), getattr(module, "embedding_dim", 0)) == sizes
+
+
+def _reversed(module: Any, inputs: Any, output: Any) -> Any:
+    return output.flip(-2)
 
 
 def _called_by(pipe: Any) -> bool:

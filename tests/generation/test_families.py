@@ -1,0 +1,199 @@
+"""Attaching to every family of pipelines: what the denoiser sees of an edited prompt, and what is left bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import equipoise as eq
+from equipoise.errors import InputError
+from equipoise.generation._fitting import as_float64
+from equipoise.generation._outputs import nodes
+from tests.helpers.common import component, unit
+
+diffusers = component("diffusers")
+torch = component("torch")
+
+from tests.helpers import families, pipelines  # noqa: E402
+
+DOCTOR, NURSE, WOMAN = "a photo of a doctor", "a photo of a nurse", "a photo of a female doctor"
+BOOK = eq.PromptBook.load("occupations-gender").subset([DOCTOR, NURSE])
+QUICK = ("Stable Diffusion 1.5", "Stable Diffusion XL")
+EVERY = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+    for name in families.FAMILIES
+]
+
+
+@pytest.fixture(params=EVERY)
+def family(request):
+    torch.set_num_threads(1)
+    return families.family(request.param)
+
+
+def attach(family, **options):
+    return eq.generation.attach(family.pipe, "gender", BOOK, **options)
+
+
+def drawn(family, prompts, **options):
+    """The latents of each prompt, and the tensors that the denoiser was given at each call."""
+    pipe = family.pipe
+    denoiser = getattr(pipe, "transformer", None) or pipe.unet
+    seen = []
+
+    def note(module, args, kwargs):
+        each = [value for _, value in nodes((args, kwargs)) if isinstance(value, torch.Tensor)]
+        seen.append([value.detach().clone() for value in each])
+
+    handle = denoiser.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        copies = options.get("num_images_per_prompt", 1)
+        noise = [torch.Generator("cpu").manual_seed(i) for i in range(copies * len(prompts))]
+        given = {**family.options, **options}
+        images = pipe(prompt=list(prompts), generator=noise, **given).images
+    finally:
+        handle.remove()
+    return images, seen
+
+
+def encoded(family, prompts):
+    """What encode_prompt returns for prompts, with the options of the pipeline's own call."""
+    conditioning = eq.generation.Conditioning(family.pipe)
+    arguments = conditioning.calls.arguments(
+        dict.fromkeys(conditioning.calls.prompts, prompts), options_of(family), guided=True
+    )
+    with torch.no_grad():
+        return family.pipe.encode_prompt(**arguments)
+
+
+def options_of(family):
+    conditioning = eq.generation.Conditioning(family.pipe)
+    asked = {
+        key: family.options[key] for key in conditioning.calls.options if key in family.options
+    }
+    return {**conditioning.usual, **asked}
+
+
+def same(a, b) -> bool:
+    return all(torch.equal(one, other) for one, other in zip(a, b, strict=True))
+
+
+def test_the_parts_that_follow_the_prompt_are_found(family):
+    assert set(eq.generation.Conditioning(family.pipe).parts) == family.parts
+
+
+def test_an_edited_prompt_reaches_the_denoiser_and_an_explicit_one_is_left_bit_for_bit(family):
+    plain, before = drawn(family, [DOCTOR])
+    explicit, _ = drawn(family, [WOMAN])
+    with attach(family, kappa=np.inf) as hook:
+        edited, after = drawn(family, [DOCTOR])
+        gated, _ = drawn(family, [WOMAN])
+        assert hook.edited == {DOCTOR: 1} and hook.gated == {WOMAN: 1}
+    assert not same(edited, plain) and same(gated, explicit)
+    changed = sum(not torch.equal(a, b) for a, b in zip(before[0], after[0], strict=True))
+    assert changed >= len({part.slot for part in layout(family).parts})
+    if len(before) > 1:  # guidance by a call of its own: the negative prompt, which names a group
+        fixed = [torch.equal(a, b) for a, b in zip(before[1], after[1], strict=True)]
+        assert all(fixed)
+
+
+def layout(family):
+    return eq.generation.Conditioning(family.pipe)._layout(options_of(family))
+
+
+@pytest.mark.parametrize("kappa", [1.0, np.inf])
+def test_the_theorem_holds_on_every_part(family, kappa):
+    """Leakage and self-loss of each edited state are in the closed form's ratio; all leakage is gone at kappa = inf."""
+    plain = encoded(family, [DOCTOR, NURSE])
+    with attach(family, kappa=kappa) as hook:
+        edited = encoded(family, [DOCTOR, NURSE])
+        edits = hook._source.edits(options_of(family))
+    for part in layout(family).parts:
+        basis = edits[part.name].operator.space.basis
+        changed_tokens = 0
+        for row, again in zip(part.slot.rows(plain), part.slot.rows(edited), strict=True):
+            h, u = as_float64(part.states(row)), as_float64(part.states(again))
+            which = (h != u).any(1)
+            changed_tokens += which.sum()
+            h, u = unit(h[which]), unit(u[which])
+            before, leakage = (np.linalg.norm(x @ basis, axis=1) for x in (h, u))
+            if np.isinf(kappa):
+                assert (leakage < 1e-5).all()  # float32
+                continue
+            loss = 1 - (h * u).sum(1)
+            most = 1 - np.sqrt(1 - before**2)
+            tell = before > 1e-2  # below, the loss is rounding
+            np.testing.assert_allclose(
+                (leakage / before)[tell], (loss / most)[tell], rtol=5e-2, atol=1e-2
+            )
+        assert changed_tokens > 0, part.name
+
+
+def test_kappa_zero_and_a_removed_hook_leave_every_latent_bit_for_bit(family):
+    plain, _ = drawn(family, [DOCTOR])
+    with attach(family, kappa=0):
+        assert same(drawn(family, [DOCTOR])[0], plain)
+    assert same(drawn(family, [DOCTOR])[0], plain)
+    assert not {"encode_prompt", "upsample_prompt"} & set(vars(family.pipe))
+
+
+def test_batches_and_copies_go_by_their_own_prompt(family):
+    options = {"num_images_per_prompt": 2}
+    plain, _ = drawn(family, [WOMAN, DOCTOR], **options)
+    with attach(family):
+        edited, _ = drawn(family, [WOMAN, DOCTOR], **options)
+    unchanged = [torch.equal(a, b) for a, b in zip(plain, edited, strict=True)]
+    assert unchanged == [True, True, False, False]
+
+
+class TestRefusals:
+    """A pipeline that nobody has seen works, or is refused with the reason."""
+
+    def pipeline(self, encode):
+        """Stable Diffusion whose encode_prompt returns something else."""
+        base = diffusers.StableDiffusionPipeline
+        kind = type("UnseenPipeline", (base,), {"encode_prompt": encode})
+        parts = {**pipelines.sd1().components, "requires_safety_checker": False}
+        return kind(**parts)
+
+    def refused(self, encode, match):
+        with pytest.raises(InputError, match=match):
+            eq.generation.attach(self.pipeline(encode), "gender", BOOK)
+
+    def test_states_that_are_mixed_over_rows(self):
+        def encode_prompt(self, prompt, device=None):
+            states = diffusers.StableDiffusionPipeline.encode_prompt(self, prompt, "cpu", 1, False)
+            weights = torch.arange(1.0, len(prompt) + 1)[:, None, None]
+            return states[0], (weights * states[0]).sum(0)
+
+        self.refused(encode_prompt, "output 1 of encode_prompt changes with the prompts, but not")
+
+    def test_tokens_in_place_of_states(self):
+        def encode_prompt(self, prompt, device=None):
+            states = diffusers.StableDiffusionPipeline.encode_prompt(self, prompt, "cpu", 1, False)
+            ids = self.tokenizer(prompt, padding="max_length", return_tensors="pt").input_ids
+            return states[0], ids
+
+        self.refused(encode_prompt, "output 1 of encode_prompt holds whole numbers that follow")
+
+    def test_an_argument_that_nobody_knows(self):
+        def encode_prompt(self, prompt, mood):
+            return None
+
+        self.refused(encode_prompt, "also requires 'mood'")
+
+    def test_text_that_is_encoded_behind_the_hook(self):
+        pipe = families.family(QUICK[0]).pipe
+        kind = type(pipe)
+
+        class Talkative(kind):
+            def __call__(self, *args, **kwargs):
+                self.text_encoder(torch.ones((1, 3), dtype=torch.long))
+                return super().__call__(*args, **kwargs)
+
+        talkative = Talkative(**pipe.components, requires_safety_checker=False)
+        with (
+            eq.generation.attach(talkative, "gender", BOOK),
+            pytest.raises(InputError, match="gave text_encoder a text outside encode_prompt"),
+        ):
+            talkative(DOCTOR, **families.GUIDED)
