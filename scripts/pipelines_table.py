@@ -26,7 +26,7 @@ BOOK = eq.PromptBook.load("occupations-gender").subset([NEUTRAL])
 def draw(found: Family, prompt: str) -> torch.Tensor:
     """Return the latents of a prompt."""
     noise = torch.Generator("cpu").manual_seed(0)
-    return found.pipe(prompt=prompt, generator=noise, **found.options).images[0]
+    return found.pipe(prompt=prompt, generator=noise, return_dict=False, **found.options)[0]
 
 
 def row(name: str) -> str:

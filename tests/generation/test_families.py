@@ -50,7 +50,7 @@ def drawn(family, prompts, **options):
         copies = options.get("num_images_per_prompt", 1)
         noise = [torch.Generator("cpu").manual_seed(i) for i in range(copies * len(prompts))]
         given = {**family.options, **options}
-        images = pipe(prompt=list(prompts), generator=noise, **given).images
+        images = pipe(prompt=list(prompts), generator=noise, return_dict=False, **given)[0]
     finally:
         handle.remove()
     return images, seen
@@ -144,6 +144,52 @@ def test_batches_and_copies_go_by_their_own_prompt(family):
         edited, _ = drawn(family, [WOMAN, DOCTOR], **options)
     unchanged = [torch.equal(a, b) for a, b in zip(plain, edited, strict=True)]
     assert unchanged == [True, True, False, False]
+
+
+@pytest.mark.slow
+def test_each_prompt_of_several_encoders_is_gated_by_itself():
+    family = families.family("Stable Diffusion 3")
+    prompts = {"prompt_2": DOCTOR, "prompt_3": WOMAN}
+    plain, before = drawn(family, [WOMAN], **prompts)
+    with attach(family):
+        edited, after = drawn(family, [WOMAN], **prompts)
+    assert not same(edited, plain)
+    states = [part for part in layout(family).parts if not part.pooled]
+    widest = next(i for i, each in enumerate(before[0]) if each.ndim == 3 and len(each[0]) > 77)
+    for part in states:
+        pair = (part.states(each[0][widest][-1]) for each in (before, after))
+        assert torch.equal(*pair) == (part.argument != "prompt_2")
+
+
+@pytest.mark.slow
+def test_the_gate_goes_by_the_prompt_that_was_written_and_not_by_a_rewriting():
+    found = families.family("Flux.2")
+
+    class Rewriting(type(found.pipe)):
+        def upsample_prompt(self, prompt, **options):
+            return ["a photo of a male doctor" for _ in prompt]
+
+    pipe = Rewriting(**found.pipe.components)
+    pipe.set_progress_bar_config(disable=True)
+    family = found._replace(pipe=pipe)
+    plain, _ = drawn(family, [DOCTOR], caption_upsample_temperature=0.15)
+    with attach(family) as hook:
+        edited, _ = drawn(family, [DOCTOR], caption_upsample_temperature=0.15)
+    assert hook.edited == {DOCTOR: 1} and not hook.gated and not same(edited, plain)
+    assert "upsample_prompt" not in vars(pipe)
+
+
+@pytest.mark.slow
+def test_half_width_keeps_its_type_and_its_bits_at_kappa_zero():
+    family = families.FAMILIES["PixArt Sigma"]()
+    family.pipe.set_progress_bar_config(disable=True)
+    family.pipe.to(torch.bfloat16)
+    plain, _ = drawn(family, [DOCTOR])
+    with attach(family, kappa=0):
+        assert same(drawn(family, [DOCTOR])[0], plain)
+    with attach(family):
+        edited, _ = drawn(family, [DOCTOR])
+    assert edited.dtype == torch.bfloat16 and not same(edited, plain)
 
 
 class TestRefusals:

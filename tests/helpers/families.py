@@ -406,12 +406,23 @@ def kolors() -> Family:
     )  # fmt: skip
     pipe = KolorsPipeline(
         vae=vae(),
-        text_encoder=seeded(ChatGLMModel, config),
+        text_encoder=_filled(seeded(ChatGLMModel, config)),
         tokenizer=tokens,
         unet=unet,
         scheduler=EulerDiscreteScheduler(),
     )
     return Family(pipe, SMALL, {"text_encoder", "pooled"})
+
+
+def _filled(model: Any):
+    """A model whose vectors of weights, which ChatGLM leaves as the memory was, are ones, and biases zero."""
+    import torch
+
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 1:
+                parameter.fill_(0.0 if name.endswith("bias") else 1.0)
+    return model
 
 
 @cache

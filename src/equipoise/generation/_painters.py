@@ -87,9 +87,8 @@ class DiffusersPainter(Painter):
 
         # The CPU's noise is the same on every device.
         noise = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-        drawn = self.pipe(
-            prompt=list(prompts), generator=noise, output_type="np", **self._options
-        ).images
+        output = self.pipe(prompt=list(prompts), generator=noise, output_type="np", **self._options)
+        drawn = output[0]  # "images" of most pipelines, "image" of some
         return np.round(np.asarray(drawn) * 255).astype(np.uint8)
 
     def require(self, prompts: Sequence[str]) -> None:
