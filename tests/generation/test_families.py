@@ -143,7 +143,10 @@ def test_batches_and_copies_go_by_their_own_prompt(family):
     with attach(family):
         edited, _ = drawn(family, [WOMAN, DOCTOR], **options)
     unchanged = [torch.equal(a, b) for a, b in zip(plain, edited, strict=True)]
-    assert unchanged == [True, True, False, False]
+    kept = np.array([True, True, False, False])
+    if any(part.tiled for part in layout(family).parts):  # Kandinsky 5 mixes two prompts' states
+        kept &= [True, False, True, False]
+    assert unchanged == kept.tolist()
 
 
 @pytest.mark.slow

@@ -120,10 +120,11 @@ class Finder:
                 f"nothing that encode_prompt of {self.kind} returns follows the prompt; attach has"
                 " nothing to edit"
             )
-        tiled = self._copies_apart(slots)
+        copies = self._encoded(UNLIKE, 2)
         parts = []
         for slot in slots:
-            mask = next((each for each in masks if each.path > slot.path), None)
+            tiled = self._tiled(slot, copies)
+            mask = self._mask_of(slot, masks)
             parts += [Part(tiled=tiled, mask=mask, **about) for about in self._parts_of(slot)]
         named = _named(parts)
         return Layout(
@@ -180,20 +181,23 @@ class Finder:
                 return axis
         raise self._refused(path, "changes with the prompts, but not row by row")
 
-    def _copies_apart(self, slots: Sequence[Slot]) -> bool:
-        """Return whether a prompt's copies lie a batch apart; raise where they lie otherwise."""
-        output = self._encoded(UNLIKE, 2)
-        found = {self._tiled(slot, output) for slot in slots}
-        found.discard(None)
-        if len(found) > 1:
-            raise self._refused(slots[-1].path, "lays the copies of a prompt out like no other")
-        return True in found
+    def _mask_of(self, slot: Slot, masks: Sequence[Slot]) -> Slot | None:
+        """Return where the mask of a slot's tokens lies: the first after it that fits them."""
+        row = slot.rows(self.plain)[0]
+        for mask in masks:
+            size = at(self.plain, mask.path)[0].numel()
+            if row.ndim > 1 and mask.path > slot.path and size % row.shape[-2] == 0:
+                return mask
+        return None
 
-    def _tiled(self, slot: Slot, output: Any) -> bool | None:
-        """Return whether copies lie a batch apart in a slot; None where it holds no copies."""
+    def _tiled(self, slot: Slot, output: Any) -> bool:
+        """Return whether the copies of a prompt lie a batch apart in a slot, and not side by side.
+
+        Kandinsky 5 has both, in two tensors.
+        """
         rows, copies = slot.rows(self.plain), slot.rows(output)
         if len(copies) == len(rows):
-            return None
+            return False
         for tiled, order in ((False, (0, 0, 1, 1)), (True, (0, 1, 0, 1))):
             if len(copies) == len(order) and all(
                 _same(copy, rows[i]) for copy, i in zip(copies, order, strict=True)
@@ -354,8 +358,9 @@ def kept_tokens(part: Part, output: Any, row: int, length: int, text_tokens: Any
     import torch
 
     if part.mask is not None and (mask := at(output, part.mask.path)) is not None:
-        of_row = mask[row].detach().cpu()
-        return (of_row.reshape(length, -1) != 0).any(-1)
+        tokens = part.slot.rows(output)[row].shape[-2]
+        of_row = mask[row].detach().cpu().reshape(tokens, -1)
+        return (of_row != 0).any(-1)[part.first : part.last]
     if part.slot.axis is LIST or text_tokens is None or text_tokens.shape[1] < length:
         return torch.ones(length, dtype=torch.bool)
     return text_tokens[row, -length:]
