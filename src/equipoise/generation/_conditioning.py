@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from equipoise._progress import progress
 from equipoise.errors import InputError
 from equipoise.generation._encode_calls import EncodeCalls
-from equipoise.generation._layout import POOLED, Finder, Layout, Part, kept_tokens
+from equipoise.generation._layout import Finder, Layout, Part, kept_tokens
 from equipoise.generation._outputs import at, replaced
 from equipoise.generation._peculiar import peculiarity
 from equipoise.generation._text_encoders import TextEncoders
@@ -183,6 +183,8 @@ class Conditioning:
             i = self._prompt_of(part, r, len(rows), len(prompts))
             states = part.states(row)
             chosen = self._chosen(layout, part, output, len(states), r, i, tokens)
+            if not chosen.any():  # the empty prompt, of an encoder that reads from left to right
+                continue
             edited = apply(part.name, states[chosen].contiguous(), prompts[i])
             if edited is not None:
                 states[chosen] = edited
@@ -300,6 +302,3 @@ class Conditioning:
                 f" pipeline reads {window}, start and end token included; shorten it: what is cut"
                 " off would be neither drawn nor gated"
             )
-
-
-__all__ = ["POOLED", "TOKENS", "Apply", "Call", "Conditioning", "Tokens"]
