@@ -112,7 +112,7 @@ class Conditioning:
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         """Return what a call asks for."""
         given = self.given(args, kwargs)
-        copies = given.get(self.calls.copies, 1)
+        copies = given.get(self.calls.copies or "", 1)
         texts = self.calls.prompts_of(given)
         options = self.calls.options_of(given)
         if texts is None:

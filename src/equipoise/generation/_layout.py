@@ -273,7 +273,7 @@ class Finder:
             return self.arguments[0]
         found = []
         for name in self.arguments:
-            texts = dict.fromkeys(self.arguments, UNLIKE)
+            texts: dict[str, Sequence[str]] = dict.fromkeys(self.arguments, UNLIKE)
             texts[name] = UNLIKE[::-1]
             support = self._support(slot, self.encode(texts, 1))
             if region is not None:

@@ -31,7 +31,7 @@ class Slot:
         """Return rows as they lie in an output."""
         import torch
 
-        if self.axis is LIST:
+        if self.axis is None:
             return type(at(output, self.path))(rows)
         return torch.stack(list(rows), self.axis)
 
