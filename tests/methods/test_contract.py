@@ -60,7 +60,7 @@ VARIANTS = [
     ("fa-ir", {"k": 9, "alpha": 0.2}),
     ("splince", {"shrinkage": False, "renormalise": True}),
     ("inlp", {"rounds": 2, "renormalise": True}),
-    ("spd", {"modality": "image", "rounds": 3}),
+    ("spd", {"modality": "image", "directions": 3, "neutral": "groups"}),
     ("fair-pca", {"components": 10, "modality": "both"}),
     ("bend-vlm", {"neighbours": 7, "references": 50}),
     ("fairer-clip", {"features": 100, "labels": "zero-shot", "sensitive": "given"}),

@@ -540,15 +540,34 @@ def test_inlp_leaves_nothing_for_the_next_classifier(labelled):
     assert right_answers(out) <= most + 3 / len(held) or operator.rank > DIM // 2 - 6
 
 
-def test_spd_gives_every_row_the_same_neutral_component(labelled):
-    operator = eq.methods.create("spd", modality="image", renormalise=False).fit(labelled)
-    plain = eq.methods.create("inlp").fit(labelled)
+@pytest.mark.parametrize("neutral", ["low-confidence", "groups"])
+def test_spd_gives_every_row_the_same_neutral_component(labelled, neutral):
+    params = {"modality": "image", "renormalise": False, "neutral": neutral, "directions": 3}
+    operator = eq.methods.create("spd", **params).fit(labelled)
+    plain = eq.methods.create("inlp", rounds=3).fit(labelled)
     basis = operator.maps["image"].right
-    np.testing.assert_allclose(basis, plain.maps["image"].right, atol=1e-12)
+    np.testing.assert_allclose(basis, plain.maps["image"].right[:, :3], atol=1e-12)
     out = applied(operator, labelled.images)
     inside = out @ basis
     assert np.abs(inside - inside[0]).max() < 1e-12 < np.abs(inside).max()
-    np.testing.assert_allclose(out - inside @ basis.T, applied(plain, labelled.images), atol=1e-12)
+    rows = unit(np.asarray(labelled.images))
+    away = rows - rows @ basis @ basis.T
+    np.testing.assert_allclose(out - inside @ basis.T, away, atol=1e-12)
+
+
+def test_spd_puts_back_the_mean_of_the_rows_whose_group_a_forest_does_not_know(labelled):
+    """With tau 1 that is the mean of every held-out row that one tree at least is wrong about."""
+    from equipoise.methods._sfid import Sfid
+
+    params = {"modality": "image", "renormalise": False, "tau": 1.0}
+    operator = eq.methods.create("spd", **params).fit(labelled)
+    known, z = one_hot(labelled)
+    rows = unit(np.asarray(labelled.images))[known]
+    _, rest, sure = Sfid().forest(rows, z[known].argmax(1), 0, labelled.seed)
+    mean = rows[rest[sure.max(1) < 1]].mean(0)
+    basis = operator.maps["image"].right
+    inside = applied(operator, labelled.images[:1]) @ basis
+    np.testing.assert_allclose(inside[0], basis.T @ mean, atol=1e-12)
 
 
 def test_fair_pca_keeps_the_most_variance_of_what_is_fair(labelled):
