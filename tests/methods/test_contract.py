@@ -32,6 +32,7 @@ PARAMS: dict[str, dict] = {  # beyond the defaults: what keeps a fit small here
     "joint-vl": {"epochs": 2, "hidden_image": 16, "hidden_both": 16},
     "prism": {"samples": 60},
     "roboshot": {"tolerance": 0.1},
+    "rlace": {"rounds": 20},
 }
 VARIANTS = [
     *((name, PARAMS.get(name, {})) for name in NAMES),
