@@ -47,7 +47,7 @@ SHOWN = {
     "a photo of a person with straight hair": "straight_hair",
     "a photo of a person with bangs": "bangs",
 }
-# So many photographs are measured, and others fitted on, that all sets take two hours at most.
+# So many photographs are measured, and so many others fitted on, to keep the whole short.
 MEASURED, FITTED = 2000, 1000
 PAGE = 200  # places that skew looks at: a tenth of the measured photographs
 SURE = 0.9  # of a group that a classifier reads, where nobody has said it
