@@ -354,15 +354,14 @@ def _what_to_use(ranking: Ranking) -> str:
     """One sentence, and what the diagram's numbers mean."""
     about = {one["name"]: one for one in describe_methods()}
     light = [method for method in ranking.means if _serves_anywhere(about, method)]
-    text = (
-        f"**Use {ranking.first}**: it has the best mean rank ({ranking.means[ranking.first]:.1f})"
-    )
+    told = len(ranking.means) - len(ranking.alike)
+    best = f"**{ranking.first}** has the best mean rank ({ranking.means[ranking.first]:.1f})"
+    text = f"What to use: {best}" if told else f"So few sets tell no method from the first: {best}"
     if light and light[0] != ranking.first:
         text += (
-            f"; without labels and with any vector database, use **{light[0]}**"
+            f"; without labels and with any vector database it is **{light[0]}**"
             f" ({ranking.means[light[0]]:.1f})"
         )
-    told = len(ranking.means) - len(ranking.alike)
     return (
         f"{text}. Mean ranks are by fairness, of the {len(ranking.means)} methods that all"
         f" {ranking.sets} sets have. Two must differ by {ranking.needed:.1f} before Nemenyi's test"
