@@ -357,7 +357,8 @@ def sfid(there: Repository, data: Data) -> dict[str, float]:
     )  # fmt: skip
     places = np.sort(found["img_important_indices"].numpy())
     values = found["img_mean_features_lowconfidence"].numpy()[places]
-    fill = method.fit(data.context()).fills["image"]
+    operator: Any = method.fit(data.context())
+    fill = operator.fills["image"]
     return {
         "sfid:k=100, coordinates overwritten by one and not the other": float(
             len(set(places.tolist()) ^ set(fill.places.tolist()))
@@ -401,9 +402,9 @@ def fairer_clip(there: Repository, data: Data) -> dict[str, float]:
         given = None if columns is None else torch.tensor(columns)
         made = solver.solver(rows, torch.tensor(labels), torch.tensor(groups), given)
         theirs = (solver.kernel_x(rows) @ made.U).detach().numpy()
-        centred = [found - found.mean(0) for found in (labels, groups)]
         inner = None if columns is None else columns - columns.mean(0)
-        ours = drawn.of(data.images) @ problem.theta(*centred, inner, 2)
+        theta = problem.theta(labels - labels.mean(0), groups - groups.mean(0), inner, 2)
+        ours = drawn.of(data.images) @ theta
         theirs = theirs[:, : ours.shape[1]]
         signs = np.sign((ours * theirs).sum(0))
         worst = np.abs(ours - signs * theirs).max() / np.abs(ours).max()
