@@ -207,10 +207,11 @@ def _gender_reader(data: Path, encoder: Any) -> Callable[[np.ndarray], np.ndarra
     _, fitted = people.faces(data, WORK)
     faces = _some(fitted, FITTED, group_columns=["gender"]).table
     model = LogisticRegression(max_iter=1000)
-    model.fit(encoder.encode_images(list(faces["path"])), faces["gender"])
+    wide = np.sqrt(encoder.dim)  # so that entries are about one, and the prior is a weak one
+    model.fit(wide * encoder.encode_images(list(faces["path"])), faces["gender"])
 
     def read(rows: np.ndarray) -> np.ndarray:
-        shares = model.predict_proba(rows)
+        shares = model.predict_proba(wide * rows)
         named = model.classes_[shares.argmax(1)].astype(object)
         named[shares.max(1) < SURE] = None
         return named
