@@ -41,6 +41,7 @@ OURS = (
     "leace",
     "splince",
     "inlp",
+    "rlace",
     "spd",
     "fair-pca",
     "prism",

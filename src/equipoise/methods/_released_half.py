@@ -38,9 +38,12 @@ class ReleasedHalfOperator(Operator):
         super().__init__(attribute, changes, space.dim, **options)
         self.space: AttributeSpace = space
 
-    def shrink(self, rows: Any) -> np.ndarray:
-        """Return the factor (n,) on the attribute component of each row; 0.382 and up in theory."""
-        e = half_unit(rows)
+    def shrink(self, rows: Any, lengths: Any = 1.0) -> np.ndarray:
+        """Return the factor (n,) on the attribute component of each row; 0.382 and up in theory.
+
+        lengths: what an encoder gave, before the rows were brought to unit length.
+        """
+        e = half_unit(rows, lengths)
         inside, outside = self._lengths(*self._parts(e))
         return _alpha(inside, outside) / np.maximum(inside, NONE_LEFT)
 
@@ -93,14 +96,15 @@ class ReleasedHalfOperator(Operator):
         return cls(attribute, space, tuple(settings["changes"]), encoder=made_by)
 
 
-def half_unit(rows: Any) -> np.ndarray:
-    """Return rows (..., d) brought to unit length in float16, as float32.
+def half_unit(rows: Any, lengths: Any = 1.0) -> np.ndarray:
+    """Return rows (..., d) of these lengths brought to unit length in float16, as float32.
 
     torch sums squares in float32, rounds the length to float16, and rounds each quotient again.
     """
-    half = unit(np.asarray(rows, np.float64)).astype(np.float16).astype(np.float32)
-    lengths = np.sqrt((half * half).sum(-1, keepdims=True, dtype=np.float32)).astype(np.float16)
-    quotients = half / lengths.astype(np.float32)
+    given = unit(np.asarray(rows, np.float64)) * lengths
+    half = given.astype(np.float16).astype(np.float32)
+    found = np.sqrt((half * half).sum(-1, keepdims=True, dtype=np.float32)).astype(np.float16)
+    quotients = half / found.astype(np.float32)
     return quotients.astype(np.float16).astype(np.float32)
 
 
