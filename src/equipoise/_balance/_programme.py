@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +77,8 @@ class Balance:
     bound: Phi(lam), the largest total score of k images of that mean membership. gap: how far Phi
     is above the value of (P), which is zero but for rounding. edge: the k-th adjusted score,
     ``s - lam . (a - m)``. score and plain_score: the total scores of this page, and of the first k
-    before.
+    before. strength: how far the target lies on the way from the plain page's mean. nearest: that
+    target was out of reach, and ``target`` is the nearest mean membership that is not.
     """
 
     lam: Float64
@@ -90,6 +91,8 @@ class Balance:
     edge: float
     score: float
     plain_score: float
+    strength: float = 1.0
+    nearest: bool = False
 
     @property
     def kept(self) -> float:
@@ -154,13 +157,17 @@ def solve(
     if strength == 0 or _reached(start - goal, memberships[plain] - goal, tolerance):
         nothing = np.zeros(len(goal))
         unmoved = Minimum(nothing, nothing, float(scores[plain].sum()))
-        return _answer(scores, memberships, goal, plain, unmoved)
+        found = _answer(scores, memberships, goal, plain, unmoved)
+        return replace(found, strength=strength)
     try:
-        return _solve_by_candidates(scores, memberships, goal, plain, bounds, guess)
+        found = _solve_by_candidates(scores, memberships, goal, plain, bounds, guess)
+        return replace(found, strength=strength)
     except InfeasibleTargetError as error:
         if not nearest:
             raise
-        return _solve_by_candidates(scores, memberships, error.nearest, plain, bounds, guess)
+        near = error.nearest
+    found = _solve_by_candidates(scores, memberships, near, plain, bounds, guess)
+    return replace(found, strength=strength, nearest=True)
 
 
 def checked(

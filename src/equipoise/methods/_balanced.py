@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ from equipoise._space import EncoderRef
 from equipoise.errors import InputError
 from equipoise.geometry import Float64, limits
 from equipoise.methods._arrays import constant, namespace
-from equipoise.methods._balanced_page import BalancedPage, PageCertificate, Ranked, nobody
+from equipoise.methods._balanced_page import Aim, BalancedPage, PageCertificate, Ranked, nobody
 from equipoise.methods._context import FitContext
 from equipoise.methods._fitting_rows import unit_rows
 from equipoise.methods._fitting_texts import matched_texts, prototypes
@@ -36,7 +37,7 @@ from equipoise.methods._page_solver import More, PageSolver
 from equipoise.methods._registry import Method, Strength
 from equipoise.methods._search_rounds import Solved
 from equipoise.methods._served_index import Served, can_be_served
-from equipoise.methods._told_apart import check_labels, check_prompts
+from equipoise.methods._told_apart import check_labels, check_prompts, why_in_doubt
 from equipoise.prompts._attribute import Attribute
 
 REVISABLE = ("k", "target", "strength", "nearest")
@@ -322,7 +323,18 @@ class BalancedOperator(Operator):
         else:
             move = float(np.linalg.norm(self._solver.query(text, shift, text) - text))
         usual = float(self.moments.mean @ text)
-        return PageCertificate.of(solved, self.attribute.groups, usual, move, reason)
+        return PageCertificate.of(solved, self._aim, usual, move, reason)
+
+    @cached_property
+    def _aim(self) -> Aim:
+        """Return what certificates say that pages were held to."""
+        shares = wanted_shares(self.options.target, self.attribute.groups)
+        if shares is None:
+            shares = self.moments.counts / self.moments.count
+        target = dict(zip(self.attribute.groups, shares.tolist(), strict=True))
+        agreed = self.params.get("agreement")
+        doubt = why_in_doubt(agreed, self.moments.covariance, self.attribute)
+        return Aim(target, self.memberships, doubt)
 
     # --- The gate
 
