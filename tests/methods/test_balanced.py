@@ -200,6 +200,24 @@ def test_groups_that_cannot_be_told_apart_are_not_balanced(rng):
             eq.methods.create("balanced").fit(given)
 
 
+@pytest.mark.parametrize("attribute", [GENDER, RACE], ids=["two", "seven"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_images_outside_the_candidates_are_proved_out_or_taken_in(attribute, dtype, monkeypatch):
+    """However few candidates a search finds, the answer is that over the whole index."""
+    images, _, texts, _ = collection(attribute)
+    op = fitted(attribute, images=images.astype(dtype))
+    queries = unit(texts.astype(np.float64))
+    wide = list(op._solver.on_index(queries))
+    monkeypatch.setattr("equipoise._balance.few", lambda k, r: k + 1)
+    monkeypatch.setattr("equipoise.methods._page_solver.DOUBT", 1.0)
+    narrow = list(op._solver.on_index(queries))
+    assert any(len(one.pool) < len(other.pool) for one, other in zip(narrow, wide, strict=True))
+    for one, other in zip(narrow, wide, strict=True):
+        assert one.exact and other.exact
+        # both sum K scores, which searches round to float32
+        assert abs(one.answer.bound - other.answer.bound) < K * 2.0**-22
+
+
 def test_who_balances_what_cannot_be_told_apart_is_told_so(rng, tmp_path):
     """A lower agreement may be asked for; every certificate then says what it is worth."""
     images, _, texts, _ = collection()

@@ -27,7 +27,7 @@ SURE = 1e-5
 HALVINGS = 14
 """Of one of its steps, at most."""
 
-SHARP = 32
+SHARP = 8
 """Of Newton's method: how much less than the spread of the scores its first width is."""
 
 STEPS = 80

@@ -12,6 +12,8 @@ simplex method.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,8 +22,8 @@ from equipoise.geometry import Float64
 MOST = 100
 """Vertices to visit; ten to forty are usual."""
 
-OUTSIDE = 1e-11
-"""A weight that is outside 0 to 1 by less is inside but for rounding."""
+WHOLE = 1e-9
+"""A weight this close to 0 or 1 is one of them but for rounding: more images tie than p."""
 
 APART = 1e-10
 """Rows that are closer to dependent than that make no basis."""
@@ -41,15 +43,17 @@ def lowest_vertex(
         return None
     for _ in range(MOST):
         tied = rows[basis]
-        x = np.linalg.solve(tied, scores[basis])
+        x = np.asarray(np.linalg.solve(tied, scores[basis]), np.float64)
         margins = scores - rows @ x
         margins[basis] = 0
         on_page = margins > 0
         weights = np.linalg.solve(tied.T, sums - rows[on_page].sum(axis=0))
         outside = np.maximum(-weights, weights - 1)
         worst = int(outside.argmax())
-        if outside[worst] <= OUTSIDE:
+        if outside[worst] < -WHOLE:
             return x, float(scores[on_page].sum() + weights @ scores[basis])
+        if outside[worst] <= WHOLE:
+            return None
         entering = _next_tied(rows, margins, tied, worst, weights[worst])
         if entering is None:
             return None
@@ -90,7 +94,9 @@ def _independent(rows: Float64, nearest: NDArray[np.int64]) -> NDArray[np.int64]
     near = nearest[: 2 * size]
     if len(near) < size:
         return None
-    triangle, order = qr(rows[near].T, mode="r", pivoting=True)
-    if np.abs(triangle[size - 1, size - 1]) <= APART * np.abs(triangle[0, 0]):
+    found: Any = qr(rows[near].T, mode="r", pivoting=True)
+    triangle, order = found
+    sizes = np.abs(np.diagonal(triangle))
+    if sizes[size - 1] <= APART * sizes[0]:
         return None
-    return near[order[:size]].astype(np.int64)
+    return near[order[:size]]
