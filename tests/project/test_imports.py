@@ -62,6 +62,7 @@ FLOORS = {
     "datasets": 7,
     "balance": 2,
     "search": 3,
+    "space_document": 2,
     "space": 3,
     "metrics": 3,
     "debiasing": 4,
