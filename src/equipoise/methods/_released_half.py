@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from equipoise._documents import validated
 from equipoise._space import AttributeSpace, EncoderRef
 from equipoise.geometry import unit
 from equipoise.methods._arrays import like, to_numpy
 from equipoise.methods._operator import Modality, Operator
+from equipoise.methods._operator_document import SpaceSettings
 from equipoise.prompts._attribute import Attribute
 
 NONE_LEFT = np.float32(1e-12)  # the code's own epsilon
@@ -78,11 +80,10 @@ class ReleasedHalfOperator(Operator):
         return self.space.arrays()
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "changes": list(self.changes),
-            "space": self.space.metadata(),
-            "as_released": ARITHMETIC,
-        }
+        settings = SpaceSettings(
+            changes=self.changes, space=self.space.metadata(), as_released=ARITHMETIC
+        )
+        return settings.to_plain()
 
     @classmethod
     def restore(
@@ -92,8 +93,9 @@ class ReleasedHalfOperator(Operator):
         settings: dict[str, Any],
         made_by: EncoderRef,
     ) -> ReleasedHalfOperator:
-        space = AttributeSpace.from_arrays(arrays, settings["space"])
-        return cls(attribute, space, tuple(settings["changes"]), encoder=made_by)
+        found = validated(SpaceSettings, settings)
+        space = AttributeSpace.from_arrays(arrays, found.space)
+        return cls(attribute, space, found.changes, encoder=made_by)
 
 
 def half_unit(rows: Any, lengths: Any = 1.0) -> np.ndarray:
