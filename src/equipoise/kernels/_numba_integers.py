@@ -13,6 +13,7 @@ import math
 import numpy as np
 from llvmlite import binding, ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from equipoise.kernels._numba import FAST, compiler
@@ -50,68 +51,75 @@ def rounding(dim: int) -> float:
     return moved * (2 + moved)
 
 
+def _offset(builder, address, count):
+    return builder.add(address, ir.Constant(address.type, count))
+
+
+def _load_images(builder, address):
+    """Return four vectors of 16 images, two entries of each."""
+    columns = []
+    for v in range(VECTORS):
+        at = builder.inttoptr(_offset(builder, address, 64 * v), _ROW.as_pointer())
+        columns.append(builder.bitcast(builder.load(at, align=64), _PAIRS))
+    return columns
+
+
+def _load_text(builder, address):
+    """Return two entries of a text, in every lane."""
+    word = builder.load(builder.inttoptr(address, _I32.as_pointer()), align=4)
+    nowhere, first = ir.Constant(_ROW, ir.Undefined), ir.Constant(_ROW, [0] * LANES)
+    alone = builder.insert_element(nowhere, word, ir.Constant(_I32, 0))
+    return builder.bitcast(builder.shuffle_vector(alone, nowhere, first), _PAIRS)
+
+
+def _add_products(builder, sums, text_address, image_address):
+    """Return the sums with the products of two entries more of each text and image.
+
+    LLVM makes one instruction of the product of pairs and the sum.
+    """
+    kind = ir.FunctionType(_ROW, [_PAIRS, _PAIRS])
+    name = "llvm.x86.avx512.pmaddw.d.512"
+    multiply = cgutils.get_or_insert_function(builder.module, kind, name)
+    columns = _load_images(builder, image_address)
+    added = []
+    for t in range(TEXTS):
+        text = _load_text(builder, _offset(builder, text_address, 4 * t))
+        for v in range(VECTORS):
+            product = builder.call(multiply, [columns[v], text])
+            added.append(builder.add(sums[t * VECTORS + v], product))
+    return added
+
+
 @intrinsic
 def _products(typingctx, texts, images, pairs, sums):  # pyright: ignore[reportUnusedParameter]
     """Write the products of 6 texts with 64 images.
 
     Addresses of texts (pairs, 6, 2) and images (pairs, 64, 2), int16, and of sums (6, 64), int32.
+    All sums stay in registers until the last pair.
     """
 
     def code(context, builder, signature, args):
         text, image, count, out = args
-        word, vector = _I32.as_pointer(), _ROW.as_pointer()
-        multiply = builder.module.globals.get("llvm.x86.avx512.pmaddw.d.512") or ir.Function(
-            builder.module,
-            ir.FunctionType(_ROW, [_PAIRS, _PAIRS]),
-            "llvm.x86.avx512.pmaddw.d.512",
-        )
-        place = count.type
+        zero = ir.Constant(_ROW, [0] * LANES)
         before = builder.block
-        loop = builder.append_basic_block("pairs")
-        after = builder.append_basic_block("after")
+        loop, after = builder.append_basic_block("pairs"), builder.append_basic_block("after")
         builder.branch(loop)
         builder.position_at_end(loop)
-        k = builder.phi(place)
-        k.add_incoming(ir.Constant(place, 0), before)
-        held = []
-        for _ in range(TEXTS * VECTORS):
-            phi = builder.phi(_ROW)
-            phi.add_incoming(ir.Constant(_ROW, [0] * LANES), before)
-            held.append(phi)
-
-        def at(base, offset):
-            return builder.add(base, offset)
-
-        def times(value, factor):
-            return builder.mul(value, ir.Constant(place, factor))
-
-        text_row = at(text, times(k, 4 * TEXTS))
-        image_row = at(image, times(k, 4 * IMAGES))
-        columns = []
-        for v in range(VECTORS):
-            address = at(image_row, ir.Constant(place, 4 * LANES * v))
-            loaded = builder.load(builder.inttoptr(address, vector), align=64)
-            columns.append(builder.bitcast(loaded, _PAIRS))
-        added = []
-        nowhere = ir.Constant(_ROW, ir.Undefined)
-        everywhere = ir.Constant(_ROW, [0] * LANES)
-        for t in range(TEXTS):
-            address = at(text_row, ir.Constant(place, 4 * t))
-            one = builder.load(builder.inttoptr(address, word), align=4)
-            first = builder.insert_element(nowhere, one, ir.Constant(_I32, 0))
-            spread = builder.bitcast(builder.shuffle_vector(first, nowhere, everywhere), _PAIRS)
-            for v in range(VECTORS):
-                product = builder.call(multiply, [columns[v], spread])
-                added.append(builder.add(held[t * VECTORS + v], product))
-        following = builder.add(k, ir.Constant(place, 1))
+        k, sums = builder.phi(count.type), [builder.phi(_ROW) for _ in range(TEXTS * VECTORS)]
+        text_address = builder.add(text, builder.mul(k, ir.Constant(k.type, 4 * TEXTS)))
+        image_address = builder.add(image, builder.mul(k, ir.Constant(k.type, 4 * IMAGES)))
+        added = _add_products(builder, sums, text_address, image_address)
+        following = _offset(builder, k, 1)
+        k.add_incoming(ir.Constant(k.type, 0), before)
         k.add_incoming(following, loop)
-        for phi, value in zip(held, added, strict=True):
+        for phi, value in zip(sums, added, strict=True):
+            phi.add_incoming(zero, before)
             phi.add_incoming(value, loop)
         builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
         builder.position_at_end(after)
         for i, value in enumerate(added):
-            address = at(out, ir.Constant(place, 4 * LANES * i))
-            builder.store(value, builder.inttoptr(address, vector), align=64)
+            at = builder.inttoptr(_offset(builder, out, 64 * i), _ROW.as_pointer())
+            builder.store(value, at, align=64)
         return context.get_dummy_value()
 
     return types.void(types.intp, types.intp, types.intp, types.intp), code
