@@ -4,7 +4,8 @@ A float32 product of some queries with a block of a window gives rough scores. I
 bound, so a pair whose rough score is further than that below the k-th best so far is out. The few
 others are held. What is still held at the end of its window, while its row is at hand, is scored
 again in float64, always in the same order of summation, and rounded to float32. So neither the size
-of the blocks nor the library behind the product has a say in the result.
+of the blocks nor the library behind the product has a say in the result. Where there are many
+queries and the processor can, whole numbers take the place of float32 (``_numba_integers``).
 
 A candidate is one unsigned number: its score's bits, made to sort like the score, above its image's
 index counted down. The larger number is the better candidate, and of equal scores the lower index

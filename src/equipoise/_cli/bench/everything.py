@@ -15,7 +15,7 @@ from equipoise._cli.printing import table_console
 def everything(
     context: typer.Context,
     share: Annotated[
-        float, typer.Option(help="Share of the full sizes, which take ten minutes or so.")
+        float, typer.Option(help="Share of the full sizes, which take many minutes.")
     ] = 1.0,
     as_json: Json = False,
 ) -> None:
