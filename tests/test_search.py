@@ -232,6 +232,51 @@ def test_works_where_standard_error_is_closed():
     )
 
 
+def adjusted(rng, texts, memberships, k):
+    """An adjustment of memberships that are the last columns of the images."""
+    width = memberships.shape[1]
+    lams = rng.uniform(-1, 1, (len(texts), width))
+    moved = texts.astype(np.float64)
+    moved[:, -width:] -= lams
+    slack = 1e-5 * np.abs(lams) @ np.abs(memberships).max(axis=0)  # beyond float32's rounding
+    return best.Adjustment(moved, lams, slack, k)
+
+
+@pytest.mark.parametrize("window", [1, 1 << 28])
+def test_kept_scores_change_no_ranking(rng, monkeypatch, window):
+    """Nothing but how often the images are multiplied: forgotten or not, and with bad rows too."""
+    monkeypatch.setattr(search, "WINDOW", window)
+    images = rng.standard_normal((700, 6)).astype(np.float32)
+    images[[3, 400]] = NAN
+    memberships = np.nan_to_num(images[:, -2:])
+    recent = search.RecentScores(limit=2 * 4 * len(images))  # of two texts
+    texts = unit(rng.standard_normal((3, 6)))
+    for text in (texts[[i]] for i in (0, 1, 0, 2, 1)):
+        shift = adjusted(rng, text, memberships, 30)
+        plain = top_k(text, images, 20, block=128, recent=recent)
+        found = search.top_k_adjusted(
+            text, images, 20, [shift], memberships, block=128, recent=recent
+        )
+        expected = search.top_k_adjusted(text, images, 20, [shift], memberships, block=128)
+        for one, other in zip([plain, *found], [expected[0], *expected], strict=True):
+            assert_same(one, other)
+        assert_same(found[1], top_k(shift.texts, images, 30))
+    many = top_k(texts, images, 20, block=128, recent=recent)
+    assert_same(many, top_k(texts, images, 20))
+
+
+def test_a_text_that_is_kept_is_not_multiplied_again(rng):
+    """The second ranking follows the scores of the first, whatever the rows say by then."""
+    images = unit(rng.standard_normal((500, 6))).astype(np.float32)
+    recent, text = search.RecentScores(), unit(rng.standard_normal((1, 6)))
+    first = top_k(text, images, 5, recent=recent)
+    others = np.setdiff1d(np.arange(500), first[0][0])
+    images[others] = text  # the best of all, had they been looked at
+    assert_same(top_k(text, images, 5, recent=recent), first)
+    other = unit(rng.standard_normal((1, 6)))
+    assert_same(top_k(other, images, 5, recent=recent), top_k(other, images, 5))
+
+
 def test_a_depth_beyond_what_there_is_costs_no_memory(rng):
     indices, _ = top_k(rng.standard_normal((3, 4)), iter([rng.standard_normal((5, 4))]), 10**12)
     assert indices.shape == (3, 5) and (np.sort(indices) == np.arange(5)).all()

@@ -15,6 +15,7 @@ wins. 0 is no candidate.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,26 @@ class Adjustment(NamedTuple):
     k: int
 
 
+@dataclass
+class WindowRows:
+    """What is known of the rows (n, d) of a window, for later searches of the same rows.
+
+    usable (n,): which rows are finite; None until they were looked at. reach: no such row is
+    longer.
+    """
+
+    usable: np.ndarray | None = None
+    reach: float = 0.0
+
+
+@dataclass
+class WindowScores:
+    """The rough scores (1, n) of one text with a window, for more rankings; None until then."""
+
+    rows: WindowRows
+    scores: np.ndarray | None = None
+
+
 class Best:
     """The k best images of each text (queries, d), float64 and finite in float32, and of each
     adjustment.
@@ -66,11 +87,18 @@ class Best:
         # and would take the time of ours.
         self.blas = ThreadpoolController()
 
-    def offer(self, images: np.ndarray, block: int, memberships: np.ndarray | None = None) -> None:
+    def offer(
+        self,
+        images: np.ndarray,
+        block: int,
+        memberships: np.ndarray | None = None,
+        kept: WindowScores | None = None,
+    ) -> None:
         """Take the next window (n, d), and multiply it block by block.
 
         Rows that are not finite in float32 are passed over. memberships (n, r): finite, float32,
-        for the adjustments.
+        for the adjustments. kept: of one text alone; takes its scores with this window, or saves
+        the product where it has them.
         """
         with np.errstate(over="ignore"):
             rough_images = np.ascontiguousarray(images, np.float32)
@@ -79,13 +107,15 @@ class Best:
             if images.dtype.name == "float64"
             else rough_images
         )
-        lengths = _lengths(rough_images)
-        usable = np.isfinite(lengths)
-        longest = lengths[usable].max(initial=0)
-        margins = _margins(self.lengths * longest, images.shape[1])
-        integers = self._integers(longest)
+        usable, reach = _measured(rough_images, None if kept is None else kept.rows)
+        known = kept is not None and kept.scores is not None
+        scores = None
+        if kept is not None:
+            scores = kept.scores if known else np.empty((1, len(images)), np.float32)
+        margins = _margins(self.lengths * reach, images.shape[1])
+        integers = None if kept is not None else self._integers(reach)
         if integers is not None:
-            margins += self.lengths * longest * integers.rounding(images.shape[1])
+            margins += self.lengths * reach * integers.rounding(images.shape[1])
         for ranking in (self.plain, *self.adjusted):
             ranking.make_room(len(images))
         look, settle = _kernels()
@@ -97,7 +127,7 @@ class Best:
                 plain = self.plain.window(tile, *shown, margins)
                 if integers is not None:
                     length = integers.length_in_integers(images.shape[1])
-                    scaled = rough_images, longest, self.lengths[tile], length
+                    scaled = rough_images, reach, self.lengths[tile], length
                     integers.look_through(*scaled, *plain)
                     settle(*plain)
                     continue
@@ -107,14 +137,17 @@ class Best:
                 ]
                 for at in range(0, len(images), block):
                     columns = rough_images[at : at + block]
-                    shape = tile.stop - first, len(columns)
-                    rough = self._scratch(start, "scores", shape)
+                    if scores is None:
+                        rough = self._scratch(start, "scores", (tile.stop - first, len(columns)))
+                    else:
+                        rough = scores[:, at : at + len(columns)]
                     with np.errstate(over="ignore", invalid="ignore"):
-                        np.matmul(self.rough_texts[tile], columns.T, out=rough)
+                        if not known:
+                            np.matmul(self.rough_texts[tile], columns.T, out=rough)
                         look(rough, at, *plain)
                     for lams, window in zip(self.rough_lams, adjusted, strict=True):
                         assert memberships is not None
-                        moved = self._scratch(start, "adjusted", shape)
+                        moved = self._scratch(start, "adjusted", rough.shape)
                         near = memberships[at : at + block]
                         np.matmul(lams[tile], near.T, out=moved)
                         np.subtract(rough, moved, out=moved)
@@ -125,6 +158,8 @@ class Best:
         texts = len(self.rough_texts)
         with self.blas.limit(limits=1, user_api="blas"):
             host.spread(work, texts, 4 * texts * len(images), pieces=1)
+        if kept is not None:
+            kept.scores = scores
         self.seen += len(images)
         self.usable += int(usable.sum())
 
@@ -257,6 +292,18 @@ def _margins(reach: np.ndarray, dim: int) -> np.ndarray:
     roundings = (dim + 6) * 2.0**-24
     margin = roundings / (1 - roundings) * reach + dim * float(np.finfo(np.float32).tiny)
     return np.where(reach < 1e38, margin, np.inf)
+
+
+def _measured(images: np.ndarray, rows: WindowRows | None) -> tuple[np.ndarray, float]:
+    """Return which rows are finite, and a length that none of those exceeds; looks once."""
+    if rows is not None and rows.usable is not None:
+        return rows.usable, rows.reach
+    lengths = _lengths(images)
+    usable = np.isfinite(lengths)
+    reach = float(lengths[usable].max(initial=0))
+    if rows is not None:
+        rows.usable, rows.reach = usable, reach
+    return usable, reach
 
 
 def _lengths(rows: np.ndarray) -> np.ndarray:

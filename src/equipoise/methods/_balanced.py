@@ -15,6 +15,7 @@ import numpy as np
 
 from equipoise import geometry
 from equipoise._balance import Bounds
+from equipoise._search import RecentScores
 from equipoise._space import EncoderRef
 from equipoise.errors import InputError
 from equipoise.geometry import Float64, limits
@@ -117,6 +118,10 @@ class BalancedOperator(Operator):
                 " a k of at most that"
             )
         self._solver = replace(self._solver, served=served)
+
+    def remember(self, recent: RecentScores) -> None:
+        """Keep the scores of recent texts, so that the rounds of a search read the index once."""
+        self._solver.require_served().remember(recent)
 
     def update(self, rows: Any) -> BalancedOperator:
         """Return the operator of a collection to which these rows (n, d) were added.

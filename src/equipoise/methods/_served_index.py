@@ -51,6 +51,12 @@ class Served:
         self.bounds = Bounds.of(self.memberships[self.groups >= 0].astype(np.float64))
         self._reach = np.maximum(np.abs(self.bounds.low), np.abs(self.bounds.high))
         self.unit = self.off_unit <= limits("float32").unit
+        self._recent: search.RecentScores | None = None
+
+    def remember(self, recent: search.RecentScores) -> None:
+        """Keep the scores of recent texts, which others who search the same rows may keep, too."""
+        if self.unit:  # others search rows as they are
+            self._recent = recent
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield the rows, a few thousand at a time."""
@@ -62,7 +68,9 @@ class Served:
         """Return the places and the scores of the k best images for each query: (queries, k)."""
         given = self.images if isinstance(self.images, np.ndarray) else self._parts()
         transform = None if self.unit else normalised
-        return search.top_k(queries, given, k, transform=transform, show_progress=False)
+        return search.top_k(
+            queries, given, k, transform=transform, show_progress=False, recent=self._recent
+        )
 
     def search_adjusted(
         self, texts: Float64, lams: Float64, weights: Float64, counts: Sequence[int]
@@ -82,7 +90,13 @@ class Served:
             slack = rounding * (np.abs(lam) @ self._reach)
             adjustments.append(Adjustment(texts - lam @ weights.T, lam, slack, count))
         return search.top_k_adjusted(
-            texts, given, counts[0], adjustments, self.memberships, transform=transform
+            texts,
+            given,
+            counts[0],
+            adjustments,
+            self.memberships,
+            transform=transform,
+            recent=self._recent,
         )
 
     def lifted(self, lam: Float64, at_least: float) -> np.ndarray:
