@@ -23,13 +23,22 @@ from tests.helpers.common import component, make_space, run, unit
 NAN = np.float64("nan")
 
 
-@pytest.fixture(params=["numba", "numpy"], autouse=True, scope="module")
+@pytest.fixture(params=["numba", "integers", "numpy"], autouse=True, scope="module")
 def kernel(request):
-    if request.param == "numba":
-        component("numba")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EQUIPOISE_NO_NUMBA", "1" if request.param == "numpy" else "")
-        yield
+        if request.param != "numpy":
+            component("numba")
+            patch.setattr(best, "FEWEST", 0 if request.param == "integers" else 1 << 40)
+        if request.param == "integers" and not integers().available():
+            pytest.skip("this processor has no product of 16-bit integers")
+        yield request.param
+
+
+def integers():
+    from equipoise.kernels import _numba_integers
+
+    return _numba_integers
 
 
 def brute_force(texts, images, k):
@@ -118,6 +127,30 @@ def test_one_enormous_row_takes_nothing_from_the_others(rng):
     for row, indices, values in zip(scores, *found, strict=True):
         np.testing.assert_array_equal(indices, np.lexsort((np.arange(600), -row))[:5])
         np.testing.assert_allclose(values, row[indices], rtol=1e-6)
+
+
+@pytest.mark.parametrize("spread", ["even", "one entry", "outliers"])
+@pytest.mark.parametrize("dim", [1, 7, 512])
+def test_sums_of_integers_are_within_their_bound(rng, dim, spread):
+    """All integer products are below 2**30, and as far from the scores as ``rounding`` says."""
+    component("numba")
+    texts, images = rng.standard_normal((2, 90, dim))
+    if spread == "one entry":
+        texts, images = np.eye(dim)[rng.integers(0, dim, (2, 90))] * 3.7
+    if spread == "outliers":
+        images[:, 0] *= 200
+    length = integers().length_in_integers(dim)
+    longest = np.linalg.norm(images, axis=1).max()
+    lengths = np.linalg.norm(texts, axis=1)
+    whole_texts = np.rint(texts * (length / lengths)[:, None]).astype(np.int64)
+    scale = np.float32(length / longest)
+    whole_images = np.rint(images.astype(np.float32) * scale).astype(np.int64)
+    sums = whole_texts @ whole_images.T
+    assert max(abs(whole_texts).max(), abs(whole_images).max()) <= integers().LARGEST
+    assert (abs(whole_texts) @ abs(whole_images).T).max() < 1 << 30
+    rough = sums * (lengths * longest / length**2)[:, None]
+    reach = lengths[:, None] * longest
+    assert (abs(rough - texts @ images.T) <= reach * (integers().rounding(dim) + 2.0**-23)).all()
 
 
 @pytest.mark.parametrize("window", [1, 40_000, 1 << 28])
@@ -308,8 +341,10 @@ def test_memory_is_bounded_by_the_block(tmp_path):
     )  # the pages of the map itself, and a little
 
 
-def test_bench_as_json_and_as_a_table():
+def test_bench_as_json_and_as_a_table(kernel):
     component("faiss")
+    if kernel == "integers":
+        pytest.skip("a process of its own chooses by itself")
     options = (
         "bench",
         "retrieval",

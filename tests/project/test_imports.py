@@ -99,6 +99,11 @@ def test_import_loads_no_framework():
     assert not HEAVY & set(loaded)
 
 
+def test_the_command_line_loads_no_numpy_before_a_verb_asks_for_it():
+    code = "import equipoise._cli, sys; assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_rooms_that_are_heavy_load_when_asked_for():
     code = "import equipoise as eq; eq.metrics.max_skew, eq.datasets.celeba, eq.search; assert not hasattr(eq, 'nothing'); assert 'metrics' in eq.__all__"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,7 +4,8 @@ A float32 product of some queries with a block of a window gives rough scores. I
 bound, so a pair whose rough score is further than that below the k-th best so far is out. The few
 others are held. What is still held at the end of its window, while its row is at hand, is scored
 again in float64, always in the same order of summation, and rounded to float32. So neither the size
-of the blocks nor the library behind the product has a say in the result.
+of the blocks nor the library behind the product has a say in the result. Where there are many
+queries and the processor can, whole numbers take the place of float32 (``_numba_integers``).
 
 A candidate is one unsigned number: its score's bits, made to sort like the score, above its image's
 index counted down. The larger number is the better candidate, and of equal scores the lower index
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -25,6 +26,8 @@ from equipoise.kernels import _host as host
 MOST_IMAGES = 1 << 32
 TILE = 1024  # queries in one product
 SPARE = 256  # candidates held beyond k, or k if that is more, before the worst are dropped
+FEWEST = 64  # texts per thread that pay for packing the images as integers
+SCALED = 1e15  # lengths beyond this, or under its inverse, are not scaled to integers
 _LOW = np.uint64(0xFFFFFFFF)
 _SIGN = np.uint64(0x80000000)
 _HALF = np.uint64(32)
@@ -110,6 +113,9 @@ class Best:
         if kept is not None:
             scores = kept.scores if known else np.empty((1, len(images)), np.float32)
         margins = _margins(self.lengths * reach, images.shape[1])
+        integers = None if kept is not None else self._integers(reach)
+        if integers is not None:
+            margins += self.lengths * reach * integers.rounding(images.shape[1])
         for ranking in (self.plain, *self.adjusted):
             ranking.make_room(len(images))
         look, settle = _kernels()
@@ -119,6 +125,12 @@ class Best:
                 tile = slice(first, min(first + TILE, stop))
                 shown = exact_images, usable, self.seen
                 plain = self.plain.window(tile, *shown, margins)
+                if integers is not None:
+                    length = integers.length_in_integers(images.shape[1])
+                    scaled = rough_images, reach, self.lengths[tile], length
+                    integers.look_through(*scaled, *plain)
+                    settle(*plain)
+                    continue
                 adjusted = [
                     ranking.window(tile, *shown, margins + one.slack)
                     for ranking, one in zip(self.adjusted, self.adjustments, strict=True)
@@ -150,6 +162,23 @@ class Best:
             kept.scores = scores
         self.seen += len(images)
         self.usable += int(usable.sum())
+
+    def _integers(self, longest: float) -> Any:
+        """Return the module that looks through a window in integers, where that is quicker.
+
+        It takes an instruction of the processor, texts enough to pay for the packing of images, and
+        lengths that can be scaled.
+        """
+        few = len(self.lengths) < FEWEST * host.threads()
+        if few or self.adjustments or host.kernel_name("float32") == "numpy":
+            return None
+        directed = self.lengths[self.lengths > 0]
+        shortest = min(longest, directed.min(initial=1))
+        if shortest < 1 / SCALED or max(longest, directed.max(initial=1)) > SCALED:
+            return None
+        from equipoise.kernels import _numba_integers
+
+        return _numba_integers if _numba_integers.available() else None
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Return ``(indices, scores)``, (queries, k) int64 and float32, best first; fewer than k
