@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from equipoise._progress import progress
 from equipoise.errors import InputError
 from equipoise.generation._encode_calls import EncodeCalls
-from equipoise.generation._layout import Finder, Layout, Part, kept_tokens
+from equipoise.generation._layout import ConditioningLayout, ConditioningPart, Finder, kept_tokens
 from equipoise.generation._outputs import at, replaced
 from equipoise.generation._peculiar import peculiarity
 from equipoise.generation._text_encoders import TextEncoders
@@ -58,7 +58,7 @@ class Conditioning:
         self.original: Callable[..., Any] = original
         self.calls = EncodeCalls(pipe, original)
         self.encoders = TextEncoders(pipe)
-        self._layouts: dict[str, Layout] = {}
+        self._layouts: dict[str, ConditioningLayout] = {}
         self._peculiarity = peculiarity(pipe)
         self._written: dict[str, str] = {}
 
@@ -170,8 +170,8 @@ class Conditioning:
 
     def _edit_part(
         self,
-        layout: Layout,
-        part: Part,
+        layout: ConditioningLayout,
+        part: ConditioningPart,
         output: Any,
         rows: Sequence[Any],
         call: Call,
@@ -189,7 +189,7 @@ class Conditioning:
             if edited is not None:
                 states[chosen] = edited
 
-    def _prompt_of(self, part: Part, row: int, rows: int, prompts: int) -> int:
+    def _prompt_of(self, part: ConditioningPart, row: int, rows: int, prompts: int) -> int:
         if prompts == 0 or rows % prompts:
             raise InputError(
                 f"encode_prompt gave {rows} rows for {prompts} prompts in {part.name}; attach"
@@ -198,7 +198,14 @@ class Conditioning:
         return row % prompts if part.tiled else row // (rows // prompts)
 
     def _chosen(
-        self, layout: Layout, part: Part, output: Any, length: int, row: int, i: int, tokens: str
+        self,
+        layout: ConditioningLayout,
+        part: ConditioningPart,
+        output: Any,
+        length: int,
+        row: int,
+        i: int,
+        tokens: str,
     ) -> Any:
         """Return the places of the tokens that are edited, in a row of prompt i."""
         import torch
@@ -215,10 +222,18 @@ class Conditioning:
             every = counted > 0
         return every & ~fixed
 
-    def _masked(self, part: Part, output: Any) -> bool:
+    def _masked(self, part: ConditioningPart, output: Any) -> bool:
         return part.mask is not None and at(output, part.mask.path) is not None
 
-    def _kept(self, layout: Layout, part: Part, output: Any, length: int, row: int, i: int) -> Any:
+    def _kept(
+        self,
+        layout: ConditioningLayout,
+        part: ConditioningPart,
+        output: Any,
+        length: int,
+        row: int,
+        i: int,
+    ) -> Any:
         if self._masked(part, output):
             return kept_tokens(part, output, row, length, None)
         which = layout.called.get(part.encoder)
@@ -227,7 +242,9 @@ class Conditioning:
         text_tokens = self.encoders.kept(part.encoder, self.encoders.seen[part.encoder][which])
         return kept_tokens(part, output, i, length, text_tokens)
 
-    def _summary(self, layout: Layout, part: Part, output: Any, row: Any, i: int) -> Any:
+    def _summary(
+        self, layout: ConditioningLayout, part: ConditioningPart, output: Any, row: Any, i: int
+    ) -> Any:
         states = part.states(row)
         if part.pooled:
             return states[0].float()
@@ -250,7 +267,7 @@ class Conditioning:
         with torch.no_grad():
             return self.encode(**self.calls.arguments(texts, options, copies, guided))
 
-    def _layout(self, options: Mapping[str, Any]) -> Layout:
+    def _layout(self, options: Mapping[str, Any]) -> ConditioningLayout:
         key = repr(sorted(options.items()))
         if key not in self._layouts:
             seen = self.encoders.seen
@@ -278,7 +295,7 @@ class Conditioning:
             texts = [texts]
         self._written.update(zip(texts, prompts, strict=True))
 
-    def _require_room(self, layout: Layout, texts: Mapping[str, Sequence[str]]) -> None:
+    def _require_room(self, layout: ConditioningLayout, texts: Mapping[str, Sequence[str]]) -> None:
         """Raise for a text of the last call that was cut off."""
         for part in layout.parts:
             if part.encoder in layout.overhead:

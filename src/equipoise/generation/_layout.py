@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from equipoise.errors import InputError
-from equipoise.generation._outputs import LIST, Path, Slot, at, is_tensor, nodes, place
+from equipoise.generation._outputs import LIST, Path, RowsSlot, at, is_tensor, nodes, place
 from equipoise.generation._text_encoders import TextEncoders
 
 # Prompts that begin differently, of different lengths: what they share is not of the prompt.
@@ -31,7 +31,7 @@ Encode = Callable[[Mapping[str, Sequence[str]], int], Any]
 
 
 @dataclass(frozen=True)
-class Part:
+class ConditioningPart:
     """A region of the conditioning that one encoder writes.
 
     Its rows lie in ``slot``; of a row it is a layer (None where layers are not stacked), tokens
@@ -42,7 +42,7 @@ class Part:
     """
 
     name: str
-    slot: Slot
+    slot: RowsSlot
     encoder: str
     argument: str
     columns: slice
@@ -50,7 +50,7 @@ class Part:
     first: int = 0
     last: int | None = None
     pooled: bool = False
-    mask: Slot | None = None
+    mask: RowsSlot | None = None
     fixed: int = 0
     fixed_padding: bool = True
     gathers: bool = False
@@ -71,14 +71,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ConditioningLayout:
     """The parts of a conditioning. called: encoder -> which of its calls reads the prompt.
 
     overhead: encoder -> tokens that the pipeline puts around a prompt. steady: whether every text
     gives as many tokens, so that batches do not change states. size: bytes of one prompt's states.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ConditioningPart, ...]
     called: Mapping[str, int]
     overhead: Mapping[str, int]
     steady: bool
@@ -111,7 +111,7 @@ class Finder:
         self.swapped = self._encoded(UNLIKE[::-1])
         self.called = self._called(dict(encoders.seen))
 
-    def layout(self) -> Layout:
+    def layout(self) -> ConditioningLayout:
         """Return the layout; raise where something follows the prompt that cannot be edited."""
         self._require_no_tokens()
         slots, masks = self._slots()
@@ -125,9 +125,11 @@ class Finder:
         for slot in slots:
             tiled = self._tiled(slot, copies)
             mask = self._mask_of(slot, masks)
-            parts += [Part(tiled=tiled, mask=mask, **about) for about in self._parts_of(slot)]
+            parts += [
+                ConditioningPart(tiled=tiled, mask=mask, **about) for about in self._parts_of(slot)
+            ]
         named = _named(parts)
-        return Layout(
+        return ConditioningLayout(
             tuple(self._beginning(part) for part in named),
             self.called,
             self._overheads(),
@@ -156,23 +158,23 @@ class Finder:
             if is_tensor(value) and _is_counting(value) and not value.equal(at(other, path)):
                 raise self._refused(path, "holds whole numbers that follow the words of a prompt")
 
-    def _slots(self) -> tuple[list[Slot], list[Slot]]:
+    def _slots(self) -> tuple[list[RowsSlot], list[RowsSlot]]:
         """Return where the states of prompts lie, and where their masks do."""
-        slots: list[Slot] = []
-        masks: list[Slot] = []
+        slots: list[RowsSlot] = []
+        masks: list[RowsSlot] = []
         for path, value in nodes(self.plain):
             if any(path[: len(slot.path)] == slot.path for slot in slots):
                 continue
             again = at(self.swapped, path)
             if _are_rows(value, again):
-                slots.append(Slot(path, LIST))
+                slots.append(RowsSlot(path, LIST))
             elif not is_tensor(value) or _same(value, again):
                 continue
             elif _is_counting(value):
                 if _changes_places(value, again, 0):
-                    masks.append(Slot(path, 0))
+                    masks.append(RowsSlot(path, 0))
             else:
-                slots.append(Slot(path, self._axis(path, value, again)))
+                slots.append(RowsSlot(path, self._axis(path, value, again)))
         return slots, masks
 
     def _axis(self, path: Path, value: Any, again: Any) -> int:
@@ -181,7 +183,7 @@ class Finder:
                 return axis
         raise self._refused(path, "changes with the prompts, but not row by row")
 
-    def _mask_of(self, slot: Slot, masks: Sequence[Slot]) -> Slot | None:
+    def _mask_of(self, slot: RowsSlot, masks: Sequence[RowsSlot]) -> RowsSlot | None:
         """Return where the mask of a slot's tokens lies: the first after it that fits them."""
         row = slot.rows(self.plain)[0]
         for mask in masks:
@@ -190,7 +192,7 @@ class Finder:
                 return mask
         return None
 
-    def _tiled(self, slot: Slot, output: Any) -> bool:
+    def _tiled(self, slot: RowsSlot, output: Any) -> bool:
         """Return whether the copies of a prompt lie a batch apart in a slot, and not side by side.
 
         Kandinsky 5 has both, in two tensors.
@@ -205,7 +207,7 @@ class Finder:
                 return tiled
         raise self._refused(slot.path, "does not show which copies are of which prompt")
 
-    def _parts_of(self, slot: Slot) -> list[dict[str, Any]]:
+    def _parts_of(self, slot: RowsSlot) -> list[dict[str, Any]]:
         """Return what the parts of a slot are, without names."""
         rows = slot.rows(self.plain)
         row = rows[0]
@@ -238,7 +240,7 @@ class Finder:
                     )
         return found
 
-    def _regions(self, slot: Slot) -> dict[str, Region | None]:
+    def _regions(self, slot: RowsSlot) -> dict[str, Region | None]:
         """Return encoder -> the region of a slot's rows that it writes; None for the whole row."""
         names = list(self.seen)
         if len(names) == 1:
@@ -267,7 +269,7 @@ class Finder:
             raise self._refused(slot.path, "follows the prompt where no text encoder was found")
         return regions
 
-    def _argument(self, slot: Slot, region: Region | None) -> str:
+    def _argument(self, slot: RowsSlot, region: Region | None) -> str:
         """Return the argument whose prompts a region follows."""
         if len(self.arguments) == 1:
             return self.arguments[0]
@@ -284,7 +286,7 @@ class Finder:
             raise self._refused(slot.path, f"follows {' and '.join(found) or 'no prompt'} at once")
         return found[0]
 
-    def _support(self, slot: Slot, output: Any) -> Any:
+    def _support(self, slot: RowsSlot, output: Any) -> Any:
         """Return where (tokens, columns) the rows of an output differ from the plain one's.
 
         Layers are taken together; a pooled row is one token.
@@ -297,7 +299,7 @@ class Finder:
             support[: len(changed)] |= changed
         return support
 
-    def _beginning(self, part: Part) -> Part:
+    def _beginning(self, part: ConditioningPart) -> ConditioningPart:
         """Return a part that knows which tokens are the same for every prompt."""
         if part.pooled:
             return part
@@ -332,7 +334,7 @@ class Finder:
                 found[name] = int(kept[0].sum()) - alone
         return found
 
-    def _is_steady(self, slots: Sequence[Slot]) -> bool:
+    def _is_steady(self, slots: Sequence[RowsSlot]) -> bool:
         alone = self._encoded(UNLIKE[:1])
         for slot in slots:
             if slot.axis is LIST:
@@ -348,7 +350,9 @@ class Finder:
         )
 
 
-def kept_tokens(part: Part, output: Any, row: int, length: int, text_tokens: Any) -> Any:
+def kept_tokens(
+    part: ConditioningPart, output: Any, row: int, length: int, text_tokens: Any
+) -> Any:
     """Return which tokens (length,) of a row are of the text, as booleans on the CPU.
 
     They are those that the mask keeps; without one, those that were no padding when the encoder
@@ -428,7 +432,7 @@ def _layer_name(encoder: str, layer: int | None, piece: int, pieces: int) -> str
     return f"{encoder}.layer-{piece}" if pieces > 1 else encoder
 
 
-def _named(parts: Sequence[Part]) -> list[Part]:
+def _named(parts: Sequence[ConditioningPart]) -> list[ConditioningPart]:
     """Return parts with names of their own; the pooled embedding is "pooled" where there is one."""
     pooled = [part for part in parts if part.pooled]
     taken: set[str] = set()

@@ -14,7 +14,7 @@ LIST = None  # the axis of a slot whose rows are the items of a list
 
 
 @dataclass(frozen=True)
-class Slot:
+class RowsSlot:
     """Where the rows of prompts lie in an output. axis: LIST where they are a list's items."""
 
     path: Path

@@ -17,12 +17,12 @@ from equipoise._artefact import write_atomically
 from equipoise._documents import Document, read_document
 from equipoise._version import __version__
 from equipoise.errors import InputError
-from equipoise.evaluation._run_document import AttributeFacts
 from equipoise.generation._conditioning import TOKENS
 from equipoise.generation._edits import NONE, create
 from equipoise.generation._fitting import book_of
 from equipoise.methods._specs import MethodSpec, parse
 from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._attribute_document import AttributeFacts
 from equipoise.prompts._neutral_captions import neutralize
 from equipoise.prompts._stated_groups import explicit_groups
 
@@ -168,7 +168,7 @@ def make_plan(
     try:
         return DrawingPlan(
             model=model,
-            attribute=[AttributeFacts.model_validate(part) for part in attribute.to_json()],
+            attribute=attribute.facts(),
             prompts=asked(wanted, attribute),
             methods=typed,
             images=images,
