@@ -50,6 +50,8 @@ def drawn(family, prompts, **options):
         copies = options.get("num_images_per_prompt", 1)
         noise = [torch.Generator("cpu").manual_seed(i) for i in range(copies * len(prompts))]
         given = {**family.options, **options}
+        if "negative_prompt" in given:  # Flux and Qwen-Image want one per prompt
+            given["negative_prompt"] = [given["negative_prompt"]] * len(prompts)
         images = pipe(prompt=list(prompts), generator=noise, return_dict=False, **given)[0]
     finally:
         handle.remove()
