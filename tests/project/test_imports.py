@@ -40,6 +40,8 @@ HEAVY = {
     "lancedb",
     "starlette",
     "uvicorn",
+    "matplotlib",
+    "sentence_transformers",
 }
 
 # Lower may not import higher. Rooms of one floor do not import each other unless listed.
@@ -85,6 +87,13 @@ FLOORS = {
     "bench": 13,
     "verbs": 12,
     "cli": 14,
+    "sklearn": 6,
+    "sentence_transformers": 6,
+    "langchain": 7,
+    "llama_index": 7,
+    "spark": 6,
+    "trackers": 13,
+    "plots": 2,
     "__main__": 15,
     "__init__": 15,
 }
