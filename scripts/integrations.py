@@ -16,6 +16,7 @@ PACKAGES = {
     "scikit-learn": ["scikit-learn"],
     "transformers": ["transformers"],
     "sentence-transformers": ["sentence-transformers"],
+    "hugging-face-hub": ["huggingface_hub"],
     "langchain": ["langchain-core"],
     "llama-index": ["llama-index-core"],
     "mlflow": ["mlflow-skinny"],

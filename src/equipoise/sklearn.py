@@ -117,12 +117,12 @@ class Debiaser(_Debiasing):
         on_invalid: OnInvalidRows = "raise",
         groups_from: GroupsFrom = "sensitive_features",
     ):
-        self.attribute = attribute
+        self.attribute: Attribute | str | None = attribute
         self.kappa: float | None = kappa
         self.space: AttributeSpace | str | os.PathLike[str] | None = space
         self.norm: Norm = norm
         self.on_invalid: OnInvalidRows = on_invalid
-        self.groups_from = groups_from
+        self.groups_from: GroupsFrom = groups_from
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> Debiaser:
         """Fit the attribute space, or check the given one; return self.
@@ -188,12 +188,12 @@ class MethodDebiaser(_Debiasing):
         groups_from: GroupsFrom = "sensitive_features",
     ):
         self.method: str = method
-        self.attribute = attribute
+        self.attribute: Attribute | str | None = attribute
         self.params: Mapping[str, Any] | None = params
         self.known: Mapping[str, Any] | None = known
         self.modality: Literal["image", "text"] = modality
         self.seed: int = seed
-        self.groups_from = groups_from
+        self.groups_from: GroupsFrom = groups_from
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> MethodDebiaser:
         """Fit the method on rows X (n, d), their groups and their classes y; return self."""

@@ -21,7 +21,10 @@ except ImportError:
 
 __all__ = ["debias"]
 
-DTYPES = {FloatType(): np.dtype(np.float32), DoubleType(): np.dtype(np.float64)}
+DTYPES: dict[Any, np.dtype[Any]] = {
+    FloatType(): np.dtype(np.float32),
+    DoubleType(): np.dtype(np.float64),
+}
 
 
 def debias(

@@ -59,7 +59,7 @@ FLOORS = {
     "progress": 1,
     "published": 1,
     "kernels": 2,
-    "hub": 2,
+    "hub": 1.5,
     "prompts": 2,
     "datasets": 7,
     "balance": 2,
