@@ -39,6 +39,12 @@ def generate(
     ] = "mini",
     attribute: options.Attribute = "gender",
     method: options.Methods = None,
+    target: Annotated[
+        str,
+        typer.Option(
+            help="The shares that balanced aims at: equal, male=0.3,female=0.7, kay2015 or a file."
+        ),
+    ] = "equal",
     per_prompt: Annotated[
         int | None,
         typer.Option(
@@ -148,6 +154,7 @@ def generate(
         steps=steps,
         guidance=guidance,
         size=size,
+        target=target,
         batch_size=batch_size,
         annotator=annotator,
         labels=labels,

@@ -26,12 +26,12 @@ from equipoise._version import __version__
 from equipoise.encoders._batching import ShrinkingBatches
 from equipoise.encoders._images import identified
 from equipoise.errors import ArtefactError, InputError
-from equipoise.generation._attach import Attached, attach
 from equipoise.generation._manifest import DrawnPicture, Manifest
 from equipoise.generation._painters import Painter
 from equipoise.generation._plan import PLAN, DrawingPlan
 from equipoise.generation._results import RESULTS
 from equipoise.generation._sheets import write_sheets
+from equipoise.generation._treatments import Run, Treatment, TreatmentFacts, open_treatment
 from equipoise.prompts._attribute import Attribute
 
 BATCH = 8
@@ -58,6 +58,10 @@ class PictureProvenance(Document):
     tokens: str
     spaces: dict[str, str] = Field(description="Part of the pipeline -> hash of its space.")
     gated: bool = Field(description="Whether the prompt was left as it is.")
+    drawn: str = Field(default="", description="The group that was drawn for it, or an empty text.")
+    shares: dict[str, float] = Field(default={}, description="The shares that it was drawn with.")
+    wording: str = Field(default="", description="What was asked for, where not the prompt.")
+    left_alone: str = Field(default="", description="Why no group was drawn for it.")
     equipoise: str = Field(description="The version that drew it.")
 
 
@@ -76,6 +80,7 @@ def draw(
     device has no room for is halved, and later ones are as small.
     """
     painter.require([asked.prompt for asked in plan.prompts])
+    run = Run(plan, painter, attribute)
     with alone_in(folder):
         manifest = Manifest(folder)
         if (folder / PLAN).is_file():
@@ -99,11 +104,9 @@ def draw(
         batches = ShrinkingBatches(batch_size or BATCH)
         with progress("pictures", len(wanted)) as advance:
             for method, pictures in groupby(wanted, key=lambda picture: picture.method):
-                with _attached(plan, painter, attribute, method) as hook:
+                with open_treatment(plan.specs()[method], run) as treatment:
                     for batch in _batches(list(pictures), batches):
-                        says = [_provenance(picture, plan, painter, hook) for picture in batch]
-                        _draw(painter, folder, batch, batches, says)
-                        manifest.add(batch)
+                        manifest.add(_draw(treatment, folder, batch, batches))
                         advance(len(batch))
         manifest.compact()
         write_sheets(plan, manifest, {picture.prompt for picture in wanted})
@@ -178,36 +181,28 @@ def _batches(
             rest = rest[len(batch) :]
 
 
-def _attached(plan: DrawingPlan, painter: Painter, attribute: Attribute, method: str) -> Attached:
-    spec = plan.specs()[method]
-    options = {"gate": plan.gate, "tokens": plan.tokens, "seed": plan.seed}
-    return attach(painter.pipe, attribute, plan.book or None, spec.name, **options, **spec.params)
-
-
 def _draw(
-    painter: Painter,
-    folder: Path,
-    pictures: list[DrawnPicture],
-    batches: ShrinkingBatches,
-    says: list[PictureProvenance],
-) -> None:
-    """Draw pictures of one prompt, and write each with what it says of itself."""
-
-    def paint(some: list[DrawnPicture]) -> np.ndarray:
-        return painter.paint(
-            [picture.prompt for picture in some], [picture.seed for picture in some]
-        )
-
-    drawn = batches.run(paint, pictures)
-    for picture, pixels, about in zip(pictures, drawn, says, strict=True):
+    treatment: Treatment, folder: Path, pictures: list[DrawnPicture], batches: ShrinkingBatches
+) -> list[DrawnPicture]:
+    """Draw pictures of one prompt, write each with what it says of itself, and return them."""
+    said = [treatment.says(picture) for picture in pictures]
+    drawn = batches.run(treatment.paint, pictures)
+    written = []
+    for picture, pixels, facts in zip(pictures, drawn, said, strict=True):
+        about = _provenance(picture, treatment.run, facts)
         write_atomically(folder / picture.image, _png(pixels, about))
+        written.append(_with_group(picture, facts.drawn))
+    return written
 
 
-def _provenance(
-    picture: DrawnPicture, plan: DrawingPlan, painter: Painter, hook: Attached
-) -> PictureProvenance:
+def _with_group(picture: DrawnPicture, drawn: str) -> DrawnPicture:
+    return picture.model_copy(update={"drawn": drawn}) if drawn else picture
+
+
+def _provenance(picture: DrawnPicture, run: Run, facts: TreatmentFacts) -> PictureProvenance:
     """Return what a picture says of itself."""
-    return PictureProvenance(
+    plan, painter = run.plan, run.painter
+    about = PictureProvenance(
         prompt=picture.prompt,
         method=picture.method,
         seed=picture.seed,
@@ -220,10 +215,15 @@ def _provenance(
         steps=plan.steps,
         guidance=plan.guidance,
         tokens=plan.tokens,
-        spaces={part: space.fingerprint for part, space in hook.spaces.items()},
-        gated=hook.keeps(picture.prompt),
+        spaces=dict(facts.spaces),
+        gated=facts.gated,
         equipoise=__version__,
     )
+    told = {"drawn": facts.drawn, "wording": facts.wording, "left_alone": facts.left_alone}
+    update = {name: value for name, value in told.items() if value}
+    if facts.drawn:
+        update["shares"] = plan.shares_of(picture.prompt, run.attribute)
+    return about.model_copy(update=update)
 
 
 def _png(pixels: np.ndarray, about: PictureProvenance) -> bytes:

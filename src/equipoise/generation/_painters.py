@@ -35,6 +35,10 @@ class Painter(ABC):
     revision: str = ""
     precision: str = ""
 
+    def require_pipe(self, method: str) -> Any:
+        """Return the pipeline; raise where there is none on this machine that can be edited."""
+        return self.pipe
+
     @abstractmethod
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
         """Return pictures (n, height, width, 3) as bytes.
