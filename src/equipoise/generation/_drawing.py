@@ -25,13 +25,14 @@ from equipoise._stores.lock import alone_in
 from equipoise._version import __version__
 from equipoise.encoders._batching import ShrinkingBatches
 from equipoise.encoders._images import identified
-from equipoise.errors import ArtefactError, InputError
+from equipoise.errors import ArtefactError, InputError, ServiceError
+from equipoise.generation import _treatments as treatments
 from equipoise.generation._manifest import DrawnPicture, Manifest
-from equipoise.generation._painters import Painter
+from equipoise.generation._painters import Painter, PartlyPaintedError
 from equipoise.generation._plan import PLAN, DrawingPlan
 from equipoise.generation._results import RESULTS
 from equipoise.generation._sheets import write_sheets
-from equipoise.generation._treatments import Run, Treatment, TreatmentFacts, open_treatment
+from equipoise.generation._treatments import Run, Treatment, TreatmentFacts
 from equipoise.prompts._attribute import Attribute
 
 BATCH = 8
@@ -81,6 +82,8 @@ def draw(
     """
     painter.require([asked.prompt for asked in plan.prompts])
     run = Run(plan, painter, attribute)
+    for spec in plan.specs().values():
+        treatments.require(spec, painter)
     with alone_in(folder):
         manifest = Manifest(folder)
         if (folder / PLAN).is_file():
@@ -102,15 +105,30 @@ def draw(
         for picture in wanted:
             inside(folder, picture.image)
         batches = ShrinkingBatches(batch_size or BATCH)
-        with progress("pictures", len(wanted)) as advance:
-            for method, pictures in groupby(wanted, key=lambda picture: picture.method):
-                with open_treatment(plan.specs()[method], run) as treatment:
-                    for batch in _batches(list(pictures), batches):
-                        manifest.add(_draw(treatment, folder, batch, batches))
-                        advance(len(batch))
+        refusals = _draw_all(wanted, run, manifest, batches)
         manifest.compact()
         write_sheets(plan, manifest, {picture.prompt for picture in wanted})
+    if refusals:
+        raise ServiceError(
+            f"{sum(refusals.values())} of {len(wanted)} pictures were not drawn, and the others are"
+            f" kept: {next(iter(refusals))}; the same command asks for them again"
+        )
     return manifest
+
+
+def _draw_all(
+    wanted: list[DrawnPicture], run: Run, manifest: Manifest, batches: ShrinkingBatches
+) -> dict[str, int]:
+    """Draw pictures, method by method; return why some were not drawn, and how many."""
+    refusals: dict[str, int] = {}
+    with progress("pictures", len(wanted)) as advance:
+        for method, pictures in groupby(wanted, key=lambda picture: picture.method):
+            with treatments.open_treatment(run.plan.specs()[method], run) as treatment:
+                for batch in _batches(list(pictures), batches):
+                    for reason in _draw(treatment, manifest, batch, batches):
+                        refusals[reason] = refusals.get(reason, 0) + 1
+                    advance(len(batch))
+    return refusals
 
 
 def _require_of(plan: DrawingPlan, manifest: Manifest) -> None:
@@ -182,17 +200,38 @@ def _batches(
 
 
 def _draw(
-    treatment: Treatment, folder: Path, pictures: list[DrawnPicture], batches: ShrinkingBatches
-) -> list[DrawnPicture]:
-    """Draw pictures of one prompt, write each with what it says of itself, and return them."""
-    said = [treatment.says(picture) for picture in pictures]
-    drawn = batches.run(treatment.paint, pictures)
+    treatment: Treatment,
+    manifest: Manifest,
+    pictures: list[DrawnPicture],
+    batches: ShrinkingBatches,
+) -> list[str]:
+    """Draw pictures of one prompt and add them to the manifest; return why some were not drawn."""
+    try:
+        drawn = batches.run(treatment.paint, pictures)
+    except PartlyPaintedError as error:
+        for place, pixels in error.painted.items():
+            _add(treatment, manifest, [pictures[place]], [pixels])
+        if not error.passing:
+            raise ServiceError(str(error)) from None
+        return [str(error)] * (len(pictures) - len(error.painted))
+    _add(treatment, manifest, pictures, drawn)
+    return []
+
+
+def _add(
+    treatment: Treatment,
+    manifest: Manifest,
+    pictures: list[DrawnPicture],
+    drawn: Iterable[np.ndarray],
+) -> None:
+    """Write pictures, each with what it says of itself, and then their lines."""
     written = []
-    for picture, pixels, facts in zip(pictures, drawn, said, strict=True):
+    for picture, pixels in zip(pictures, drawn, strict=True):
+        facts = treatment.says(picture)
         about = _provenance(picture, treatment.run, facts)
-        write_atomically(folder / picture.image, _png(pixels, about))
+        write_atomically(manifest.folder / picture.image, _png(pixels, about))
         written.append(_with_group(picture, facts.drawn))
-    return written
+    manifest.add(written)
 
 
 def _with_group(picture: DrawnPicture, drawn: str) -> DrawnPicture:

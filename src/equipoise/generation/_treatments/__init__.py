@@ -10,23 +10,46 @@ from typing import Any, Protocol
 
 from equipoise.errors import InputError
 from equipoise.generation import _edits as edits
+from equipoise.generation._painters import Painter
 from equipoise.generation._treatments.attached import EditedStates
 from equipoise.generation._treatments.balanced import BalancedDrawing
+from equipoise.generation._treatments.fair_diffusion import FairDiffusion
+from equipoise.generation._treatments.prompt_intervention import PromptIntervention
 from equipoise.generation._treatments.treatment import Run, Treatment, TreatmentFacts, Untouched
+from equipoise.generation._treatments.uce import Uce
 from equipoise.methods._specs import MethodSpec, parse
 
-__all__ = ["OWN", "Run", "Treatment", "TreatmentFacts", "check", "open_treatment", "specs_of"]
+__all__ = [
+    "OWN",
+    "Run",
+    "Treatment",
+    "TreatmentFacts",
+    "check",
+    "open_treatment",
+    "require",
+    "specs_of",
+]
 
 
 class DrawingMethod(Protocol):
     """A method of generation alone, with its parameters."""
+
+    @property
+    def needs_pipe(self) -> bool:
+        """Return whether it edits a pipeline on this machine."""
+        ...
 
     def open(self, run: Run) -> Treatment:
         """Return it at work on a run."""
         ...
 
 
-OWN: dict[str, Any] = {"balanced": BalancedDrawing}
+OWN: dict[str, Any] = {
+    "balanced": BalancedDrawing,
+    "fair-diffusion": FairDiffusion,
+    "prompt-intervention": PromptIntervention,
+    "uce": Uce,
+}
 """Name -> the class of a method that draws by itself."""
 
 
@@ -53,6 +76,15 @@ def check(spec: MethodSpec) -> None:
         _create(spec)
     else:
         edits.create(spec.name, None, spec.params)
+
+
+def require(spec: MethodSpec, painter: Painter) -> None:
+    """Raise for a method that edits a pipeline where there is none, before anything is drawn."""
+    edits_states = spec.name != edits.NONE
+    if spec.name in OWN:
+        edits_states = _create(spec).needs_pipe
+    if edits_states:
+        painter.require_pipe(spec.label)
 
 
 def open_treatment(spec: MethodSpec, run: Run) -> Treatment:

@@ -42,6 +42,10 @@ class BalancedDrawing:
                 f"strength={self.strength} goes with how=states; a wording has no strength"
             )
 
+    @property
+    def needs_pipe(self) -> bool:
+        return self.how == "states"
+
     def open(self, run: Run) -> Treatment:
         """Return it at work on a run."""
         if self.how == "prompt":
