@@ -134,7 +134,7 @@ def _jackknife(value: float, parts: np.ndarray) -> dict[str, float]:
 def seconds(plan: DrawingPlan, painter: Painter) -> list[dict[str, float]]:
     """Return seconds per picture of each method: on the clock, and of the processor."""
     attribute = eq.Attribute.load("gender")
-    run = treatments.Run(plan, painter, attribute)
+    run = treatments.DrawingRun(plan, painter, attribute)
     first = plan.prompts[0].prompt
     found = []
     for label, spec in plan.specs().items():

@@ -80,7 +80,7 @@ def test_what_passes_is_asked_for_again_and_each_picture_comes_once(tmp_path, ca
 
 def test_a_picture_that_never_comes_costs_no_other_and_is_asked_for_again(tmp_path):
     def refuses(body, nth):
-        return "400 our policy forbids it" if body["seed"] == 1 else None
+        return "400 out of memory for such prompts" if body["seed"] == 1 else None
 
     with (
         ImageServer(refuses) as server,
@@ -88,6 +88,7 @@ def test_a_picture_that_never_comes_costs_no_other_and_is_asked_for_again(tmp_pa
     ):
         draw(plan(), painter(server), GENDER, tmp_path)
     assert len(Manifest(tmp_path).pictures) == 12
+    assert set(server.made.values()) == {1}
     with ImageServer() as server:
         draw(plan(), painter(server), GENDER, tmp_path)
         assert len(server.asked) == 4

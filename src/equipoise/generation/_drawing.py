@@ -32,7 +32,7 @@ from equipoise.generation._painters import Painter, PartlyPaintedError
 from equipoise.generation._plan import PLAN, DrawingPlan
 from equipoise.generation._results import RESULTS
 from equipoise.generation._sheets import write_sheets
-from equipoise.generation._treatments import Run, Treatment, TreatmentFacts
+from equipoise.generation._treatments import DrawingRun, Treatment, TreatmentFacts
 from equipoise.prompts._attribute import Attribute
 
 BATCH = 8
@@ -81,7 +81,7 @@ def draw(
     device has no room for is halved, and later ones are as small.
     """
     painter.require([asked.prompt for asked in plan.prompts])
-    run = Run(plan, painter, attribute)
+    run = DrawingRun(plan, painter, attribute)
     for spec in plan.specs().values():
         treatments.require(spec, painter)
     with alone_in(folder):
@@ -117,7 +117,7 @@ def draw(
 
 
 def _draw_all(
-    wanted: list[DrawnPicture], run: Run, manifest: Manifest, batches: ShrinkingBatches
+    wanted: list[DrawnPicture], run: DrawingRun, manifest: Manifest, batches: ShrinkingBatches
 ) -> dict[str, int]:
     """Draw pictures, method by method; return why some were not drawn, and how many."""
     refusals: dict[str, int] = {}
@@ -206,16 +206,27 @@ def _draw(
     batches: ShrinkingBatches,
 ) -> list[str]:
     """Draw pictures of one prompt and add them to the manifest; return why some were not drawn."""
-    try:
-        drawn = batches.run(treatment.paint, pictures)
-    except PartlyPaintedError as error:
-        for place, pixels in error.painted.items():
-            _add(treatment, manifest, [pictures[place]], [pixels])
-        if not error.passing:
-            raise ServiceError(str(error)) from None
-        return [str(error)] * (len(pictures) - len(error.painted))
-    _add(treatment, manifest, pictures, drawn)
-    return []
+    failures: list[PartlyPaintedError] = []
+
+    def paint(some: list[DrawnPicture]) -> np.ndarray:
+        # A server may say that it is out of memory, which must not halve the batch and ask again.
+        try:
+            return treatment.paint(some)
+        except PartlyPaintedError as error:
+            failures.append(error)
+            return np.empty(0)
+
+    drawn = batches.run(paint, pictures)
+    if not failures:
+        _add(treatment, manifest, pictures, drawn)
+        return []
+    error = failures[0]
+    places = sorted(error.painted)
+    painted = [error.painted[place] for place in places]
+    _add(treatment, manifest, [pictures[place] for place in places], painted)
+    if not error.passing:
+        raise ServiceError(str(error))
+    return [str(error)] * (len(pictures) - len(places))
 
 
 def _add(
@@ -238,7 +249,7 @@ def _with_group(picture: DrawnPicture, drawn: str) -> DrawnPicture:
     return picture.model_copy(update={"drawn": drawn}) if drawn else picture
 
 
-def _provenance(picture: DrawnPicture, run: Run, facts: TreatmentFacts) -> PictureProvenance:
+def _provenance(picture: DrawnPicture, run: DrawingRun, facts: TreatmentFacts) -> PictureProvenance:
     """Return what a picture says of itself."""
     plan, painter = run.plan, run.painter
     about = PictureProvenance(

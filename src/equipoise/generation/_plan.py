@@ -10,7 +10,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from equipoise._annotate.question import UNSURE
 from equipoise._artefact import write_atomically
@@ -75,6 +80,15 @@ class DrawingPlan(Document):
     preset: str = ""
     target: str = EQUAL
     shares: dict[str, dict[str, float]] = Field(default={})
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields; a plan of equal shares is written as before there were others."""
+        fields = dump(self)
+        if self.target == EQUAL:
+            fields.pop("target", None)
+            fields.pop("shares", None)
+        return fields
 
     @property
     def neutral(self) -> list[int]:

@@ -15,13 +15,18 @@ from equipoise.generation._treatments.attached import EditedStates
 from equipoise.generation._treatments.balanced import BalancedDrawing
 from equipoise.generation._treatments.fair_diffusion import FairDiffusion
 from equipoise.generation._treatments.prompt_intervention import PromptIntervention
-from equipoise.generation._treatments.treatment import Run, Treatment, TreatmentFacts, Untouched
+from equipoise.generation._treatments.treatment import (
+    DrawingRun,
+    Treatment,
+    TreatmentFacts,
+    Untouched,
+)
 from equipoise.generation._treatments.uce import Uce
 from equipoise.methods._specs import MethodSpec, parse
 
 __all__ = [
     "OWN",
-    "Run",
+    "DrawingRun",
     "Treatment",
     "TreatmentFacts",
     "check",
@@ -39,7 +44,7 @@ class DrawingMethod(Protocol):
         """Return whether it edits a pipeline on this machine."""
         ...
 
-    def open(self, run: Run) -> Treatment:
+    def open(self, run: DrawingRun) -> Treatment:
         """Return it at work on a run."""
         ...
 
@@ -87,7 +92,7 @@ def require(spec: MethodSpec, painter: Painter) -> None:
         painter.require_pipe(spec.label)
 
 
-def open_treatment(spec: MethodSpec, run: Run) -> Treatment:
+def open_treatment(spec: MethodSpec, run: DrawingRun) -> Treatment:
     """Return a method at work on a run; a context manager."""
     if spec.name == edits.NONE:
         return Untouched(run)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from equipoise.generation._attach import Attached, attach
 from equipoise.generation._manifest import DrawnPicture
-from equipoise.generation._treatments.treatment import Run, TreatmentFacts, Untouched
+from equipoise.generation._treatments.treatment import DrawingRun, TreatmentFacts, Untouched
 from equipoise.methods._specs import MethodSpec
 
 
 class EditedStates(Untouched):
     """Prompts as they are, on a pipeline with a hook."""
 
-    def __init__(self, run: Run, hook: Attached):
+    def __init__(self, run: DrawingRun, hook: Attached):
         super().__init__(run)
         self.hook: Attached = hook
 
     @classmethod
-    def of(cls, run: Run, spec: MethodSpec) -> EditedStates:
+    def of(cls, run: DrawingRun, spec: MethodSpec) -> EditedStates:
         """Return a method of ``attach`` at work on the run's pipeline."""
         plan = run.plan
         options = {"gate": plan.gate, "tokens": plan.tokens, "seed": plan.seed}

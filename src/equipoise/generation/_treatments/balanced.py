@@ -14,8 +14,7 @@ from equipoise.generation._manifest import DrawnPicture
 from equipoise.generation._quota import WINDOW
 from equipoise.generation._shares import EQUAL
 from equipoise.generation._states_towards import StatesTowards, steer
-from equipoise.generation._treatments.treatment import Run, Treatment, TreatmentFacts
-from equipoise.prompts._book_choice import GRAMMAR
+from equipoise.generation._treatments.treatment import DrawingRun, Treatment, TreatmentFacts
 
 HOW = ("prompt", "states")
 
@@ -46,7 +45,7 @@ class BalancedDrawing:
     def needs_pipe(self) -> bool:
         return self.how == "states"
 
-    def open(self, run: Run) -> Treatment:
+    def open(self, run: DrawingRun) -> Treatment:
         """Return it at work on a run."""
         if self.how == "prompt":
             return GroupWordings(run)
@@ -56,11 +55,10 @@ class BalancedDrawing:
 class DrawnGroups(Treatment):
     """Draws a group for each picture of a run."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: DrawingRun):
         super().__init__(run)
         plan = run.plan
-        book = None if plan.book in ("", GRAMMAR) else plan.book
-        self.draws = GroupDraws(run.attribute, EQUAL, book, shares=plan.shares)
+        self.draws = GroupDraws(run.attribute, EQUAL, plan.book or None, shares=plan.shares)
         self._places = {asked.prompt: place for place, asked in enumerate(plan.prompts)}
 
     def drawn(self, picture: DrawnPicture) -> DrawnGroup:
@@ -82,7 +80,7 @@ class DrawnGroups(Treatment):
 class GroupWordings(DrawnGroups):
     """The generator is asked for the drawn group's anchor."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: DrawingRun):
         super().__init__(run)
         wordings = []
         for asked in run.plan.prompts:
@@ -108,7 +106,7 @@ class GroupWordings(DrawnGroups):
 class GroupStates(DrawnGroups):
     """The prompt's states are moved to where the drawn group's anchor is in the attribute space."""
 
-    def __init__(self, run: Run, strength: float):
+    def __init__(self, run: DrawingRun, strength: float):
         super().__init__(run)
         plan = run.plan
         self.steered: StatesTowards = steer(

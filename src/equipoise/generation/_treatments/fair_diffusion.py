@@ -25,7 +25,7 @@ from equipoise.generation._group_draws import GroupDraws
 from equipoise.generation._manifest import DrawnPicture
 from equipoise.generation._mini import MiniPipeline
 from equipoise.generation._treatments.balanced import DrawnGroups
-from equipoise.generation._treatments.treatment import Run, Treatment
+from equipoise.generation._treatments.treatment import DrawingRun, Treatment
 
 PERSON = "a photo of a person"
 
@@ -56,7 +56,7 @@ class FairDiffusion:
     def needs_pipe(self) -> bool:
         return True
 
-    def open(self, run: Run) -> Treatment:
+    def open(self, run: DrawingRun) -> Treatment:
         """Return it at work on a run."""
         return GuidedGroups(run, self)
 
@@ -97,7 +97,7 @@ class SemanticGuidance:
 class GuidedGroups(DrawnGroups):
     """A group is drawn for each picture, and guidance goes to it."""
 
-    def __init__(self, run: Run, options: FairDiffusion):
+    def __init__(self, run: DrawingRun, options: FairDiffusion):
         super().__init__(run)
         self.options: FairDiffusion = options
         pipe = run.painter.require_pipe("fair-diffusion")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from equipoise.generation._manifest import DrawnPicture
-from equipoise.generation._treatments.treatment import Run, Treatment, TreatmentFacts
+from equipoise.generation._treatments.treatment import DrawingRun, Treatment, TreatmentFacts
 from equipoise.prompts._stated_groups import names_person
 
 SENTENCE = "if all individuals can be one irrespective of their {attribute}"
@@ -32,7 +32,7 @@ class PromptIntervention:
     def needs_pipe(self) -> bool:
         return False
 
-    def open(self, run: Run) -> Treatment:
+    def open(self, run: DrawingRun) -> Treatment:
         """Return it at work on a run."""
         return AddedSentence(run, self.sentence.replace("{attribute}", run.attribute.name))
 
@@ -40,7 +40,7 @@ class PromptIntervention:
 class AddedSentence(Treatment):
     """Every prompt that is not left alone has the sentence behind it."""
 
-    def __init__(self, run: Run, sentence: str):
+    def __init__(self, run: DrawingRun, sentence: str):
         super().__init__(run)
         self.sentence: str = sentence
         run.painter.require([self.worded(asked.prompt) for asked in run.plan.prompts])

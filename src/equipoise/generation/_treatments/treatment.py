@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Run:
+class DrawingRun:
     """What every method of a run works with."""
 
     plan: DrawingPlan
@@ -50,8 +50,8 @@ class TreatmentFacts:
 class Treatment(ABC):
     """A method at work on a painter; a context manager that leaves the painter as it was."""
 
-    def __init__(self, run: Run):
-        self.run: Run = run
+    def __init__(self, run: DrawingRun):
+        self.run: DrawingRun = run
 
     def __enter__(self) -> Self:
         return self

@@ -32,7 +32,7 @@ from equipoise.generation._conditioning import Conditioning
 from equipoise.generation._fitting import as_float64, book_of
 from equipoise.generation._manifest import DrawnPicture
 from equipoise.generation._mini import MiniPipeline
-from equipoise.generation._treatments.treatment import Run, Treatment, Untouched
+from equipoise.generation._treatments.treatment import DrawingRun, Treatment, Untouched
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._prompt_book import PromptBook
 
@@ -52,7 +52,7 @@ class Uce:
     def needs_pipe(self) -> bool:
         return True
 
-    def open(self, run: Run) -> Treatment:
+    def open(self, run: DrawingRun) -> Treatment:
         """Return it at work on a run."""
         pipe = run.painter.require_pipe("uce")
         book = book_of(run.plan.book or None, run.attribute)
@@ -62,7 +62,7 @@ class Uce:
 class EditedLayers(Untouched):
     """The layers are edited while prompts are drawn that the gate does not keep."""
 
-    def __init__(self, run: Run, editing: LayerEdit | RowEdit):
+    def __init__(self, run: DrawingRun, editing: LayerEdit | RowEdit):
         super().__init__(run)
         self.editing: LayerEdit | RowEdit = editing
 
