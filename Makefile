@@ -12,7 +12,7 @@ UV = $(1)/bin/uv pip install --quiet --python $(1)/bin/python
 LOWEST_TESTS := $(addprefix tests/,test_space.py test_debias.py test_certificate.py test_hub.py cli/test_cli.py verbs/test_fit.py encoders/test_mini.py applying/test_apply.py evaluation/test_evaluate.py audit/test_audit.py annotate/test_labels.py annotate/test_server.py)
 FRAMEWORK_TESTS := $(addprefix tests/,kernels/test_torch.py kernels/test_jax.py encoders/test_hf.py encoders/test_sentence_transformers.py encoders/test_hostile_models.py generation/test_attach.py generation/test_annotators.py prompts/test_llm.py prompts/test_hostile_llm.py applying/test_databases.py applying/test_ray.py)
 
-.PHONY: demo test test-slow test-open-clip test-lowest test-lowest-frameworks lint format docs wheels bench clean
+.PHONY: demo test test-slow test-open-clip test-lowest test-lowest-frameworks lint format docs wheels check-wheels bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/first.py
@@ -46,7 +46,15 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m zensical build --strict -f mkdocs.yml
 
 wheels: | $(BIN)/python
+	rm -rf dist
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist . ./mini
+
+check-wheels: wheels # what a user would get: both wheels in a clean environment, away from the clone
+	$(PYTHON) -m venv --clear build/wheels
+	build/wheels/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1" twine
+	build/wheels/bin/twine check --strict dist/*.whl
+	build/wheels/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build/wheels && bin/equipoise audit --offline --out audit && bin/equipoise doctor
 
 bench: $(VENV)/.core
 	$(BIN)/equipoise bench kernel

@@ -324,7 +324,7 @@ def advice(board: Board) -> str:
 
 HEAD = """# Leaderboard
 
-Every method on every set that we hold, made by one command: `python -m scripts.leaderboard`. It measures what has no file in [measurements/leaderboard](measurements/leaderboard) yet, and writes this page from the files; add a method or a set, run it again, and there is a row. Click a
+Every method on every set that we hold, made by one command: `python -m scripts.leaderboard`. It measures what has no file in `docs/measurements/leaderboard` yet, and writes this page from the files; add a method or a set, run it again, and there is a row. Click a
 heading to sort.
 
 - **excess removed**: of MaxSkew above the floor of a random ranking, or of the mean gap in true positive rates (EO_avg), the share that a method takes away; negative where it made things worse. 95 % intervals, over images, here of the paired difference from `none`.

@@ -133,7 +133,7 @@ def measure(folder: Path, name: str, task: str) -> MeasuredRun:
 TASKS = (("celeba", "retrieval"), ("flickr8k", "retrieval"), ("celeba", "classification"))
 PAGE = """# Every method on real CLIP embeddings
 
-`python -m scripts.methods_on_clip` measures OpenAI CLIP ViT-B/32 embeddings and writes this page and [the files](measurements) that it is made from.
+`python -m scripts.methods_on_clip` measures OpenAI CLIP ViT-B/32 embeddings and writes this page and the files in `docs/measurements` that it is made from.
 Every method is fitted on one half of the images and measured on the other half. Methods that need labels get them: gender is annotated on CelebA, and read from the captions on
 Flickr8k. Prototypes come from matched bare words, "a Man" / "a Woman" and "a Boy" / "a Girl".
 

@@ -92,7 +92,7 @@ def measure(data: Path) -> None:
 PAGE = """# Every method on mini
 
 This page has all methods on the embedded model ({encoder}) and real photographs, measured by `equipoise compare`. `python -m scripts.methods_on_mini` unpacks the photographs, runs the commands below and
-writes this page from [the files](measurements). No measured photograph was used to fit a method or to train mini.
+writes this page from the files in `docs/measurements`. No measured photograph was used to fit a method or to train mini.
 
 - **Classification**: blond hair or not, on {hair} photographs of CelebA, by gender. Methods are fitted on {hair_fit} others. The group prompts are blond hair or not in 24 places, for men and women: {hair_pairs} matched prompts.
 - **Retrieval**: 60 occupation prompts over {faces} photographs of FairFace's validation part, by perceived gender and by perceived race (seven groups). Methods are fitted on {faces_fit} photographs of its training part.

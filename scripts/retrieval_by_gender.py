@@ -127,7 +127,7 @@ def verdict(name: str) -> str:
 
 PAGE = """# Results
 
-All numbers come from the files in [measurements](measurements).
+All numbers come from the files in `docs/measurements`.
 
 {balanced}
 ## Retrieval by gender

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 
 import pytest
@@ -39,6 +40,24 @@ def test_the_pages_of_measured_methods_are_made_from_their_files(monkeypatch):
     assert methods_on_clip.page() == (ROOT / "docs" / "methods-clip.md").read_text()
     assert methods_on_mini.page() == (ROOT / "docs" / "methods-mini.md").read_text()
     assert adapted.page() == (ROOT / "docs" / "adapted.md").read_text()
+
+
+@pytest.mark.parametrize("script", ["command_line", "power"])
+def test_pages_that_a_script_writes_are_what_it_writes(script):
+    module = importlib.import_module(f"scripts.{script}")
+    assert module.page() == module.PAGE.read_text(), f"type: python -m scripts.{script}"
+
+
+def test_the_table_of_power_has_the_floors_of_the_metric():
+    from scripts import power
+
+    import equipoise as eq
+
+    groups = ["male"] * 100 + ["female"] * 100
+    floor, _, _ = power.chance(0.5, 20)
+    assert floor == pytest.approx(
+        eq.metrics.max_skew_floor(sensitive_features=groups, m=20), abs=1e-12
+    )
 
 
 def test_the_tables_on_mini_hold_methods_that_there_are():
@@ -135,3 +154,13 @@ def test_the_loop_for_faiss_on_the_page_on_applying(rng):
     names = {"faiss": faiss, "eq": eq, "space": space, "index": index}
     exec(compile(block, "apply.md", "exec"), names)
     np.testing.assert_array_equal(names["fair"].reconstruct_n(0, 50), eq.debias(e, space))
+
+
+def test_every_measurement_has_a_known_origin():
+    """scripts.ages then says which of them are older than the code that made them."""
+    from scripts import ages
+
+    known = {path for pattern in ages.MADE_BY for path in ages.MEASUREMENTS.glob(pattern)}
+    assert {path for path in ages.MEASUREMENTS.rglob("*") if path.is_file()} == known
+    for code in ages.MADE_BY.values():
+        assert all((ROOT / part).exists() for part in code), code

@@ -23,6 +23,15 @@ def test_every_block_runs_in_order(tmp_path, monkeypatch, capsys):
     assert names["space"].rank == 1 and names["u"].shape == names["images"].shape
 
 
+def test_the_block_of_the_home_page_runs(tmp_path, monkeypatch, capsys):
+    component("onnxruntime")
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "index.md").read_text(), re.S)
+    monkeypatch.chdir(tmp_path)
+    save_gallery(tmp_path / "photos", every=40)
+    exec(compile(block, "index.md", "exec"), {})
+    assert "score kept" in capsys.readouterr().out
+
+
 def test_demo_example_holds():
     result = subprocess.run(
         [sys.executable, ROOT / "examples" / "first.py"], capture_output=True, text=True, check=True
@@ -38,6 +47,6 @@ def test_the_metrics_page_prints_what_it_says(capsys):
 
 
 def test_links_lead_somewhere():
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
