@@ -303,7 +303,9 @@ def test_states_reach_the_anchor_s_coordinates_and_the_pipeline_is_left_as_it_wa
     assert np.array_equal(encoded(), before)
 
     texts = [DOCTOR, draws.anchors(DOCTOR)["female"]]
-    ends = as_float64(steered.hook.conditioning.states(texts, {})["text_encoder"])
+    conditioning = steered.hook.conditioning
+    options = getattr(conditioning, "usual", {})
+    ends = as_float64(conditioning.states(texts, options)["text_encoder"])
     end = int(np.abs(before - ends[0]).max(1).argmin())
     basis = steered.hook.spaces["text_encoder"].basis
 

@@ -84,20 +84,24 @@ def steer(
     source = _Shifts(conditioning, fitted, draws, strength)
 
     def keeps(prompt: str) -> bool:
-        return not source.group or bool(draws.left_alone(prompt))
+        if not source.group or draws.left_alone(prompt):
+            return True
+        source.prompts.add(prompt)  # the gate is asked before the edits are
+        return False
 
     hook = Attached(conditioning, draws.attribute, source, keeps, tokens)
     return StatesTowards(hook, source)
 
 
 class _Shifts:
-    """The edits of each part, for the group that is set."""
+    """The edits of each part, for the group that is set and the prompts that the gate let pass."""
 
     def __init__(self, conditioning: Any, fitted: Any, draws: GroupDraws, strength: float):
         self.group: str = ""
+        self.prompts: set[str] = set()
         self._conditioning, self._fitted = conditioning, fitted
         self._draws, self._strength = draws, strength
-        self._known: dict[tuple[str, str, str], np.ndarray] = {}
+        self._known: dict[tuple[str, str], dict[str, np.ndarray]] = {}
         self._spaces: dict[str, str] = {}
 
     def edits(self, options: Mapping[str, Any]) -> dict[str, Edit]:
@@ -108,33 +112,30 @@ class _Shifts:
             self._known, self._spaces = {}, spaces
         found = {}
         for part, edit in fitted.items():
-            apply = partial(self._apply, part, edit.operator.space, options)
+            apply = partial(self._apply, part, edit.operator.space)
             found[part] = Edit(edit.operator, apply)
+        if self.group:
+            self._measure(fitted, options)
         return found
 
-    def _apply(
-        self,
-        part: str,
-        space: AttributeSpace,
-        options: Mapping[str, Any],
-        states: Any,
-        prompt: str,
-    ) -> Any:
-        shift = self._shift(part, space, options, prompt)
+    def _measure(self, fitted: Mapping[str, Edit], options: Mapping[str, Any]) -> None:
+        """Note how far (r,) the group's anchor lies from each new prompt in each part's space."""
+        for prompt in sorted(self.prompts):
+            key = prompt, self.group
+            if key in self._known:
+                continue
+            anchor = self._draws.anchors(prompt)[self.group]
+            states = self._conditioning.states([prompt, anchor], options)
+            self._known[key] = {}
+            for part, edit in fitted.items():
+                operator: Any = edit.operator
+                inside = geometry.unit(as_float64(states[part])) @ operator.space.basis
+                self._known[key][part] = self._strength * (inside[1] - inside[0])
+
+    def _apply(self, part: str, space: AttributeSpace, states: Any, prompt: str) -> Any:
+        shift = self._known[prompt, self.group][part]
         result = moved(as_float64(states), space.basis.astype(np.float64), shift)
         return _like(result, states)
-
-    def _shift(
-        self, part: str, space: AttributeSpace, options: Mapping[str, Any], prompt: str
-    ) -> np.ndarray:
-        """Return how far (r,) the group's anchor lies from the prompt in the space."""
-        key = part, prompt, self.group
-        if key not in self._known:
-            anchor = self._draws.anchors(prompt)[self.group]
-            ends = as_float64(self._conditioning.states([prompt, anchor], options)[part])
-            inside = geometry.unit(ends) @ space.basis
-            self._known[key] = self._strength * (inside[1] - inside[0])
-        return self._known[key]
 
 
 def _like(rows: np.ndarray, states: Any) -> Any:

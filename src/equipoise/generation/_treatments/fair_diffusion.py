@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from equipoise.errors import InputError
-from equipoise.generation._conditioning import Conditioning
 from equipoise.generation._group_draws import GroupDraws
 from equipoise.generation._manifest import DrawnPicture
 from equipoise.generation._mini import MiniPipeline
@@ -170,7 +169,8 @@ class UnetGuide:
     """A pipeline with a UNet and classifier-free guidance, unsaid half first."""
 
     def __init__(self, pipe: Any, texts: Sequence[str]):
-        if getattr(pipe, "unet", None) is None or len(Conditioning(pipe).encoders) != 1:
+        second = getattr(pipe, "text_encoder_2", None)
+        if getattr(pipe, "unet", None) is None or second is not None:
             raise InputError(
                 f"fair-diffusion guides the UNet of Stable Diffusion 1.x and 2.x, and"
                 f" {type(pipe).__name__} is another kind of pipeline; pass balanced"

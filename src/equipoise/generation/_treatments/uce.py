@@ -104,7 +104,9 @@ def fitted(
     conditioning = pipe.conditioning() if hasattr(pipe, "conditioning") else Conditioning(pipe)
     prompts = list(book.prompts)
     anchors = [book[prompt][group].anchor for prompt in prompts for group in attribute.groups]
-    neutral, explicit = conditioning.states(prompts, {}), conditioning.states(anchors, {})
+    options = getattr(conditioning, "usual", {})
+    neutral = conditioning.states(prompts, options)
+    explicit = conditioning.states(anchors, options)
     maps = {}
     for part in conditioning.parts:
         rows, stated = as_float64(neutral[part]), as_float64(explicit[part])
