@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, PngImagePlugin
@@ -270,7 +271,7 @@ def _provenance(picture: DrawnPicture, run: DrawingRun, facts: TreatmentFacts) -
         equipoise=__version__,
     )
     told = {"drawn": facts.drawn, "wording": facts.wording, "left_alone": facts.left_alone}
-    update = {name: value for name, value in told.items() if value}
+    update: dict[str, Any] = {name: value for name, value in told.items() if value}
     if facts.drawn:
         update["shares"] = plan.shares_of(picture.prompt, run.attribute)
     return about.model_copy(update=update)

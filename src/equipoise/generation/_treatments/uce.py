@@ -190,4 +190,4 @@ def _readers(pipe: Any) -> list[Any]:
 def _block_diagonal(blocks: list[np.ndarray]) -> np.ndarray:
     from scipy.linalg import block_diag
 
-    return block_diag(*blocks)
+    return np.asarray(block_diag(*blocks))
