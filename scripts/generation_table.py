@@ -256,6 +256,8 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=10, help="As many at first, and in each step.")
     parser.add_argument("--method", action="append", help="Methods in place of all.")
     args = parser.parse_args()
+    if min(args.first, args.pictures) < 2:
+        parser.error("an interval needs two pictures of each or more")
     counts = [*range(args.first, args.pictures, args.first), args.pictures]
     for images in counts:
         found = measure(args.data, images, args.method or METHODS)
