@@ -19,7 +19,7 @@ demo: $(VENV)/.core
 	$(BIN)/equipoise audit --out build/demo --force
 
 test: $(VENV)/.test
-	$(PYTEST) -n 2 -m "not slow and not open_clip"
+	$(PYTEST) -n 2 --dist worksteal -m "not slow and not open_clip"
 
 test-slow: $(VENV)/.test
 	$(PYTEST) -m slow

@@ -32,7 +32,7 @@ MEASUREMENTS = Path("docs/measurements/coverage.json")
 PAGE = Path("docs/intervals.md")
 START, END = "<!-- coverage: made by scripts/interval_coverage.py -->", "<!-- end -->"
 # images -> galleries whose intervals are looked at, and galleries that say what to expect
-IMAGES = {200: (400, 2000), 500: (400, 2000), 5000: (100, 400)}
+IMAGES = {200: (1000, 2000), 500: (1000, 2000), 5000: (1000, 2000)}
 LEANS = {"at the floor": 0.0, "near it": 0.5, "further": 1.0, "far from it": 2.0}
 SHARES = (0.5, 0.3)  # of the first group in the population
 QUERIES, RESAMPLES, DIM = 10, 400, 16
@@ -109,13 +109,21 @@ def _chances(rng: np.random.Generator, ranking: Ranking, m: int) -> tuple[Chance
     """Return what random rankings have, of one query and of the mean, as an audit finds it."""
     codes = ranking.groups.codes
     floor = metrics.max_skew_floor(sensitive_features=codes, m=m)
-    lists = np.stack([rng.choice(len(codes), m, replace=False) for _ in range(LISTS)])
-    alone = _skews(Ranking.of(top=lists, groups=ranking.groups), m)
+    alone = _random_skews(rng, codes, m)
     means = shuffled_max_skews(ranking, m, "dataset", PERMUTATIONS, 0, False).mean(1)
     return (
         Chance(floor, float(np.quantile(alone, LEVEL))),
         Chance(floor, float(np.quantile(means, (1 + LEVEL) / 2))),
     )
+
+
+def _random_skews(rng: np.random.Generator, codes: np.ndarray, m: int) -> np.ndarray:
+    """Return the skew of random lists of two groups, which follows from how many are of each."""
+    sizes = np.bincount(codes, minlength=2)
+    first = rng.hypergeometric(sizes[0], sizes[1], m, LISTS)
+    shares = np.stack([first, m - first], axis=1) / m
+    with np.errstate(divide="ignore"):
+        return np.log(shares / (sizes / sizes.sum())).max(axis=1)
 
 
 def _held(
@@ -182,13 +190,14 @@ def _column(rows: np.ndarray | None, i: int) -> np.ndarray | None:
 
 def table(found: list[dict]) -> str:
     """Return the table of the page."""
-    head = ["images", "share", "where", "MaxSkew"]
+    head = ["images", "share", "where", "galleries", "MaxSkew"]
     for what in ("one prompt", "mean of ten"):
         head += [f"{what}, {kind}" for kind in KINDS]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in found:
         share = f"{100 * row['share']:.0f} %"
-        cells = [f"{row['images']:,}", share, row["where"], f"{row['skew']:.3f}"]
+        cells = [f"{row['images']:,}", share, row["where"], f"{row['galleries']:,}"]
+        cells.append(f"{row['skew']:.3f}")
         for what in ("one", "mean"):
             for kind in KINDS:
                 held = row[what].get(kind)

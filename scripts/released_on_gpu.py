@@ -25,6 +25,9 @@ PAGE = Path("docs/published.md")
 METHODS = ["closed-form", "closed-form:as_released=fp16"]
 LOW, HIGH = 0.36, 0.40  # in theory the factor is 0.382 to 0.386 for rows with p up to 0.3
 TEXTS = "text_clip_vitb32_objects.npz"
+LENGTH = 10  # about what CLIP's rows have before they are brought to unit length
+SPREAD = (8, 12)
+READINGS = ("one", "ten", "eight to twelve")
 
 
 def half(folder: Path) -> tuple[Any, Any]:
@@ -52,21 +55,36 @@ def row(name: str, rows: np.ndarray, folder: Path) -> dict[str, Any]:
     }
 
 
+def reading(name: str, rows: np.ndarray, folder: Path) -> dict[str, Any]:
+    """How many factors are outside, by the length that the rows had in float16."""
+    released, _ = half(folder)
+    drawn = np.random.default_rng(0).uniform(*SPREAD, (len(rows), 1))
+    outside = {}
+    for which, lengths in zip(READINGS, (1, LENGTH, drawn), strict=True):
+        shrink = released.shrink(rows, lengths)
+        outside[which] = float(((shrink < LOW) | (shrink > HIGH)).mean())
+    return {"rows": name, "n": len(rows), "outside": outside}
+
+
 def measure(folder: Path) -> None:
     """The three sets of rows, and MaxSkew on two sets of images."""
     files = {"class names as texts": (TEXTS, "text")}
     files["Flickr8k images"] = (clip.FILES["flickr8k"], "image")
     files["CelebA images"] = (clip.FILES["celeba"], "image")
+    vectors, queries = clip.texts(folder)
+    readings = [reading("the 495 queries", vectors.encode_text(queries), folder)]
     rows = []
     for name, (file, column) in files.items():
         with np.load(folder / file, allow_pickle=False) as stored:
-            rows.append(row(name, stored[column], folder))
+            found = stored[column]
+        rows.append(row(name, found, folder))
+        readings.append(reading(name, found, folder))
     skews = {}
     for name in clip.DEPTHS:
         run = clip.evaluation(folder, name).run(parse(METHODS), baseline="closed-form")
         metric = f"MS@{clip.DEPTHS[name]}"
         skews[name] = [found.to_plain() for found in run.rows if found.metric == metric]
-    write_plain(MEASURED, {"rows": rows, "skews": skews})
+    write_plain(MEASURED, {"rows": rows, "readings": readings, "skews": skews})
 
 
 def table() -> str:
@@ -82,6 +100,14 @@ def table() -> str:
             f"| {one['rows']} | {one['n']:,} | {one['outside']:.1%} | {one['worst_cosine']:.3f}"
             f" | {one['under_0.99']:.1%} |"
         )
+    lines += [
+        "",
+        f"| factor outside {LOW} to {HIGH}, by the length in float16 | n | 1 | 10 | 8 to 12 |",
+    ]
+    lines.append("|---|---|---|---|---|")
+    for one in found["readings"]:
+        shares = " | ".join(f"{one['outside'][which]:.1%}" for which in READINGS)
+        lines.append(f"| {one['rows']} | {one['n']:,} | {shares} |")
     lines += ["", "| MaxSkew | none | exact | float16 | float16 minus exact, paired |"]
     lines.append("|---|---|---|---|---|")
     for name, rows in found["skews"].items():

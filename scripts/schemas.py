@@ -15,12 +15,15 @@ from equipoise import PromptBook
 from equipoise._annotate.documents import Agreement
 from equipoise._applying.documents import ApplyManifest
 from equipoise._audit.results import AuditDocument
+from equipoise._space_document import SpaceMetadata, SpaceSetMetadata
 from equipoise._stores.folder import StoreManifest
 from equipoise.encoders._onnx import ExportSettings
 from equipoise.evaluation import EvaluationRun, SweepResults
 from equipoise.generation import DrawingPlan, PictureProvenance
 from equipoise.generation._manifest import DrawnPicture
 from equipoise.generation._results_document import ChosenPrompts, GenerationResults
+from equipoise.methods._operator_document import OperatorMetadata, SpaceSettings
+from equipoise.prompts._attribute_document import AttributeFile
 
 FOLDER, PAGE = Path("docs/schemas"), Path("docs/schemas.md")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -56,11 +59,36 @@ KINDS = (
     FileKind("generation", GenerationResults, "`results.json`", "`equipoise generate`"),
     FileKind("agreement", Agreement, "what is printed", "`equipoise annotate agreement --json`"),
     FileKind("encoder", ExportSettings, "`encoder.json`", "`equipoise.encoders.export_onnx`"),
+    FileKind("attribute", AttributeFile, "the TOML file of an attribute", "people, by hand"),
+    FileKind(
+        "attribute-space",
+        SpaceMetadata,
+        "the text `equipoise` in the metadata of an attribute space",
+        "`equipoise fit`, `AttributeSpace.save`",
+    ),
+    FileKind(
+        "space-set",
+        SpaceSetMetadata,
+        "the same of a space set",
+        '`equipoise fit --scope "per prompt"`, `SpaceSet.save`',
+    ),
+    FileKind(
+        "operator",
+        OperatorMetadata,
+        "the same of an operator",
+        "`equipoise fit --method`, `Operator.save`",
+    ),
+    FileKind(
+        "space-settings",
+        SpaceSettings,
+        "`settings` of the operators of closed-form, adapted and others in a space",
+        "`equipoise fit --method`, `Operator.save`",
+    ),
 )
 
 TEXT = """# The schemas of files
 
-Every JSON file that equipoise writes has a model in the package and a [JSON schema](https://json-schema.org) here. `python -m scripts.schemas` writes the schemas and this page, and a test
+Every JSON document that equipoise writes, and the TOML file of an attribute, has a model in the package and a [JSON schema](https://json-schema.org) here. `python -m scripts.schemas` writes the schemas and this page, and a test
 compares them with the models.
 
 | file | written by | schema |
@@ -69,8 +97,8 @@ compares them with the models.
 
 Rules for all of them:
 
-- **Fields that are not known are ignored**, so that a file of a later version with the same format number can be read. A prompt book is written by hand too, and
-  `encoder.json` decides what a model computes, so these two refuse them: a misspelt field would be lost without a word.
+- **Fields that are not known are ignored**, so that a file of a later version with the same format number can be read. A prompt book and the tables of an attribute's
+  groups are written by hand, and `encoder.json` decides what a model computes, so these refuse them: a misspelt field would be lost without a word.
 - A file whose `format` is newer than this equipoise says so, before anything else is checked.
 - A file that does not follow its schema is refused. The error names the file, the field, what it holds and what is legal.
 - A field that a model gives no value for is absent, unless the schema says that it may be null.

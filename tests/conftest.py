@@ -8,6 +8,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+# Workers share the cores. With threads of their own, which wait for each other by spinning, each
+# would take the other's time: on a busy machine, a gradient test took 40 s of processor time, not 3.
+# It is read when numpy and torch are imported. Without workers (the slow tests) threads are as ever.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings

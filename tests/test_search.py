@@ -23,13 +23,22 @@ from tests.helpers.common import component, make_space, run, unit
 NAN = np.float64("nan")
 
 
-@pytest.fixture(params=["numba", "numpy"], autouse=True, scope="module")
+@pytest.fixture(params=["numba", "integers", "numpy"], autouse=True, scope="module")
 def kernel(request):
-    if request.param == "numba":
-        component("numba")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EQUIPOISE_NO_NUMBA", "1" if request.param == "numpy" else "")
-        yield
+        if request.param != "numpy":
+            component("numba")
+            patch.setattr(best, "FEWEST", 0 if request.param == "integers" else 1 << 40)
+        if request.param == "integers" and not integers().available():
+            pytest.skip("this processor has no product of 16-bit integers")
+        yield request.param
+
+
+def integers():
+    from equipoise.kernels import _numba_integers
+
+    return _numba_integers
 
 
 def brute_force(texts, images, k):
@@ -120,6 +129,30 @@ def test_one_enormous_row_takes_nothing_from_the_others(rng):
         np.testing.assert_allclose(values, row[indices], rtol=1e-6)
 
 
+@pytest.mark.parametrize("spread", ["even", "one entry", "outliers"])
+@pytest.mark.parametrize("dim", [1, 7, 512])
+def test_sums_of_integers_are_within_their_bound(rng, dim, spread):
+    """All integer products are below 2**30, and as far from the scores as ``rounding`` says."""
+    component("numba")
+    texts, images = rng.standard_normal((2, 90, dim))
+    if spread == "one entry":
+        texts, images = np.eye(dim)[rng.integers(0, dim, (2, 90))] * 3.7
+    if spread == "outliers":
+        images[:, 0] *= 200
+    length = integers().length_in_integers(dim)
+    longest = np.linalg.norm(images, axis=1).max()
+    lengths = np.linalg.norm(texts, axis=1)
+    whole_texts = np.rint(texts * (length / lengths)[:, None]).astype(np.int64)
+    scale = np.float32(length / longest)
+    whole_images = np.rint(images.astype(np.float32) * scale).astype(np.int64)
+    sums = whole_texts @ whole_images.T
+    assert max(abs(whole_texts).max(), abs(whole_images).max()) <= integers().LARGEST
+    assert (abs(whole_texts) @ abs(whole_images).T).max() < 1 << 30
+    rough = sums * (lengths * longest / length**2)[:, None]
+    reach = lengths[:, None] * longest
+    assert (abs(rough - texts @ images.T) <= reach * (integers().rounding(dim) + 2.0**-23)).all()
+
+
 @pytest.mark.parametrize("window", [1, 40_000, 1 << 28])
 @pytest.mark.parametrize("images", ["distinct", "near ties", "one and the same", "ever better"])
 def test_windows_do_not_change_the_result(rng, monkeypatch, window, images):
@@ -199,6 +232,51 @@ def test_works_where_standard_error_is_closed():
     )
 
 
+def adjusted(rng, texts, memberships, k):
+    """An adjustment of memberships that are the last columns of the images."""
+    width = memberships.shape[1]
+    lams = rng.uniform(-1, 1, (len(texts), width))
+    moved = texts.astype(np.float64)
+    moved[:, -width:] -= lams
+    slack = 1e-5 * np.abs(lams) @ np.abs(memberships).max(axis=0)  # beyond float32's rounding
+    return best.Adjustment(moved, lams, slack, k)
+
+
+@pytest.mark.parametrize("window", [1, 1 << 28])
+def test_kept_scores_change_no_ranking(rng, monkeypatch, window):
+    """Nothing but how often the images are multiplied: forgotten or not, and with bad rows too."""
+    monkeypatch.setattr(search, "WINDOW", window)
+    images = rng.standard_normal((700, 6)).astype(np.float32)
+    images[[3, 400]] = NAN
+    memberships = np.nan_to_num(images[:, -2:])
+    recent = search.RecentScores(limit=2 * 4 * len(images))  # of two texts
+    texts = unit(rng.standard_normal((3, 6)))
+    for text in (texts[[i]] for i in (0, 1, 0, 2, 1)):
+        shift = adjusted(rng, text, memberships, 30)
+        plain = top_k(text, images, 20, block=128, recent=recent)
+        found = search.top_k_adjusted(
+            text, images, 20, [shift], memberships, block=128, recent=recent
+        )
+        expected = search.top_k_adjusted(text, images, 20, [shift], memberships, block=128)
+        for one, other in zip([plain, *found], [expected[0], *expected], strict=True):
+            assert_same(one, other)
+        assert_same(found[1], top_k(shift.texts, images, 30))
+    many = top_k(texts, images, 20, block=128, recent=recent)
+    assert_same(many, top_k(texts, images, 20))
+
+
+def test_a_text_that_is_kept_is_not_multiplied_again(rng):
+    """The second ranking follows the scores of the first, whatever the rows say by then."""
+    images = unit(rng.standard_normal((500, 6))).astype(np.float32)
+    recent, text = search.RecentScores(), unit(rng.standard_normal((1, 6)))
+    first = top_k(text, images, 5, recent=recent)
+    others = np.setdiff1d(np.arange(500), first[0][0])
+    images[others] = text  # the best of all, had they been looked at
+    assert_same(top_k(text, images, 5, recent=recent), first)
+    other = unit(rng.standard_normal((1, 6)))
+    assert_same(top_k(other, images, 5, recent=recent), top_k(other, images, 5))
+
+
 def test_a_depth_beyond_what_there_is_costs_no_memory(rng):
     indices, _ = top_k(rng.standard_normal((3, 4)), iter([rng.standard_normal((5, 4))]), 10**12)
     assert indices.shape == (3, 5) and (np.sort(indices) == np.arange(5)).all()
@@ -263,8 +341,10 @@ def test_memory_is_bounded_by_the_block(tmp_path):
     )  # the pages of the map itself, and a little
 
 
-def test_bench_as_json_and_as_a_table():
+def test_bench_as_json_and_as_a_table(kernel):
     component("faiss")
+    if kernel == "integers":
+        pytest.skip("a process of its own chooses by itself")
     options = (
         "bench",
         "retrieval",

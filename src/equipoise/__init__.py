@@ -10,16 +10,26 @@ telemetry.switch_off()
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from equipoise import errors, geometry, kernels
-from equipoise._certificate import Certificate, Frontier, certify, cross_bound, frontier
-from equipoise._debiasing import debias
-from equipoise._space import AttributeSpace
+from equipoise import errors
 from equipoise._version import __version__
 from equipoise.errors import EquipoiseError
 
 if TYPE_CHECKING:
-    from equipoise import datasets, evaluation, generation, methods, metrics, published, report
+    from equipoise import (
+        datasets,
+        evaluation,
+        generation,
+        geometry,
+        kernels,
+        methods,
+        metrics,
+        published,
+        report,
+    )
     from equipoise._applying import ApplyReport
+    from equipoise._certificate import Certificate, Frontier, certify, cross_bound, frontier
+    from equipoise._debiasing import debias
+    from equipoise._space import AttributeSpace
     from equipoise._spaceset import SpaceSet
     from equipoise._stores import Store, open_store
     from equipoise._verbs.apply import apply
@@ -34,25 +44,36 @@ if TYPE_CHECKING:
     from equipoise.prompts._prompt_book import PromptBook
     from equipoise.prompts._stated_groups import explicit_groups
 
-_LATER = {  # loaded when first used: what they import would make every import slow
+# Loaded when first used. What they import, numpy to begin with, would make every start slow, that
+# of `equipoise --help` too.
+_LATER = {
     "ApplyReport": "equipoise._applying",
     "Attribute": "equipoise.prompts._attribute",
+    "AttributeSpace": "equipoise._space",
     "AuditResults": "equipoise._verbs.audit",
+    "Certificate": "equipoise._certificate",
     "Exploration": "equipoise._verbs.explore",
     "FitContext": "equipoise.methods",
+    "Frontier": "equipoise._certificate",
     "PromptBook": "equipoise.prompts._prompt_book",
     "SearchResults": "equipoise._verbs.search",
     "SpaceSet": "equipoise._spaceset",
     "Store": "equipoise._stores",
     "apply": "equipoise._verbs.apply",
     "audit": "equipoise._verbs.audit",
+    "certify": "equipoise._certificate",
+    "cross_bound": "equipoise._certificate",
     "datasets": "equipoise.datasets",
+    "debias": "equipoise._debiasing",
     "embed": "equipoise._verbs.embed",
     "evaluation": "equipoise.evaluation",
     "explicit_groups": "equipoise.prompts._stated_groups",
     "explore": "equipoise._verbs.explore",
     "export_onnx": "equipoise.encoders",
+    "frontier": "equipoise._certificate",
     "generation": "equipoise.generation",
+    "geometry": "equipoise.geometry",
+    "kernels": "equipoise.kernels",
     "load_encoder": "equipoise.encoders",
     "methods": "equipoise.methods",
     "metrics": "equipoise.metrics",

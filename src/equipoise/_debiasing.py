@@ -285,7 +285,7 @@ def _as_numpy(bad: Any) -> np.ndarray:
 
 
 def _raise_for(bad: np.ndarray, shape: tuple[int, ...], done: str = "") -> None:
-    count = int(bad.sum())
+    count = int(np.count_nonzero(bad))
     if not count:
         return
     rows = tuple(map(tuple, np.argwhere(bad)[:_NAMED_ROWS].tolist()))

@@ -36,6 +36,17 @@ class Document(BaseModel):
         return file_text(self.to_plain())
 
 
+class Metadata(Document):
+    """The JSON that a safetensors file carries beside its arrays.
+
+    There a number may be infinite, and stays one.
+    """
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the fields that were given, as the file holds them."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+
 def file_text(document: dict[str, Any]) -> str:
     """Return the text of a file that people may read: indented, one line feed at its end."""
     return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -73,6 +84,15 @@ FreeValue = Annotated[JsonValue, BeforeValidator(plain)]
 """A value of any form, such as a parameter of a method."""
 
 
+def _written(value: Any) -> Any:
+    """Return a value as JSON gives it back: a tuple is a list, and infinity stays a number."""
+    return json.loads(json.dumps(value))
+
+
+WrittenValue = Annotated[JsonValue, BeforeValidator(_written)]
+"""A value of any form in the metadata of a safetensors file."""
+
+
 def read_document(
     model: type[Model],
     data: str | bytes,
@@ -100,6 +120,14 @@ def read_document(
     raise ArtefactError(f"{where} is not {what}, or damaged ({reason}); {remedy}")
 
 
+def validated(model: type[Model], found: Any) -> Model:
+    """Return the document that plain values describe; raise a ValueError that names the field."""
+    try:
+        return model.model_validate(found)
+    except ValidationError as error:
+        raise ValueError(first_error(error)) from None
+
+
 def _require_known_format(where: str | os.PathLike[str], found: Any, newest: int) -> None:
     """Raise for a document of a newer equipoise, whose fields may be others."""
     version = found.get("format") if isinstance(found, dict) else None
@@ -113,7 +141,8 @@ def first_error(error: ValidationError) -> str:
     field = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
         return f"the field {field} is missing"
-    message = first["msg"][:1].lower() + first["msg"][1:]
+    message = first["msg"].removeprefix("Value error, ")  # pydantic's name for an error of ours
+    message = message[:1].lower() + message[1:]
     if not field:
         return message
     return f"the field {field} is {_shown(first['input'])}: {message}"

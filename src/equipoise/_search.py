@@ -4,13 +4,14 @@ all scores.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from equipoise._progress import progress
 from equipoise.errors import InputError
-from equipoise.kernels._best import MOST_IMAGES, Adjustment, Best
+from equipoise.kernels._best import MOST_IMAGES, Adjustment, Best, WindowRows, WindowScores
 
 BLOCK = 16_384
 WINDOW = 1 << 28  # bytes of images that are looked at twice, where that takes no copy
@@ -18,6 +19,45 @@ _DTYPES = ("float16", "float32", "float64")
 
 Images = np.ndarray | Iterable[np.ndarray]
 Transform = Callable[[np.ndarray], np.ndarray]
+REMEMBERED = 1 << 26  # bytes of scores of recent texts
+
+
+class RecentScores:
+    """The rough scores of the texts that were searched for last, all in one index.
+
+    Whoever ranks the images of a text again, by other adjustments, then reads only the best of
+    them. It holds 4 bytes per image and text, up to ``limit`` bytes, and one text in any case.
+    """
+
+    def __init__(self, limit: int = REMEMBERED):
+        self.limit = limit
+        self._rows: list[WindowRows] = []
+        self._texts: OrderedDict[bytes, list[WindowScores]] = OrderedDict()
+
+    def of(self, texts: np.ndarray) -> Callable[[int], WindowScores] | None:
+        """Return what gives the scores of a text with each window; None for several texts."""
+        if len(texts) != 1:
+            return None
+        name = np.ascontiguousarray(texts, np.float64).tobytes()
+        windows = self._texts.setdefault(name, [])
+        self._texts.move_to_end(name)
+        self._forget()
+
+        def window(number: int) -> WindowScores:
+            if number == len(self._rows):
+                self._rows.append(WindowRows())
+            if number == len(windows):
+                windows.append(WindowScores(self._rows[number]))
+            return windows[number]
+
+        return window
+
+    def _forget(self) -> None:
+        """Drop what was asked for longest ago, until the rest is within the limit."""
+        images = sum(len(rows.usable) for rows in self._rows if rows.usable is not None)
+        most = max(1, self.limit // max(1, 4 * images))
+        while len(self._texts) > most:
+            self._texts.popitem(last=False)
 
 
 def top_k(
@@ -28,6 +68,7 @@ def top_k(
     transform: Transform | None = None,
     block: int = BLOCK,
     show_progress: bool | None = None,
+    recent: RecentScores | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(indices, scores)`` of the k images with the largest inner product for each text:
     (queries, k), int64 and float32, best first.
@@ -35,7 +76,8 @@ def top_k(
     texts (queries, d); images (n, d): an array, a memory map, or blocks of rows one after the other
     (``store.shards()``, any iterator). float16, float32 or float64. transform: applied to each
     block of image rows before it is scored, so that an operator needs no second copy of the index;
-    it must treat each row by itself. show_progress: None for a terminal only.
+    it must treat each row by itself. show_progress: None for a terminal only. recent: keeps the
+    scores of a text for the next ranking of the same images, with the same block and transform.
 
     A score is the inner product in float64, rounded to float32; of equal scores the lower index
     comes first. ``block`` changes speed and memory, never the result. Held at once: block scores
@@ -44,7 +86,7 @@ def top_k(
     of images gives all of them. Image rows that hold NaN, infinity or a number beyond float32
     (unreadable pictures) are never among the results.
     """
-    best = _offered(texts, images, k, transform, block, show_progress)
+    best = _offered(texts, images, k, transform, block, show_progress, recent=recent)
     return best.result()
 
 
@@ -57,13 +99,14 @@ def top_k_adjusted(
     *,
     transform: Transform | None = None,
     block: int = BLOCK,
+    recent: RecentScores | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return what ``top_k`` does for the texts, and then for each adjustment of their scores.
 
     memberships (n, r), float32 and finite: of the images, in their order. One product of texts and
     images serves all rankings: an adjustment adds r multiplications per score in place of d.
     """
-    best = _offered(texts, images, k, transform, block, False, adjustments, memberships)
+    best = _offered(texts, images, k, transform, block, False, adjustments, memberships, recent)
     return [best.result(), *best.adjusted_results()]
 
 
@@ -76,6 +119,7 @@ def _offered(
     show_progress: bool | None,
     adjustments: Sequence[Adjustment] = (),
     memberships: np.ndarray | None = None,
+    recent: RecentScores | None = None,
 ) -> Best:
     """Return the best after all images were offered; raise where none can be found."""
     texts = _check_texts(texts)
@@ -83,12 +127,14 @@ def _offered(
         if not isinstance(value, int | np.integer) or value < 1:
             raise InputError(f"{name}={value!r} is not legal; pass a whole number from 1")
     best = Best(texts, int(k), adjustments)
+    kept = None if recent is None else recent.of(texts)
     total = len(images) if isinstance(images, np.ndarray) and images.ndim else None
     with progress("searching", total, show_progress) as advance:
-        for rows in _windows(images, int(block), transform is None):
+        for number, rows in enumerate(_windows(images, int(block), transform is None)):
             seen = best.seen
             near = None if memberships is None else memberships[seen : seen + len(rows)]
-            best.offer(_transformed(rows, transform, seen, texts.shape[1]), int(block), near)
+            shown = _transformed(rows, transform, seen, texts.shape[1])
+            best.offer(shown, int(block), near, None if kept is None else kept(number))
             advance(len(rows))
     if not best.usable:
         found = (

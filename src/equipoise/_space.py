@@ -20,6 +20,7 @@ from equipoise.geometry import RANK_TOLERANCE, Float64
 from equipoise.kernels._recipe import LowRank, preference
 
 if TYPE_CHECKING:
+    from equipoise._space_document import SpaceMetadata
     from equipoise.encoders import TextEncoder
     from equipoise.prompts._attribute import Attribute
     from equipoise.prompts._prompt_book import PromptBook
@@ -265,7 +266,7 @@ class AttributeSpace:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file, atomically."""
-        artefact.save(path, KIND, self.arrays(), self.metadata())
+        artefact.save(path, KIND, self.arrays(), self.metadata().to_plain())
 
     def arrays(self) -> dict[str, Float64]:
         """Return the arrays of the file."""
@@ -274,26 +275,32 @@ class AttributeSpace:
             arrays[f"prototypes.{i}"] = part.prototypes
         return arrays
 
-    def metadata(self) -> dict[str, Any]:
-        """Return everything but the arrays, as JSON holds it."""
-        return {
-            "parts": [{"attribute": part.attribute, "groups": part.groups} for part in self.parts],
-            "groups": self.groups,
-            "rank": self.rank,
-            "kappa": self.kappa if np.isfinite(self.kappa) else "inf",
-            "scope": self.scope,
-            "tolerance": self.tolerance,
-            "encoder": self.encoder._asdict(),
-            "book_hash": self.book_hash,
-            "version": self.version,
-        }
+    def metadata(self) -> SpaceMetadata:
+        """Return everything but the arrays, as the file holds it."""
+        from equipoise._space_document import EncoderFacts, PartFacts, SpaceMetadata
+
+        parts = [PartFacts(attribute=part.attribute, groups=part.groups) for part in self.parts]
+        return SpaceMetadata(
+            parts=tuple(parts),
+            groups=self.groups,
+            rank=self.rank,
+            kappa=self.kappa if np.isfinite(self.kappa) else "inf",
+            scope=self.scope,
+            tolerance=self.tolerance,
+            encoder=EncoderFacts(**self.encoder._asdict()),
+            book_hash=self.book_hash,
+            version=self.version,
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, encoder: Any = None) -> AttributeSpace:
         """Read a saved space; with ``encoder``, refuse one that another encoder made."""
-        arrays, metadata = artefact.load(path, KIND)
+        from equipoise._documents import validated
+        from equipoise._space_document import SpaceMetadata
+
+        arrays, found = artefact.load(path, KIND)
         try:
-            space = cls.from_arrays(arrays, metadata)
+            space = cls.from_arrays(arrays, validated(SpaceMetadata, found))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ArtefactError(
                 f"{path} does not hold a whole attribute space ({error}); the file is damaged, so"
@@ -303,26 +310,23 @@ class AttributeSpace:
         return space
 
     @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, Float64], metadata: Mapping[str, Any]
-    ) -> AttributeSpace:
+    def from_arrays(cls, arrays: Mapping[str, Float64], metadata: SpaceMetadata) -> AttributeSpace:
         """Return the space that a file holds.
 
-        Raise KeyError, TypeError or ValueError where the file does not hold a whole space.
+        Raise KeyError or ValueError where the file does not hold a whole space.
         """
         parts = []
-        for i, part in enumerate(metadata["parts"]):
-            prototypes = arrays[f"prototypes.{i}"]
-            parts.append(Part(part["attribute"], tuple(part["groups"]), prototypes))
+        for i, part in enumerate(metadata.parts):
+            parts.append(Part(part.attribute, part.groups, arrays[f"prototypes.{i}"]))
         space = cls(
             basis=arrays["basis"],
             parts=tuple(parts),
-            kappa=_one_kappa(float(metadata["kappa"])),
-            scope=str(metadata["scope"]),
-            tolerance=float(metadata["tolerance"]),
-            encoder=EncoderRef(**{name: str(value) for name, value in metadata["encoder"].items()}),
-            book_hash=str(metadata["book_hash"]),
-            version=str(metadata["version"]),
+            kappa=_one_kappa(float(metadata.kappa)),
+            scope=metadata.scope,
+            tolerance=metadata.tolerance,
+            encoder=EncoderRef(**metadata.encoder.model_dump()),
+            book_hash=metadata.book_hash,
+            version=metadata.version,
         )
         space._check_arrays()
         return space
@@ -341,8 +345,7 @@ class AttributeSpace:
         if self.rank == 0 or not np.allclose(products, np.eye(self.rank), atol=1e-6):
             raise ValueError("the basis is not orthonormal")
         for part in self.parts:
-            named = all(isinstance(group, str) for group in part.groups)
-            if not named or part.prototypes.shape != (len(part.groups), self.dim):
+            if part.prototypes.shape != (len(part.groups), self.dim):
                 raise ValueError("groups and prototypes do not match")
             if not np.allclose(np.linalg.norm(part.prototypes, axis=1), 1, atol=1e-6):
                 raise ValueError("the prototypes are not of unit length")

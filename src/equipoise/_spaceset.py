@@ -16,6 +16,7 @@ from equipoise.errors import ArtefactError, InputError
 from equipoise.geometry import RANK_TOLERANCE
 
 if TYPE_CHECKING:
+    from equipoise._space_document import SpaceSetMetadata
     from equipoise.encoders import TextEncoder
     from equipoise.prompts._attribute import Attribute
     from equipoise.prompts._prompt_book import PromptBook
@@ -143,7 +144,7 @@ class SpaceSet(Mapping[str, AttributeSpace]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file, atomically."""
-        artefact.save(path, KIND, self.arrays(), self.metadata())
+        artefact.save(path, KIND, self.arrays(), self.metadata().to_plain())
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of the file: bases side by side, prototypes stacked."""
@@ -154,19 +155,23 @@ class SpaceSet(Mapping[str, AttributeSpace]):
             "prototypes": prototypes,
         }
 
-    def metadata(self) -> dict[str, Any]:
-        """Return everything but the arrays, as JSON holds it."""
-        metadata = self._first.metadata()
-        metadata["prompts"] = list(self.spaces)
-        metadata["ranks"] = [space.rank for space in self.spaces.values()]
-        return metadata
+    def metadata(self) -> SpaceSetMetadata:
+        """Return everything but the arrays, as the file holds it."""
+        from equipoise._space_document import SpaceSetMetadata
+
+        ranks = [space.rank for space in self.spaces.values()]
+        shared = self._first.metadata().to_plain()
+        return SpaceSetMetadata(**shared, prompts=tuple(self.spaces), ranks=tuple(ranks))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, encoder: Any = None) -> SpaceSet:
         """Read a saved set; with ``encoder``, refuse one that another encoder made."""
-        arrays, metadata = artefact.load(path, KIND)
+        from equipoise._documents import validated
+        from equipoise._space_document import SpaceSetMetadata
+
+        arrays, found = artefact.load(path, KIND)
         try:
-            loaded = cls.from_arrays(arrays, metadata)
+            loaded = cls.from_arrays(arrays, validated(SpaceSetMetadata, found))
         except (
             KeyError,
             TypeError,
@@ -183,13 +188,13 @@ class SpaceSet(Mapping[str, AttributeSpace]):
         return loaded
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any]) -> SpaceSet:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], metadata: SpaceSetMetadata) -> SpaceSet:
         """Return the set that a file holds.
 
         Raise KeyError, TypeError, ValueError or IndexError where the file does not hold a whole
         set.
         """
-        prompts, ranks = metadata["prompts"], metadata["ranks"]
+        prompts, ranks = metadata.prompts, metadata.ranks
         ends = np.cumsum(ranks)
         if not len(prompts) == len(set(prompts)) == len(ranks) == len(arrays["prototypes"]):
             raise ValueError("prompts, ranks and arrays do not match")

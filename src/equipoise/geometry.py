@@ -120,12 +120,19 @@ class Limits(NamedTuple):
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def limits(dtype: str) -> Limits:
-    """Return the limits of rows stored as ``dtype``; float16 and bfloat16 compute in float32."""
+def _limits(dtype: str) -> Limits:
     eps, wide = _EPS[dtype], _EPS["float64" if dtype == "float64" else "float32"]
     small, large, up = (1e-200, 1e200, 2.0**600) if dtype == "float64" else (1e-28, 1e28, 2.0**100)
     unit = 8 * max(eps, _EPS["float16"])
     return Limits(small, large, up, pure=eps + 8 * wide, unit=unit, eps=eps)
+
+
+_LIMITS = {dtype: _limits(dtype) for dtype in _EPS}
+
+
+def limits(dtype: str) -> Limits:
+    """Return the limits of rows stored as ``dtype``; float16 and bfloat16 compute in float32."""
+    return _LIMITS[dtype]
 
 
 def row_scale(n2: Array, one: Array, where: Callable, limits: Limits) -> Array:

@@ -362,10 +362,14 @@ def test_the_certificate_of_every_search_is_in_the_results_and_in_the_page():
         assert one["k"] == audit.results["settings"]["m"] and one["exact"]
         assert abs(one["gap"]) < 1e-9 and one["kept"] <= 1 + 1e-9
         assert sum(one["before"].values()) == pytest.approx(1)
+        assert one["target"] == search["target"] and one["strength"] == 1
         # r + 1 images may be tied at the edge of the page
         assert one["kept_of_bound"] == pytest.approx(1, abs=2 / one["k"])
     assert search["kept"]["least"] == min(one["kept"] for one in pages)
-    assert "the certificate of each search" in page(audit.results, audit.pictures)
+    shown = page(audit.results, audit.pictures)
+    assert "the certificate of each search" in shown and "The shares aimed at:" in shown
+    assert sum(search["target"].values()) == pytest.approx(1)
+    assert search["out_of_reach"] == 0 and search["doubt"] == "" and "In doubt" not in shown
     told = " ".join(filled(audit.results))
     assert f"Certified: the first {search['k']} results of {search['n']} of {search['n']}" in told
 

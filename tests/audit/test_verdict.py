@@ -97,6 +97,23 @@ def test_a_method_that_raises_the_mean_is_in_the_headline_beside_one_that_lowers
     assert [one.why for one in made.recommendation.passed_over] == ["it raises the mean skew"]
 
 
+@pytest.mark.parametrize("after", [0.3, 0.2])
+def test_a_mean_that_falls_is_not_said_to_leave_fewer_prompts_leaning_than_it_does(after):
+    """All six lean before and after, each of them less."""
+    made = document([[0.4, after]] * 6)
+    assert made.recommendation.method == 1
+    assert told(made)[0] == (
+        "Search results lean by gender for 6 of 6 prompts; closed-form lowers the mean skew, and 6"
+        " prompts lean with it."
+    )
+
+
+def test_a_rise_of_what_was_not_seen_is_said_of_the_mean():
+    first, _ = told(document([[0.05, 0.3]] * 10, mean_chance=0.07))
+    assert first.startswith("No lean by gender was seen in search results")
+    assert first.endswith("; closed-form raises the mean skew, and makes 10 prompts worse.")
+
+
 def test_a_rise_within_chance_is_no_harm():
     made = document([[0.5, 0.05]] * 5 + [[0.001, 0.06]])
     [one] = made.verdict.methods
@@ -122,7 +139,11 @@ def test_a_model_that_hardly_sees_the_groups_is_said_to(probe, how):
 def test_who_named_the_groups_is_the_model_itself_says_nothing_of_its_sight():
     made = document([[0.05, 0.05]] * 10, probe=0.99, groups_from="zero-shot")
     assert made.verdict.sight.tells == "not measured"
-    assert "Labels would show it" in told(made)[1]
+    first, rest = told(made)
+    assert first.endswith("; the model itself named the groups.")
+    assert "Labels would show both" in rest
+    labelled, _ = told(document([[0.05, 0.05]] * 10, probe=0.99))
+    assert "named the groups" not in labelled
 
 
 def test_wording_and_results_that_disagree_are_explained():

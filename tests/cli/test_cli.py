@@ -8,8 +8,10 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 from equipoise import __version__
-from tests.helpers.common import embedded_model, run
+from tests.helpers.common import component, embedded_model, run
 
 
 def test_version_and_help():
@@ -42,6 +44,19 @@ def test_bench_kernel_as_json_and_as_a_table():
     assert result["machine"]["equipoise"] == __version__
     table = run("bench", "kernel", *options).stdout
     assert "float32" in table and "time / copy" in table
+
+
+@pytest.mark.slow
+def test_bench_alone_measures_every_line_with_its_floor():
+    embedded_model()
+    component("faiss")
+    lines = json.loads(run("bench", "--share", "0.001", "--json").stdout)["rows"]
+    on_a_gpu = [line for line in lines if "CUDA" in line["what"]]
+    assert len(on_a_gpu) == 5 and len(lines) == 14
+    assert all("needs a GPU" in line["measured"] for line in on_a_gpu)
+    assert all(line["floor"] and line["rival"] and line["aim"] for line in lines)
+    wrong = run("bench", "--share", "2")
+    assert wrong.returncode == 2 and "at most 1" in wrong.stderr
 
 
 def test_bench_bootstrap_as_json_and_as_a_table():

@@ -21,6 +21,7 @@ from equipoise.encoders._preprocess import Preprocess
 from equipoise.encoders._registry import schemes
 from tests.helpers.averages import Averages
 from tests.helpers.common import ROOT, unit
+from tests.helpers.crashing import Crashing
 from tests.helpers.loaded_modules import LoadedModules
 
 
@@ -194,7 +195,7 @@ def test_what_is_cached_starts_no_workers_and_is_given_at_once(tmp_path, files, 
     assert len(list(again)) == len(files) - 1
 
 
-def test_a_decoder_that_crashes_costs_one_picture(files, monkeypatch):
+def test_a_decoder_that_crashes_costs_one_picture(files):
     """The worker that meets the file dies, as a fault in a C library would kill it."""
     prepare = Crashing(str(files[100]))
     results = list(decoding.decode(files, prepare, 2))
@@ -202,17 +203,6 @@ def test_a_decoder_that_crashes_costs_one_picture(files, monkeypatch):
     assert crashed == [100]
     assert "crashed the decoder" in str(results[100])
     assert all(isinstance(result, np.ndarray) for i, result in enumerate(results) if i != 100)
-
-
-class Crashing:
-    def __init__(self, path):
-        self.pixels = np.asarray(Image.open(path).convert("RGB"))
-
-    def __call__(self, image):
-        pixels = np.asarray(image)
-        if pixels.shape == self.pixels.shape and (pixels == self.pixels).all():
-            os._exit(139)
-        return pixels
 
 
 def test_a_script_without_a_main_guard_may_use_workers(tmp_path, files):

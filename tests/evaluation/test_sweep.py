@@ -158,6 +158,13 @@ def test_retrieval_with_captions_has_a_floor(tmp_path):
     assert 0 < results.fairness.floor < 1 and "what a random ranking has" in sweep_page(results)
 
 
+def test_balanced_goes_from_the_page_as_it_is_to_the_target(tmp_path):
+    specs = tasks.sweep_grid(None, ["balanced:agreement=-1.0"], [], "retrieval")
+    assert [spec.params.get("strength") for spec in specs] == [None, 0.25, 0.5, 0.75, 1]
+    results, runs = tasks.sweep(evaluation("retrieval"), specs, tmp_path)
+    assert len(runs) == 5 and not results.left_out
+
+
 class _Printed(HTMLParser):
     """Every number of a page: where it comes from, how it is printed, what is printed."""
 

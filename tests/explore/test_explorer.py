@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import string
 
 import numpy as np
@@ -224,6 +225,25 @@ def test_a_store_a_table_and_rows_show_the_same_as_their_folder(photos, encoder,
         assert explorer.about()["pictures"] == (known is not None)
 
 
+def test_a_store_that_lost_a_file_shows_the_others_and_says_how_many_are_missing(encoder, tmp_path):
+    folder = tmp_path / "photos"
+    table = write_people(folder, 60)
+    eq.embed(folder, tmp_path / "store", model="mini")
+    lost = table["path"].iloc[0]
+    (folder / lost).unlink()
+    explorer = people_explorer(tmp_path / "store", ("gender",))
+    about = explorer.about()
+    assert (about["images"], about["pictures"], about["missing"]) == (60, True, 1)
+    place = explorer.collection.names.index(lost.rpartition("/")[2])
+    with pytest.raises(InputError, match="is gone"):
+        explorer.collection.picture(place)
+    others = [i for i in range(60) if i != place]
+    assert all(explorer.collection.picture(i) for i in others)
+    shutil.rmtree(folder)
+    nothing = people_explorer(tmp_path / "store", ("gender",)).about()
+    assert (nothing["pictures"], nothing["missing"]) == (False, 0)
+
+
 def test_rows_that_are_no_unit_rows_are_made_so_and_bad_ones_left_out(photos, encoder, tmp_path):
     rows = people_explorer(photos[0], ("gender",)).collection.rows
     longer = rows * np.linspace(0.5, 3, len(rows), dtype=np.float32)[:, None]
@@ -294,6 +314,12 @@ def test_classes_are_those_of_a_zero_shot_classifier(gallery, encoder):
         assert all(put[image["id"]] == i for image in entry["shown"])
     for group in after["groups"]:
         assert sum(entry["shares"][group] for entry in after["classes"]) == pytest.approx(1)
+    scores = gallery.operators.method(question.controls).scores(rows, texts)
+    now = scores.argmax(1)
+    for i, entry in enumerate(after["classes"]):  # the first pictures are those of the method, too
+        shown = [image["id"] for image in entry["shown"]]
+        own = np.sort(scores[now == i, i])[::-1][: len(shown)]
+        assert np.allclose(scores[shown, i], own, atol=1e-6) and (now[shown] == i).all()
     with pytest.raises(InputError, match="different"):
         gallery.class_question({"texts": ["doctor", "doctor"]})
 

@@ -21,7 +21,7 @@ import equipoise as eq
 from equipoise._explore.question import MOST_PLACES
 from equipoise._explore.thumbnails import Thumbnails
 from equipoise.errors import InputError
-from tests.helpers.common import component, embedded_model, tree
+from tests.helpers.common import component, embedded_model, tree, typed
 from tests.helpers.exploring import ExploreClient, exploring, write_people
 
 SEARCH = {"text": "a photo of a doctor", "attribute": "gender"}
@@ -156,6 +156,12 @@ def test_a_link_that_leads_out_of_the_folder_is_not_followed(tmp_path):
         assert client.picture(first["id"], size="large")[0] == 410
 
 
+def _png(colour):
+    data = io.BytesIO()
+    Image.new("RGB", (64, 64), colour).save(data, "PNG")
+    return data.getvalue()
+
+
 def test_small_pictures_are_made_once_and_kept_within_bounds(tmp_path, monkeypatch):
     data = io.BytesIO()
     Image.new("RGB", (900, 600), "navy").save(data, "PNG")
@@ -175,6 +181,27 @@ def test_small_pictures_are_made_once_and_kept_within_bounds(tmp_path, monkeypat
     Thumbnails(tmp_path / "kept", limit=size // 2)
     left = sum(len(file) for file in tree(tmp_path / "kept").values())
     assert 0 < left <= size // 2
+
+
+def test_the_cache_lists_small_pictures_and_clears_them(tmp_path, monkeypatch, capsys):
+    """Alone, with all else, or not at all where one encoder's embeddings are meant."""
+    monkeypatch.setenv("EQUIPOISE_CACHE", str(tmp_path))
+
+    def cache(*arguments):
+        assert typed("cache", *arguments) == 0
+        return capsys.readouterr().out
+
+    kept = Thumbnails()
+    for part in (["--thumbnails"], []):
+        made = len(kept.small(_png("navy"))) + len(kept.small(_png("white")))
+        told = json.loads(cache("--json"))["thumbnails"]
+        assert told == {"path": str(tmp_path / "thumbnails"), "pictures": 2, "bytes": made}
+        assert "2 small pictures of explore" in cache()
+        cache("clear", "--encoder", "mini")
+        assert "2 small pictures removed" in cache("clear", *part)
+        assert json.loads(cache("--json"))["thumbnails"]["pictures"] == 0
+    assert typed("cache", "clear", "--thumbnails", "--encoder", "mini")
+    assert "pass one of the two" in capsys.readouterr().err
 
 
 def test_a_file_that_changed_gets_a_new_small_picture(tmp_path):

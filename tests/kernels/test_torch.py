@@ -30,7 +30,7 @@ def space(rng):
     ],
     ids=str,
 )
-def test_gradcheck(rng, space, options):
+def test_gradcheck(rng, space, options, one_thread):
     e = torch.tensor(rng.standard_normal((4, 2, 24)), requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: eq.debias(x, space, **options), e)
     if options in ({}, {"kappa": 0.3}):

@@ -51,6 +51,8 @@ def test_certificates_say_what_was_done():
         share = op.moments.counts[0] / op.moments.count
         assert abs(one.after["male"] - share) < abs(one.before["male"] - share)
         assert one.to_dict()["after"] == one.after and "score kept" in repr(one)
+        assert one.target == {"male": share, "female": 1 - share} and one.strength == 1
+        assert one.nearest is None and not one.doubt and f"(target {share:.0%})" in repr(one)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +200,44 @@ def test_groups_that_cannot_be_told_apart_are_not_balanced(rng):
             eq.methods.create("balanced").fit(given)
 
 
+@pytest.mark.parametrize("attribute", [GENDER, RACE], ids=["two", "seven"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_images_outside_the_candidates_are_proved_out_or_taken_in(attribute, dtype, monkeypatch):
+    """However few candidates a search finds, the answer is that over the whole index."""
+    images, _, texts, _ = collection(attribute)
+    op = fitted(attribute, images=images.astype(dtype))
+    queries = unit(texts.astype(np.float64))
+    wide = list(op._solver.on_index(queries))
+    monkeypatch.setattr("equipoise._balance.few", lambda k, r: k + 1)
+    monkeypatch.setattr("equipoise.methods._page_solver.DOUBT", 1.0)
+    narrow = list(op._solver.on_index(queries))
+    assert any(len(one.pool) < len(other.pool) for one, other in zip(narrow, wide, strict=True))
+    for one, other in zip(narrow, wide, strict=True):
+        assert one.exact and other.exact
+        # both sum K scores, which searches round to float32
+        assert abs(one.answer.bound - other.answer.bound) < K * 2.0**-22
+
+
+def test_who_balances_what_cannot_be_told_apart_is_told_so(rng, tmp_path):
+    """A lower agreement may be asked for; every certificate then says what it is worth."""
+    images, _, texts, _ = collection()
+    noise = {group: rng.standard_normal((4, DIM)) for group in GENDER.groups}
+    context = eq.FitContext(GENDER, images=images, prototypes=noise)
+    op = eq.methods.create("balanced", k=K, agreement=-1.0).fit(context)
+    op.save(tmp_path / "op.safetensors")
+    again = eq.methods.load(tmp_path / "op.safetensors").bind(index=images)
+    for one in (*op.certificates(texts), *again.certificates(texts)):
+        assert "cannot be told apart" in one.doubt and "cannot be told apart" in repr(one)
+
+
+def test_a_page_that_was_left_alone_aimed_at_nothing():
+    images, _, texts, _ = collection()
+    one = fitted().balance(texts[0], images, prompt="a red bus").certificate
+    assert one.strength == 0 and one.after == one.before and one.nearest is None
+    half = fitted(strength=0.5).balance(texts[0], images).certificate
+    assert half.strength == 0.5 and "strength 0.5" in repr(half)
+
+
 @pytest.mark.parametrize("groups", [2, 7])
 def test_random_prompts_agree_less_than_is_needed_and_planted_ones_more(groups, rng):
     """The threshold is two standard deviations of what random directions give: one in 40 is above
@@ -220,6 +260,10 @@ def test_shares_out_of_reach():
         fitted(images=few, k=40, target={"male": 0.9, "female": 0.1}).text(texts)
     op = fitted(images=few, k=40, target={"male": 0.9, "female": 0.1}, nearest=True)
     assert op.text(texts).shape == texts.shape
+    for one in op.certificates(texts):
+        assert one.target == {"male": 0.9, "female": 0.1} and "out of reach" in repr(one)
+        assert one.nearest["male"] < 0.9 and abs(sum(one.nearest.values()) - 1) < 1e-9
+        assert one.before["male"] <= one.after["male"] < 0.9
 
 
 @pytest.mark.parametrize(

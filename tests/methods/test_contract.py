@@ -32,6 +32,7 @@ PARAMS: dict[str, dict] = {  # beyond the defaults: what keeps a fit small here
     "joint-vl": {"epochs": 2, "hidden_image": 16, "hidden_both": 16},
     "prism": {"samples": 60},
     "roboshot": {"tolerance": 0.1},
+    "rlace": {"rounds": 20},
 }
 VARIANTS = [
     *((name, PARAMS.get(name, {})) for name in NAMES),
@@ -60,7 +61,7 @@ VARIANTS = [
     ("fa-ir", {"k": 9, "alpha": 0.2}),
     ("splince", {"shrinkage": False, "renormalise": True}),
     ("inlp", {"rounds": 2, "renormalise": True}),
-    ("spd", {"modality": "image", "rounds": 3}),
+    ("spd", {"modality": "image", "directions": 3, "neutral": "groups"}),
     ("fair-pca", {"components": 10, "modality": "both"}),
     ("bend-vlm", {"neighbours": 7, "references": 50}),
     ("fairer-clip", {"features": 100, "labels": "zero-shot", "sensitive": "given"}),

@@ -540,15 +540,34 @@ def test_inlp_leaves_nothing_for_the_next_classifier(labelled):
     assert right_answers(out) <= most + 3 / len(held) or operator.rank > DIM // 2 - 6
 
 
-def test_spd_gives_every_row_the_same_neutral_component(labelled):
-    operator = eq.methods.create("spd", modality="image", renormalise=False).fit(labelled)
-    plain = eq.methods.create("inlp").fit(labelled)
+@pytest.mark.parametrize("neutral", ["low-confidence", "groups"])
+def test_spd_gives_every_row_the_same_neutral_component(labelled, neutral):
+    params = {"modality": "image", "renormalise": False, "neutral": neutral, "directions": 3}
+    operator = eq.methods.create("spd", **params).fit(labelled)
+    plain = eq.methods.create("inlp", rounds=3).fit(labelled)
     basis = operator.maps["image"].right
-    np.testing.assert_allclose(basis, plain.maps["image"].right, atol=1e-12)
+    np.testing.assert_allclose(basis, plain.maps["image"].right[:, :3], atol=1e-12)
     out = applied(operator, labelled.images)
     inside = out @ basis
     assert np.abs(inside - inside[0]).max() < 1e-12 < np.abs(inside).max()
-    np.testing.assert_allclose(out - inside @ basis.T, applied(plain, labelled.images), atol=1e-12)
+    rows = unit(np.asarray(labelled.images))
+    away = rows - rows @ basis @ basis.T
+    np.testing.assert_allclose(out - inside @ basis.T, away, atol=1e-12)
+
+
+def test_spd_puts_back_the_mean_of_the_rows_whose_group_a_forest_does_not_know(labelled):
+    """With tau 1 that is the mean of every held-out row that one tree at least is wrong about."""
+    from equipoise.methods._sfid import Sfid
+
+    params = {"modality": "image", "renormalise": False, "tau": 1.0}
+    operator = eq.methods.create("spd", **params).fit(labelled)
+    known, z = one_hot(labelled)
+    rows = unit(np.asarray(labelled.images))[known]
+    _, rest, sure = Sfid().forest(rows, z[known].argmax(1), 0, labelled.seed)
+    mean = rows[rest[sure.max(1) < 1]].mean(0)
+    basis = operator.maps["image"].right
+    inside = applied(operator, labelled.images[:1]) @ basis
+    np.testing.assert_allclose(inside[0], basis.T @ mean, atol=1e-12)
 
 
 def test_fair_pca_keeps_the_most_variance_of_what_is_fair(labelled):
@@ -566,19 +585,58 @@ def test_fair_pca_keeps_the_most_variance_of_what_is_fair(labelled):
     assert np.trace(np.cov(centred.T)) == pytest.approx(values.sum())
 
 
-def test_what_rlace_looks_for_is_the_projection_off_the_mean_differences(labelled):
-    """Its game has no better answer: the best logistic classifier is left with the entropy of the labels, the most there is."""
+def loss_left(rows, codes):
+    """What a logistic classifier without a prior loses on the rows that it has learned."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import log_loss
 
+    rows = (rows - rows.mean(0)) * np.sqrt(DIM)
+    classifier = LogisticRegression(C=1e6, max_iter=5000).fit(rows, codes)
+    return log_loss(codes, classifier.predict_proba(rows))
+
+
+def test_what_rlace_looks_for_is_the_projection_off_the_mean_differences(labelled):
+    """Its game has no better answer: the best logistic classifier is left with the entropy of the labels, the most there is."""
     operator = eq.methods.create("leace", variant="orth").fit(labelled)
     known, z = one_hot(labelled)
     codes, shares = z[known].argmax(1), z[known].mean(0)
-    out = applied(operator, labelled.images)[known] * np.sqrt(DIM)
-    classifier = LogisticRegression(C=1e6, max_iter=5000).fit(out - out.mean(0), codes)
-    loss = log_loss(codes, classifier.predict_proba(out - out.mean(0)))
+    loss = loss_left(applied(operator, labelled.images)[known], codes)
     assert loss == pytest.approx(-(shares * np.log(shares)).sum(), abs=1e-6)
     assert operator.rank == len(BOTH.groups) - 1
+
+
+def test_rlace_leaves_a_classifier_nearly_the_most_loss_there_is(labelled):
+    """More than one round of inlp, which hides as many directions; never more than the entropy."""
+    known, z = one_hot(labelled)
+    codes, shares = z[known].argmax(1), z[known].mean(0)
+    operators = [
+        eq.methods.create(name, **params).fit(labelled)
+        for name, params in (("inlp", {"rounds": 1}), ("rlace", {"rounds": 100}))
+    ]
+    one_round, game = (loss_left(applied(op, labelled.images)[known], codes) for op in operators)
+    entropy = -(shares * np.log(shares)).sum()
+    assert one_round < game <= entropy + 1e-6
+    left = loss_left(unit(np.asarray(labelled.images))[known], codes)
+    assert game - left > 0.9 * (entropy - left)
+    basis = operators[1].maps["image"].right
+    assert basis.shape[1] == len(BOTH.groups) - 1
+    np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_what_rlace_hides_is_the_nearest_of_its_kind(rng, rank):
+    """The projection onto a convex set: no point of the set lies beyond it."""
+    from equipoise.methods._rlace import fantope
+
+    given = rng.standard_normal((8, 8))
+    given = given + given.T
+    nearest = fantope(given, rank)
+    values = np.linalg.eigvalsh(nearest)
+    assert values.min() > -1e-12 and values.max() < 1 + 1e-12
+    assert values.sum() == pytest.approx(rank)
+    for _ in range(50):
+        other, _ = np.linalg.qr(rng.standard_normal((8, rank)))
+        assert np.sum((given - nearest) * (other @ other.T - nearest)) < 1e-9
 
 
 # --- CLIP-clip and SFID ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scripts import beside, leaderboard
+from scripts.critical_difference import diagram, ranked
 from scripts.leaderboard_sets import SETS, Set
 
 import equipoise as eq
@@ -78,17 +79,28 @@ def test_a_stopped_run_goes_on_and_the_page_says_what_the_files_hold(here, monke
     done = len(measured)
     leaderboard.measure(here, leaderboard.SETS, methods, settings)
     assert len(measured) == done
-    page = leaderboard.page(leaderboard.boards())
+    whole, left = leaderboard.boards()
+    page = leaderboard.page(whole, left)
     assert "| leace |" in page and "| pbm |" in page and "- *prism*: " in page
-    assert "## Over all sets" in page and "Nemenyi" in page
-    cell = json.loads(next((here / "cells").glob("small--leace.json")).read_text())
+    assert (
+        "## To search by text" in page
+        and "has the best mean rank" in page
+        and page.count("<svg") == 1
+    )
+    assert not left and "Not measured whole" not in page
+    path = here / "cells" / "small--leace.json"
+    cell = json.loads(path.read_text())
     assert cell["fit_seconds"] > 0 and len(cell["replicates"]["mAP"]) == 20
+    path.unlink()
+    whole, left = leaderboard.boards()
+    page = leaderboard.page(whole, left)
+    assert [one.name for one in left] == ["small"] and "Not measured whole yet" in page
 
 
 def test_ranks_allow_what_the_intervals_do(here):
     settings = Settings(resamples=50, permutations=1, m=10, probe=0)
     leaderboard.measure(here, leaderboard.SETS[:1], ["closed-form", "leace", "adapted"], settings)
-    board = leaderboard.boards()[0]
+    board = leaderboard.boards()[0][0]
     places = leaderboard.ranks(board)
     assert min(rank for rank, _, _ in places.values()) == 1  # equal values share a rank
     for method, (rank, best, worst) in places.items():
@@ -97,6 +109,45 @@ def test_ranks_allow_what_the_intervals_do(here):
             gap = board.bootstrap.difference(method, other, board.fairness)
             if gap.low > 0:
                 assert other != method and best > 1 and other_best < len(places)
+
+
+def test_average_precision_is_that_of_scikit_learn_for_any_weights(rng):
+    from sklearn.metrics import average_precision_score
+
+    right = rng.random(50) < 0.3
+    scores = rng.integers(0, 20, 50).astype(float)  # with ties
+    weights = rng.multinomial(50, np.full(50, 1 / 50), 5)
+    expected = [average_precision_score(right, scores, sample_weight=row) for row in weights]
+    found = leaderboard.average_precisions(right, scores, weights)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_bars_join_those_that_nemenyi_cannot_tell_apart(rng):
+    """Demsar's example: with ten sets and four methods, mean ranks must differ by 1.48."""
+    names = ["one", "two", "three", "four"]
+    values = [dict(zip(names, rng.random(4) + np.arange(4), strict=True)) for _ in range(10)]
+    ranking = ranked(values)
+    assert ranking.needed == pytest.approx(2.569 * np.sqrt(4 * 5 / 60), abs=1e-3)
+    assert list(ranking.means) == names and sum(ranking.means.values()) == pytest.approx(10)
+    for low, high in ranking.bars:
+        assert high - low < ranking.needed
+    apart = [
+        (a, b)
+        for a, x in ranking.means.items()
+        for b, y in ranking.means.items()
+        if y - x >= ranking.needed
+    ]
+    joined = [
+        low <= ranking.means[a] and ranking.means[b] <= high
+        for a, b in apart
+        for low, high in ranking.bars
+    ]
+    assert apart and not any(joined)
+    tied = ranked([{"one": 1.0, "two": 1.0}, {"one": 1.0, "two": 2.0}])
+    assert tied.means == {"one": 1.25, "two": 1.75}
+    drawn = diagram(ranking)
+    assert all(f">{name} " in drawn for name in names)
+    assert drawn.count("<path") == 4
 
 
 def test_sets_have_names_of_their_own():

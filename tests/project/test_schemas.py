@@ -6,6 +6,8 @@ import json
 
 import pytest
 from pydantic import BaseModel
+from safetensors import safe_open
+from safetensors.numpy import save_file
 from scripts import schemas
 
 import equipoise as eq
@@ -28,6 +30,12 @@ RESULTS = {
     "generation.json": GenerationResults,
     "subsets.json": ChosenPrompts,
     "agreement.json": Agreement,
+}
+ARTEFACTS = {
+    "space.safetensors": eq.AttributeSpace.load,
+    "union.safetensors": eq.AttributeSpace.load,
+    "space-set.safetensors": eq.SpaceSet.load,
+    "operator.safetensors": eq.methods.load,
 }
 MANIFESTS = {
     "store.json": (StoreManifest, 1),
@@ -87,6 +95,59 @@ def test_readers_take_files_of_0_1_0(tmp_path):
     assert (tmp_path / "manifest.jsonl").read_text() == (FILES / "manifest.jsonl").read_text()
     (tmp_path / "run.json").write_text((FILES / "generation-plan.json").read_text())
     assert DrawingPlan.load(tmp_path).methods == ["none", "closed-form"]
+
+
+@pytest.mark.parametrize("name", ARTEFACTS)
+def test_artefacts_that_0_1_0_wrote_are_read_and_written_again_to_the_byte(name, tmp_path):
+    loaded = ARTEFACTS[name](FILES / name)
+    loaded.save(tmp_path / name)
+    written, _ = metadata_of(tmp_path / name)
+    before, _ = metadata_of(FILES / name)
+    if name == "operator.safetensors":  # it names the equipoise that wrote it
+        assert json.loads(before) | {"version": eq.__version__} == json.loads(written)
+    if json.loads(before)["version"] == json.loads(written)["version"]:
+        assert (tmp_path / name).read_bytes() == (FILES / name).read_bytes()
+
+
+def metadata_of(path):
+    """The JSON that a safetensors file carries, and its arrays."""
+    with safe_open(path, "np") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return file.metadata()["equipoise"], arrays
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("space.safetensors", lambda d: d.pop("kappa"), "the field kappa is missing"),
+        ("space.safetensors", lambda d: d.update(kappa="much"), "the field kappa.* is 'much'"),
+        ("space.safetensors", lambda d: d.update(parts=[3]), r"the field parts\.0 is 3"),
+        ("space-set.safetensors", lambda d: d.update(ranks="one"), "the field ranks is 'one'"),
+        ("operator.safetensors", lambda d: d.update(method=3), "the field method is 3"),
+        ("operator.safetensors", lambda d: d.update(attribute=[]), r"the field attribute is \[\]"),
+        (
+            "operator.safetensors",
+            lambda d: d["settings"].pop("space"),
+            "the field space is missing",
+        ),
+    ],
+)
+def test_the_error_of_an_artefact_names_the_field(name, change, message, tmp_path):
+    said, arrays = metadata_of(FILES / name)
+    document = json.loads(said)
+    change(document)
+    save_file(arrays, tmp_path / name, {"equipoise": json.dumps(document)})
+    with pytest.raises(eq.EquipoiseError, match=f"does not hold a whole .*{message}"):
+        ARTEFACTS[name](tmp_path / name)
+
+
+def test_metadata_keeps_infinity_and_documents_cannot_be_changed():
+    space = eq.AttributeSpace.load(FILES / "space.safetensors")
+    assert space.kappa == float("inf") and space.metadata().kappa == "inf"
+    operator = eq.methods.load(FILES / "operator.safetensors")
+    assert operator.metadata().to_plain()["params"]["kappa"] == operator.params["kappa"]
+    with pytest.raises(ValueError, match="frozen"):
+        operator.metadata().method = "none"
 
 
 def test_an_unknown_field_is_ignored(tmp_path):

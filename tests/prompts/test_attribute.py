@@ -145,7 +145,7 @@ def test_bad_details(tmp_path):
         ("name = 'x'\n[groups.a]\n", "two groups"),
         ("name='x'\n[groups.a]\nadjectives=3\n[groups.b]\n", "list of words"),
         ("name='x'\ngroups=['a', 'b']", "table per group"),
-        ("name='x'\nposition='first'\n[groups.a]\n[groups.b]\n", "whole number"),
+        ("name='x'\nposition='first'\n[groups.a]\n[groups.b]\n", "position is 'first'"),
         ("name='x'\n[groups.a]\nadjectives=['red']\n[groups.b]\nphrases=['Red']\n", "two groups"),
     ):
         path = tmp_path / "bad.toml"

@@ -85,7 +85,8 @@ def test_a_folder_of_pictures(photos, model, tmp_path):
     assert len(store) == 57
     listed = equipoise("cache", "--json", cache=tmp_path / "c")
     assert json.loads(listed.stdout)["encoders"][0]["rows"] == 57
-    assert equipoise("cache", "clear", cache=tmp_path / "c").stdout == "57 embeddings removed\n"
+    cleared = equipoise("cache", "clear", cache=tmp_path / "c").stdout
+    assert cleared == "57 embeddings removed\n0 small pictures removed\n"
     assert "0 embeddings removed" in equipoise("cache", "prune", 1, cache=tmp_path / "c").stdout
     assert "encoder" in equipoise("cache", cache=tmp_path / "c").stdout
 

@@ -84,7 +84,11 @@ def _pages(operator: Any, texts: np.ndarray, prompts: list[str]) -> dict[str, An
     search = {
         "k": operator.options.k,
         "n": len(pages),
+        "target": dict(pages[0].target),
+        "strength": operator.options.strength,
         "exact": sum(page.exact for page in pages),
+        "out_of_reach": sum(page.nearest is not None for page in pages),
+        "doubt": pages[0].doubt,
         "kept": {"mean": float(np.mean(kept)), "least": min(kept)},
         "kept_of_bound": {"least": min(page.kept_of_bound for page in pages)},
         "gap": {"largest": max(page.gap for page in pages)},

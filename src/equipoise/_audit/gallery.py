@@ -31,7 +31,8 @@ def gallery(
     needed = _images_of(worst, [*firsts, *tops])
     pictures = {}
     for image in needed:
-        picture = small(index.source.pictures[index.lines[image]])
+        given = index.source.pictures[index.lines[image]]
+        picture = None if given is None else small(given)
         if picture is not None:
             pictures[image] = picture
     if not pictures:

@@ -16,7 +16,7 @@ from equipoise.methods import find
 from equipoise.methods._specs import BASELINE, MethodSpec
 from equipoise.metrics._labels import encode, encode_groups
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book_choice import book_for, whole
+from equipoise.prompts._book_choice import book_for, curated_prompts, whole
 from equipoise.prompts._prompt_book import PromptBook
 from equipoise.prompts._stated_groups import explicit_groups
 
@@ -146,22 +146,6 @@ def make_plan(
 
 
 # --- Prompts ----------------------------------------------------------------------------
-
-
-def curated_prompts(attribute: Attribute) -> str:
-    """Return the name of the curated book that an audit of this attribute begins with.
-
-    That is the book of occupations where there is one, else the book of people.
-    """
-    name = attribute.name.replace(" & ", "-").replace(" ", "-")
-    known = PromptBook.curated_names()
-    for book in (f"occupations-{name}", f"people-{name}"):
-        if book in known:
-            return book
-    raise InputError(
-        f"no curated book has prompts for {attribute.name}; pass `prompts` with a text file that"
-        f" holds one prompt per line, or with one of {', '.join(known)}"
-    )
 
 
 def _read_prompts(

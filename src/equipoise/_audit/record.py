@@ -51,9 +51,12 @@ def image_list(index: Index) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["path", "group", "sha256", "of"])
-    of = "embedding" if pictures is None else "picture"
     for row, line, group in zip(index.rows, index.lines.tolist(), index.names, strict=True):
-        hashed = _hash_row(row) if pictures is None else _hash_picture(pictures[line])
+        picture = None if pictures is None else pictures[line]
+        if picture is None:
+            hashed, of = _hash_row(row), "embedding"
+        else:
+            hashed, of = _hash_picture(picture), "picture"
         writer.writerow([names[line], group or "", hashed, of])
     return out.getvalue()
 

@@ -15,7 +15,7 @@ from equipoise.errors import InputError
 from equipoise.metrics._floor import shuffled_max_skews
 from equipoise.metrics._intervals import Chance
 from equipoise.metrics._labels import Coded
-from equipoise.metrics._resample_lists import BLOCK, multiplicities
+from equipoise.metrics._resample_lists import at_once, multiplicities
 from equipoise.metrics._retrieval import Ranking
 from equipoise.metrics._walk import count_top
 
@@ -74,7 +74,7 @@ def measure(
     point = _stack([_all(rankings, whole, m, first)])
     rng = np.random.default_rng(seed)
     parts = []
-    step = max(1, BLOCK // len(groups.codes))
+    step = at_once(len(groups.codes))
     with progress("resamples", resamples) as advance:
         for start in range(0, resamples, step):
             count = min(step, resamples - start)

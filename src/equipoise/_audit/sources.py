@@ -28,10 +28,11 @@ NAMES = ("name", "path", "file", "filename", "file_name", "id")
 class ImageSource:
     """Images, with what is known of each.
 
-    table: a row per image, with the columns asked for. pictures: a path or bytes per image; None
-    where there are only embeddings. embeddings: a store or an array, in the order of the table;
-    None where the pictures must be encoded. generated: for pictures of people who do not exist, how
-    often the classifier that named their groups is right on photographs, by column.
+    table: a row per image, with the columns asked for. pictures: a path or bytes per image, None
+    for each whose file is gone; None where there are only embeddings. embeddings: a store or an
+    array, in the order of the table; None where the pictures must be encoded. generated: for
+    pictures of people who do not exist, how often the classifier that named their groups is right
+    on photographs, by column.
     """
 
     name: str
@@ -229,7 +230,7 @@ def _read_store(path: Path, columns: _Columns) -> ImageSource:
     stored = open_embeddings(path)
     found = read_dataset(None, embeddings=path, **columns.options())
     pictures = [_picture(stored, name) for name in found.table["path"]]
-    if None in pictures:
+    if not any(pictures):
         pictures = None
     return ImageSource(found.name, found.table, pictures, stored, found.dropped)
 

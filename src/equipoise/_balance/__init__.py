@@ -15,18 +15,11 @@ balanced has a larger total score. No I/O, no framework.
 """
 
 from equipoise._balance._one_membership import minimise_one
+from equipoise._balance._out_of_reach import InfeasibleTargetError
 from equipoise._balance._pages import Minimum, adjusted, first
-from equipoise._balance._programme import (
-    Balance,
-    Bounds,
-    InfeasibleTargetError,
-    Searched,
-    dual,
-    few,
-    solve,
-    tilt,
-)
+from equipoise._balance._programme import dual, few, solve, tilt
 from equipoise._balance._several_memberships import TIGHT, minimise_many
+from equipoise._balance._solutions import Balance, Bounds, Searched
 
 __all__ = [
     "TIGHT",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
 from equipoise._balance._one_membership import minimise_one
+from equipoise._balance._out_of_reach import InfeasibleTargetError, infeasible
 from equipoise._balance._pages import (
     ROUNDING,
     Index,
@@ -19,6 +18,7 @@ from equipoise._balance._pages import (
     kth_largest,
 )
 from equipoise._balance._several_memberships import minimise_many
+from equipoise._balance._solutions import Balance, Bounds
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
 
@@ -27,95 +27,6 @@ WHOLE = 1e-6
 
 SAMPLE = 10_000
 """Images that a first guess is made from. The answer does not depend on it."""
-
-
-class InfeasibleTargetError(InputError):
-    """No k images have the target as their mean membership.
-
-    ``nearest``: the mean membership (r,) that some have, and that is closest to it.
-    """
-
-    def __init__(self, message: str, nearest: Float64):
-        super().__init__(message)
-        self.nearest = nearest
-
-
-class Bounds(NamedTuple):
-    """The smallest and the largest membership of a collection, in each of r coordinates."""
-
-    low: Float64
-    high: Float64
-
-    @classmethod
-    def of(cls, memberships: Float64) -> Bounds:
-        return cls(memberships.min(axis=0), memberships.max(axis=0))
-
-    def gain(self, lam: Float64, target: Float64) -> float:
-        """Return the most that ``-lam . (a - m)`` can add to a score inside these bounds."""
-        at_low = -lam * (self.low - target)
-        at_high = -lam * (self.high - target)
-        return float(np.maximum(at_low, at_high).sum())
-
-
-class Searched(NamedTuple):
-    """Candidates were the best by ``s - lam . (a - m)``; whatever is not among them has at most
-    ``highest``.
-    """
-
-    lam: Float64
-    highest: float
-
-
-@dataclass(frozen=True, eq=False)
-class Balance:
-    """The solution of (P) and (D) for one query.
-
-    lam (r,): the minimiser of Phi. shift (r,): what the ranking goes by. It is lam, or with one
-    membership a point beside it at which nothing is tied. target (r,): the mean membership that was
-    asked for. page (k,): the first k images by ``s - shift . a``, best first; ``mean`` (r,) is
-    their mean membership.
-    bound: Phi(lam), the largest total score of k images of that mean membership. gap: how far Phi
-    is above the value of (P), which is zero but for rounding. edge: the k-th adjusted score,
-    ``s - lam . (a - m)``. score and plain_score: the total scores of this page, and of the first k
-    before.
-    """
-
-    lam: Float64
-    shift: Float64
-    target: Float64
-    page: Index
-    mean: Float64
-    bound: float
-    gap: float
-    edge: float
-    score: float
-    plain_score: float
-
-    @property
-    def kept(self) -> float:
-        """Return the score of the page as a share of that of the undebiased page."""
-        return _ratio(self.score, self.plain_score)
-
-    @property
-    def kept_of_bound(self) -> float:
-        """Return the score of the page as a share of the largest that a balanced page can have.
-
-        It may be above 1 by what the tied images at the edge differ, since the page takes them
-        whole.
-        """
-        return _ratio(self.score, self.bound)
-
-    def exact(self, searched: Sequence[Searched], bounds: Bounds) -> bool:
-        """Return whether no image outside the candidates of these searches could change the answer,
-        if all memberships are inside ``bounds``.
-
-        An image outside has at most ``highest`` at the search's own lam, and at most what ``gain``
-        says more at this one.
-        """
-        return any(
-            one.highest + bounds.gain(self.lam - one.lam, self.target) <= self.edge
-            for one in searched
-        )
 
 
 def dual(scores: Float64, memberships: Float64, target: Float64, k: int, lam: Float64) -> float:
@@ -154,13 +65,17 @@ def solve(
     if strength == 0 or _reached(start - goal, memberships[plain] - goal, tolerance):
         nothing = np.zeros(len(goal))
         unmoved = Minimum(nothing, nothing, float(scores[plain].sum()))
-        return _answer(scores, memberships, goal, plain, unmoved)
+        found = _answer(scores, memberships, goal, plain, unmoved)
+        return replace(found, strength=strength)
     try:
-        return _solve_by_candidates(scores, memberships, goal, plain, bounds, guess)
+        found = _solve_by_candidates(scores, memberships, goal, plain, bounds, guess)
+        return replace(found, strength=strength)
     except InfeasibleTargetError as error:
         if not nearest:
             raise
-        return _solve_by_candidates(scores, memberships, error.nearest, plain, bounds, guess)
+        near = error.nearest
+    found = _solve_by_candidates(scores, memberships, near, plain, bounds, guess)
+    return replace(found, strength=strength, nearest=True)
 
 
 def checked(
@@ -242,7 +157,7 @@ def _solve_over_all(
     everything = np.arange(len(scores))
     found = _solve_over(everything, scores, memberships, target, len(plain), guess)
     if found is None:
-        raise _infeasible(memberships, target, len(plain))
+        raise infeasible(memberships, target, len(plain))
     return _answer(scores, memberships, target, plain, found, everything)
 
 
@@ -276,7 +191,7 @@ def _solve_over(
 def _wider(chosen: Index, scores: Float64, memberships: Float64, target: Float64, k: int) -> Index:
     """Return more candidates where the target cannot be reached: the extremes, then all of them."""
     if len(chosen) == len(scores):
-        raise _infeasible(memberships, target, k)
+        raise infeasible(memberships, target, k)
     extremes = [chosen]
     for column in memberships.T:
         extremes += [first(column, k), first(-column, k)]
@@ -284,7 +199,7 @@ def _wider(chosen: Index, scores: Float64, memberships: Float64, target: Float64
     if len(wider) > len(chosen):
         return wider
     if memberships.shape[1] == 1:  # the k smallest and the k largest decide
-        raise _infeasible(memberships, target, k)
+        raise infeasible(memberships, target, k)
     return np.arange(len(scores))
 
 
@@ -320,40 +235,3 @@ def _answer(
 
 def _reached(distance: Float64, offsets: Float64, tolerance: float) -> bool:
     return bool((np.abs(distance) <= tolerance * np.abs(offsets).max(axis=0)).all())
-
-
-def _ratio(value: float, whole: float) -> float:
-    return value / whole if whole else float("nan")
-
-
-def _infeasible(memberships: Float64, target: Float64, k: int) -> InfeasibleTargetError:
-    nearest = nearest_mean(memberships, target, k)
-    wanted, found = (np.array2string(part, precision=4) for part in (target, nearest))
-    return InfeasibleTargetError(
-        f"no {k} of the {len(memberships)} images have the mean membership {wanted}; the nearest"
-        f" that some have is {found}. Pass nearest=True to take it, a smaller k or another target",
-        nearest,
-    )
-
-
-def nearest_mean(memberships: Float64, target: Float64, k: int) -> Float64:
-    """Return the mean membership (r,) of k images (in fractions) that is nearest to a target: of
-    the least total distance, each coordinate measured by its range.
-    """
-    from scipy.optimize import linprog
-
-    n, r = memberships.shape
-    scale = np.ptp(memberships, axis=0)
-    scale[scale == 0] = 1
-    more = np.eye(r)
-    rows = np.zeros((r + 1, n + 2 * r))
-    rows[0, :n] = 1
-    rows[1:, :n] = ((memberships - target) / scale).T
-    rows[1:, n : n + r] = more
-    rows[1:, n + r :] = -more
-    sums = np.zeros(r + 1)
-    sums[0] = k
-    cost = np.concatenate([np.zeros(n), np.ones(2 * r)])
-    limits = [(0, 1)] * n + [(0, None)] * (2 * r)
-    found = linprog(cost, A_eq=rows, b_eq=sums, bounds=limits, method="highs")
-    return memberships.T @ found.x[:n] / k

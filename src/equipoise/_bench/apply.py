@@ -129,6 +129,7 @@ def _measure(place: Path, rows: int, dim: int, rank: int, rounds: int, script: b
             COMMAND,
             "apply",
             str(folder),
+            "--out",
             str(place / "ours"),
             "--space",
             str(place / "space"),

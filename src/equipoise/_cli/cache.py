@@ -11,10 +11,11 @@ from rich.table import Table
 
 from equipoise._cli.options import Json
 from equipoise._cli.printing import Console
+from equipoise.errors import InputError
 
 app = typer.Typer(
     pretty_exceptions_show_locals=False,
-    help="Embeddings kept on disk, so that nothing is encoded twice.",
+    help="What is kept on disk: embeddings and small pictures, so that neither is made twice.",
     invoke_without_command=True,
 )
 MIB = 1 << 20
@@ -22,17 +23,21 @@ MIB = 1 << 20
 
 @app.callback()
 def show(context: typer.Context, as_json: Json = False) -> None:
-    """Show where the cache is, how large it is, and whose embeddings it holds."""
+    """Show where the cache is, how large it is, whose embeddings it holds, and small pictures."""
     if context.invoked_subcommand:
         return
+    from equipoise._explore import thumbnails
+
     cache = _cache()
     usage = cache.usage()
+    small = thumbnails.usage()
     if as_json:
         document = {
             "path": str(cache.path),
             "bytes": cache.size(),
             "limit": cache.limit,
             "encoders": [item._asdict() for item in usage],
+            "thumbnails": small._asdict(),
         }
         typer.echo(json.dumps(document, indent=1))
         return
@@ -53,17 +58,32 @@ def show(context: typer.Context, as_json: Json = False) -> None:
         f"{cache.size() / MIB:.1f} of {cache.limit / MIB:,.0f} MiB; EQUIPOISE_CACHE and"
         " EQUIPOISE_CACHE_LIMIT (MiB) change both"
     )
+    limit = thumbnails.LIMIT / MIB
+    console.print(
+        f"{small.pictures:,} small pictures of explore, {small.bytes / MIB:.1f} of"
+        f" {limit:,.0f} MiB, in {escape(small.path)}"
+    )
 
 
 @app.command()
 def clear(
     encoder: Annotated[
         str | None,
-        typer.Option(help="Only those of the encoder whose fingerprint starts with this."),
+        typer.Option(help="Only embeddings of the encoder whose fingerprint starts with this."),
     ] = None,
+    only_thumbnails: Annotated[
+        bool, typer.Option("--thumbnails", help="Only the small pictures of explore.")
+    ] = False,
 ) -> None:
-    """Remove the embeddings of one encoder, or of all."""
-    typer.echo(f"{_cache().clear(encoder):,} embeddings removed")
+    """Remove all embeddings and small pictures, or a part of them."""
+    from equipoise._explore import thumbnails
+
+    if encoder is not None and only_thumbnails:
+        raise InputError("--encoder and --thumbnails name different parts; pass one of the two")
+    if not only_thumbnails:
+        typer.echo(f"{_cache().clear(encoder):,} embeddings removed")
+    if encoder is None:
+        typer.echo(f"{thumbnails.clear():,} small pictures removed")
 
 
 @app.command()

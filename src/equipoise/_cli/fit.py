@@ -142,8 +142,10 @@ def fit(
     else:
         found = None
         if images is not None:
+            from equipoise._verbs.fitting_images import FittingImages
+
             columns = (group_columns or (), label_column, caption_column)
-            found = verb.FittingImages(images, embeddings, root, *columns)
+            found = FittingImages(images, embeddings, root, *columns)
         fitted = verb.fit_method(
             verb.read_method(method),
             wanted,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from equipoise import methods
+from equipoise import _rows, methods
 from equipoise._explore.operators import Operators
 from equipoise._explore.question import ListQuestion
 from equipoise._explore.searching import Searcher
@@ -40,6 +40,7 @@ class ClassView:
         prompts = [class_prompt(name) for name in question.texts]
         texts = self.operators.encoder.encode_text(prompts)
         predicted = predict(operator, collection.rows, texts, prompts)
+        firsts = self._firsts(operator, texts, prompts)
         seen = self.searcher.groups(attribute, np.arange(len(collection)))
         sizes = {}
         if seen is not None:
@@ -54,19 +55,21 @@ class ClassView:
                     members = int((here & (seen == group)).sum())
                     shares[group] = members / max(1, sizes[group])
             entry = {"name": name, "images": int(here.sum()), "shares": shares}
-            entry["shown"] = self._shown(prompts[i], here, attribute)
+            entry["shown"] = self._shown(firsts[i][here[firsts[i]]], attribute)
             classes.append(entry)
         return {"groups": list(groups), "classes": classes, "images": len(collection)}
 
-    def _shown(self, prompt: str, here: np.ndarray, attribute: str) -> list[dict[str, Any]]:
-        """Return the images of a class that its own prompt finds first."""
+    def _firsts(self, operator: Any, texts: np.ndarray, prompts: list[str]) -> np.ndarray:
+        """Return the images that each prompt finds first with an operator: (prompts, depth)."""
+        rows = self.operators.collection.rows
+        changed = (operator.image(block) for block in _rows.blocks_of(rows, _rows.BLOCK))
+        deep = min(LOOKED_AT, len(rows))
+        return self.searcher.search(changed, operator.text(texts, prompts), deep).indices
+
+    def _shown(self, places: np.ndarray, attribute: str) -> list[dict[str, Any]]:
+        """Return what the page shows of the first images of a class."""
         collection = self.operators.collection
-        deep = min(LOOKED_AT, len(collection))
-        found = self.searcher.search(
-            collection.rows, [prompt], deep, encoder=self.operators.encoder
-        )
-        places = found.indices[0]
-        places = places[here[places]][:SHOWN]
+        places = places[:SHOWN]
         groups = self.searcher.groups(attribute, places)
         shown = []
         for i, place in enumerate(places.tolist()):

@@ -30,9 +30,9 @@ GALLERY = "gallery"  # in place of a path: the pictures that come with mini
 class Collection:
     """Photographs to search.
 
-    rows (n, d): unit rows, in memory or mapped. pictures: a path or bytes per row, or None where
-    there are only rows. folder: where the paths must lie, links followed; None for paths that a
-    table names. table: what is known of each row, for ``labels``.
+    rows (n, d): unit rows, in memory or mapped. pictures: a path or bytes per row, None for each
+    whose file is gone; None where there are only rows. folder: where the paths must lie, links
+    followed; None for paths that a table names. table: what is known of each row, for ``labels``.
     """
 
     name: str
@@ -49,6 +49,11 @@ class Collection:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def missing(self) -> int:
+        """Return how many rows have lost the file of their picture."""
+        return 0 if self.pictures is None else sum(one is None for one in self.pictures)
+
     def picture(self, row: int) -> Any:
         """Return what can be decoded for a row: bytes, or a path that lies where it must.
 
@@ -57,6 +62,8 @@ class Collection:
         if self.pictures is None:
             raise InputError("there are only embeddings, and no pictures")
         found = self.pictures[row]
+        if found is None:
+            raise InputError(f"the file of {self.names[row]} is gone")
         if self.folder is not None and isinstance(found, str):
             return inside(self.folder, str(Path(found).relative_to(self.folder)))
         return found

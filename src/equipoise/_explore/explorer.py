@@ -80,6 +80,7 @@ class Explorer:
             "name": collection.name,
             "images": len(collection),
             "left_out": collection.left_out,
+            "missing": collection.missing,
             "pictures": collection.pictures is not None,
             "generated": collection.generated,
             "model": str(getattr(self.encoder, "id", type(self.encoder).__name__)),

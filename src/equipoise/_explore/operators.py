@@ -12,6 +12,7 @@ import numpy as np
 from equipoise import methods
 from equipoise._explore.collection import Collection
 from equipoise._explore.question import Controls
+from equipoise._search import RecentScores
 from equipoise.errors import InputError
 from equipoise.methods import FitContext, Operator
 from equipoise.methods._balanced import BalancedOperator
@@ -40,6 +41,7 @@ class Operators:
     ):
         self.collection, self.encoder, self.attributes = collection, encoder, attributes
         self._fit_balanced, self._make_context = fit_balanced, make_context
+        self.recent = RecentScores()  # both rows of a search have the same scores
         self._bases: dict[str, BalancedOperator | InputError] = {}
         self.context = lru_cache(KEPT)(self._context)
         self._fitted = lru_cache(KEPT)(self._fit)
@@ -54,6 +56,7 @@ class Operators:
             named = self.attributes[attribute]
             try:
                 fitted = self._fit_balanced(named, self.collection.rows, places, self.encoder)
+                fitted.remember(self.recent)
             except InputError as error:
                 fitted = error
             self._bases[attribute] = fitted

@@ -1,4 +1,7 @@
-"""A search as it is and balanced: ``eq.search`` twice, and what changed between the two rows."""
+"""A search as it is and balanced, and what changed between the two rows.
+
+Both rows are those of ``eq.search``; the collection is read and multiplied once for the two.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from equipoise._balance import InfeasibleTargetError
 from equipoise._explore.operators import Operators
 from equipoise._explore.question import Controls, SearchQuestion
 from equipoise._explore.words import joined, percent, say
+from equipoise._search import top_k
 from equipoise.errors import InputError
 
 KEPT = 256  # answers that are kept: typing back and forth asks for the same again
@@ -32,6 +36,7 @@ class Searcher:
         self.before = lru_cache(KEPT)(self._before)
         self.after = lru_cache(KEPT)(self._after)
         self.shares = lru_cache(KEPT)(self._collection_shares)
+        self._encoded = lru_cache(KEPT)(self._encode)
         self._plain = lru_cache(KEPT)(self._search_plain)
 
     # --- The first row
@@ -39,8 +44,7 @@ class Searcher:
     def _before(self, question: SearchQuestion) -> dict[str, Any]:
         """Return the plain row: images, the shares of the groups, and why it is left alone."""
         controls = question.controls
-        found = self._plain(question.text, controls.k)
-        document = self._row(controls, found.indices[0], found.scores[0])
+        document = self._row(controls, *self._plain(question.text, controls.k))
         reason = ""
         trouble = ""
         try:
@@ -50,8 +54,20 @@ class Searcher:
         shares = self.shares(controls.attribute)
         return document | {"left_alone": reason, "trouble": trouble, "collection": shares}
 
-    def _search_plain(self, text: str, k: int) -> Any:
-        return self.search(self.collection.rows, [text], k, encoder=self.encoder)
+    def _encode(self, text: str) -> np.ndarray:
+        """Return the row (1, d) of a text."""
+        return self.encoder.encode_text([text])
+
+    def _search_plain(self, text: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the places and the scores of the k best images."""
+        indices, scores = top_k(
+            self._encoded(text),
+            self.collection.rows,
+            k,
+            show_progress=False,
+            recent=self.operators.recent,
+        )
+        return indices[0], scores[0]
 
     # --- The second row
 
@@ -60,14 +76,22 @@ class Searcher:
         before = self.before(question)
         if before["trouble"]:
             return {"trouble": before["trouble"]}
-        if question.controls.method == "balanced":
+        if before["left_alone"]:
+            document = self._left_alone(question)
+        elif question.controls.method == "balanced":
             document = self._balanced(question)
         else:
-            document = self._debiased(question, before["left_alone"])
+            document = self._debiased(question)
         document["left_alone"] = before["left_alone"]
         document |= _moves(before["images"], document["images"])
         document["said"] = self._said(question, before, document)
         return document
+
+    def _left_alone(self, question: SearchQuestion) -> dict[str, Any]:
+        """Return the plain row once more, for a text that is searched for as it is."""
+        controls = question.controls
+        document = self._row(controls, *self._plain(question.text, controls.k))
+        return document | {"note": "", "certificate": None, "kept": 1.0}
 
     def _balanced(self, question: SearchQuestion) -> dict[str, Any]:
         controls = question.controls
@@ -81,31 +105,26 @@ class Searcher:
             found = self._search_balanced(question, operator)
         document = self._row(controls, found.indices[0], found.scores[0])
         certificate = found.certificates[0]
-        document["note"] = note
-        document["certificate"] = None if certificate is None else certificate.to_dict()
-        document["kept"] = 1.0 if certificate is None else certificate.kept
-        return document
+        about = certificate.to_dict()
+        return document | {"note": note, "certificate": about, "kept": certificate.kept}
 
     def _search_balanced(self, question: SearchQuestion, operator: Any) -> Any:
-        rows = self.collection.rows
-        k = question.controls.k
-        return self.search(rows, [question.text], k, encoder=self.encoder, balance=operator)
+        text = self._encoded(question.text)
+        return self.search(self.collection.rows, text, question.controls.k, balance=operator)
 
-    def _debiased(self, question: SearchQuestion, left_alone: str) -> dict[str, Any]:
+    def _debiased(self, question: SearchQuestion) -> dict[str, Any]:
         """Return the row of a method that changes images, texts or both."""
         controls = question.controls
-        plain = self._plain(question.text, controls.k)
-        indices, scores, kept = plain.indices[0], plain.scores[0], 1.0
-        if not left_alone:
-            operator = self.operators.method(controls)
-            text = self.encoder.encode_text([question.text])
-            blocks = _rows.blocks_of(self.collection.rows, _rows.BLOCK)
-            changed = (operator.image(block) for block in blocks)
-            found = self.search(changed, operator.text(text, [question.text]), controls.k)
-            indices, scores = found.indices[0], found.scores[0]
-            similar = self.collection.rows[indices] @ text[0]
-            kept = float(similar.sum() / plain.scores[0].sum())
-        document = self._row(controls, indices, scores)
+        operator = self.operators.method(controls)
+        text = self._encoded(question.text)
+        blocks = _rows.blocks_of(self.collection.rows, _rows.BLOCK)
+        changed = (operator.image(block) for block in blocks)
+        found = self.search(changed, operator.text(text, [question.text]), controls.k)
+        indices = found.indices[0]
+        similar = self.collection.rows[indices] @ text[0]
+        _, plain_scores = self._plain(question.text, controls.k)
+        kept = float(similar.sum() / plain_scores.sum())
+        document = self._row(controls, indices, found.scores[0])
         return document | {"note": "", "certificate": None, "kept": kept}
 
     # --- What both rows have

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from equipoise._artefact import cache_folder, clear_torn, write_atomically
 from equipoise.encoders._images import jpeg
@@ -19,6 +19,11 @@ LIMIT = 512 << 20  # bytes of small pictures that are kept
 PRUNE_TO = 0.8  # of the limit, so that pruning is rare
 
 
+def default_folder() -> Path:
+    """Return where small pictures are kept."""
+    return cache_folder() / "thumbnails"
+
+
 class Thumbnails:
     """Small JPEGs by what they were made of: the bytes of a picture, or a file as it was then.
 
@@ -26,7 +31,7 @@ class Thumbnails:
     """
 
     def __init__(self, folder: Path | None = None, limit: int = LIMIT):
-        self.folder = folder or cache_folder() / "thumbnails"
+        self.folder = folder or default_folder()
         clear_torn(self.folder, "*/*.jpg")
         self._prune(limit)
 
@@ -52,6 +57,33 @@ class Thumbnails:
             with suppress(OSError):
                 path.unlink()
                 size -= about.st_size
+
+
+class ThumbnailUsage(NamedTuple):
+    """What small pictures take on the disk."""
+
+    path: str
+    pictures: int
+    bytes: int
+
+
+def usage(folder: Path | None = None) -> ThumbnailUsage:
+    """Return how many small pictures are kept, and how many bytes they take."""
+    folder = folder or default_folder()
+    sizes = [about.st_size for _, about in _files(folder)]
+    return ThumbnailUsage(str(folder), len(sizes), sum(sizes))
+
+
+def clear(folder: Path | None = None) -> int:
+    """Remove all small pictures; return how many. They are made again when they are needed."""
+    folder = folder or default_folder()
+    clear_torn(folder, "*/*.jpg")
+    removed = 0
+    for path, _ in _files(folder):
+        with suppress(OSError):
+            path.unlink()
+            removed += 1
+    return removed
 
 
 def large(picture: Any) -> bytes:

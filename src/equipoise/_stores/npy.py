@@ -66,25 +66,13 @@ def read_header(place: Place, name: str) -> NpyHeader:
                 f"{name} in {place} is not a .npy file, or a truncated one ({error}); copy or make"
                 " it again"
             ) from None
-    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
-        named, order = "bfloat16", "<"
-    else:
-        named = dtype.name
-        order = ">" if dtype.str[0] == ">" else "<"
+    named, order = _number_type(dtype)
     if named not in ("float16", "float32", "float64", "bfloat16"):
         raise InputError(
             f"{name} in {place} holds {named}; embeddings are float16, float32, float64 or bfloat16"
             " (saved by ml_dtypes)"
         )
-    if len(shape) != 2 or shape[0] < 0 or shape[1] <= 0:
-        raise InputError(
-            f"{name} in {place} has shape {shape}; a file of embeddings has rows and columns"
-        )
-    if fortran and shape[0] > 1 and shape[1] > 1:
-        raise InputError(
-            f"{name} in {place} is saved column by column; save it again with numpy.save(file,"
-            " numpy.ascontiguousarray(x))"
-        )
+    _require_rows(f"{name} in {place}", shape, fortran)
     header = NpyHeader(shape[0], shape[1], named, order, raw)
     size, wanted = place.stamp(name)[0], len(raw) + header.rows * header.row_bytes
     if size < wanted:
@@ -93,6 +81,27 @@ def read_header(place: Place, name: str) -> NpyHeader:
             f" bytes, and it has {size:,}; copy it again"
         )
     return header
+
+
+def _number_type(dtype: np.dtype) -> tuple[str, str]:
+    """Return the name of a file's numbers and their byte order.
+
+    bfloat16, which numpy does not know, is saved as two bytes of any meaning.
+    """
+    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
+        return "bfloat16", "<"
+    return dtype.name, ">" if dtype.str[0] == ">" else "<"
+
+
+def _require_rows(where: str, shape: tuple[int, ...], fortran: bool) -> None:
+    """Raise for an array that is not one row after another."""
+    if len(shape) != 2 or shape[0] < 0 or shape[1] <= 0:
+        raise InputError(f"{where} has shape {shape}; a file of embeddings has rows and columns")
+    if fortran and shape[0] > 1 and shape[1] > 1:
+        raise InputError(
+            f"{where} is saved column by column; save it again with numpy.save(file,"
+            " numpy.ascontiguousarray(x))"
+        )
 
 
 def read_block(file: BinaryIO, block: np.ndarray, name: str) -> np.ndarray:

@@ -110,14 +110,17 @@ def _reader(file: BinaryIO, name: str) -> Any:
         ) from None
 
 
-def _pick(schema: Any, name: str, column: str | None) -> str:
+def _holds_embeddings(kind: Any) -> bool:
+    """Return whether a column of this kind has a list of floats per row."""
     import pyarrow.types as kinds
 
-    def fits(kind: Any) -> bool:
-        lists = kinds.is_fixed_size_list(kind) or kinds.is_list(kind) or kinds.is_large_list(kind)
-        return lists and str(kind.value_type) in FLOATS
+    lists = kinds.is_fixed_size_list(kind) or kinds.is_list(kind) or kinds.is_large_list(kind)
+    return lists and str(kind.value_type) in FLOATS
 
-    found = [field.name for field in schema if fits(field.type)]
+
+def _pick(schema: Any, name: str, column: str | None) -> str:
+    """Return the column with embeddings: the one that was named, or the only one."""
+    found = [field.name for field in schema if _holds_embeddings(field.type)]
     if column is None and len(found) != 1:
         advice = "embeddings are lists of float16, float32 or float64"
         if found:

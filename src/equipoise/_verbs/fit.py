@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from equipoise import _space as space
 from equipoise import methods
-from equipoise._audit.plan import curated_prompts
-from equipoise._audit.sources import ImageSource, read_images
-from equipoise._audit.sources import rows as image_rows
 from equipoise._space import AttributeSpace
 from equipoise._spaceset import SpaceSet
-from equipoise.datasets import Dataset
-from equipoise.datasets._checks import attribute_of, check_encoder, groups_of
 from equipoise.errors import InputError
-from equipoise.evaluation import class_prompts
 from equipoise.methods import FitContext, Operator
 from equipoise.methods._specs import MethodSpec, parse
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book_choice import whole
+from equipoise.prompts._book_choice import curated_prompts, whole
 from equipoise.prompts._prompt_book import PromptBook
 from equipoise.prompts._prototypes import PROTOTYPES
+
+if TYPE_CHECKING:
+    from equipoise._verbs.fitting_images import FittingImages
 
 # What a method may need that a book of prompts gives.
 TEXTS = {"prompts", "words", "book", "neutral texts"}
@@ -74,45 +70,6 @@ def read_method(text: str) -> MethodSpec:
     return specs[0]
 
 
-@dataclass(frozen=True)
-class FittingImages:
-    """Images to fit a method on, by names and files, and what is known of them."""
-
-    images: Path
-    embeddings: Path | None = None
-    root: Path | None = None
-    group_columns: Sequence[str] = ()
-    label_column: str | None = None
-    caption_column: str | None = None
-
-    def read(self) -> ImageSource:
-        """Read the table; pictures are encoded later."""
-        return read_images(
-            self.images,
-            self.embeddings,
-            root=self.root,
-            group_columns=self.group_columns,
-            label_column=self.label_column,
-            caption_column=self.caption_column,
-        )
-
-    def context(self, source: ImageSource, attribute: Attribute, encoder: Any) -> dict[str, Any]:
-        """Return what a ``FitContext`` says of these images."""
-        check_encoder(encoder, source.embeddings)
-        rows, there = image_rows(source, encoder)
-        known: dict[str, Any] = {"images": rows}
-        if self.group_columns:
-            dataset = Dataset(source.name, source.table, tuple(self.group_columns))
-            known["sensitive_features"] = groups_of(source.table, dataset, attribute)[there]
-        if self.label_column is not None:
-            labels = source.table["label"].to_numpy(dtype=object)[there]
-            known["labels"] = labels
-            known["class_prompts"] = class_prompts(dict.fromkeys(map(str, labels)))
-        if self.caption_column is not None:
-            known["captions"] = source.table["caption"][there].tolist()
-        return known
-
-
 def fit_method(
     spec: MethodSpec,
     attribute: Attribute | None,
@@ -130,7 +87,7 @@ def fit_method(
     if attribute is None:
         if images is None or not images.group_columns:
             raise InputError("no attribute was given; pass `attribute`, for example gender")
-        attribute = attribute_of(images.group_columns)
+        attribute = images.attribute
     words = _book_for(spec, attribute, book)
     source = None if images is None else images.read()
     encoder = open_model()

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from equipoise._space import EncoderRef
+from equipoise._space_document import EncoderFacts
 from equipoise._stores import Store
 from equipoise._version import __version__
 from equipoise.datasets import Dataset
@@ -38,10 +39,8 @@ from equipoise.evaluation._retrieval import check_groups, measure_lists, rank_de
 from equipoise.evaluation._run_document import (
     FORMAT,
     KIND,
-    AttributeFacts,
     BookFacts,
     DatasetFacts,
-    EncoderFacts,
     EvaluationRun,
     ImageCounts,
     MethodFacts,
@@ -58,6 +57,7 @@ from equipoise.methods._specs import BASELINE, MethodSpec, serve
 from equipoise.metrics._labels import encode_groups
 from equipoise.prompts import _book_choice as books
 from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._attribute_document import AttributeFacts
 from equipoise.prompts._prompt_book import PromptBook
 
 TASKS = ("classification", "retrieval")

@@ -172,26 +172,30 @@ def _marks(
 
 def _marks_of(rows: Rows, methods: Sequence[str], metric: str) -> dict[str, str]:
     """Return "best" and "second" by method; values that print alike share a mark."""
-    rivals: dict[str, float] = {}
-    for method in methods:
-        row = rows.get((method, metric))
-        if row is not None and row.value is not None:
-            sign = -1 if row.better == "higher" else 1
-            rivals[method] = sign * round(row.value, 3)
+    rivals = _lower_is_better(rows, methods, metric)
     if len(rivals) < 2:
         return {}
     differing = [name for name in rivals if _differs(rows[name, metric])]
     sure = set(differing)
     if len(differing) == len(rivals) - 1:
         sure.add(BASELINE)
-    best, *others = sorted(set(rivals.values()))
+    places = dict(zip(sorted(set(rivals.values())), ("best", "second"), strict=False))
     marks = {}
-    for method, value in rivals.items():
-        if method in sure and value == best:
-            marks[method] = "best"
-        elif method in sure and others and value == others[0]:
-            marks[method] = "second"
+    for name, value in rivals.items():
+        if name in sure and value in places:
+            marks[name] = places[value]
     return marks
+
+
+def _lower_is_better(rows: Rows, methods: Sequence[str], metric: str) -> dict[str, float]:
+    """Return the values of a metric as they print, by method, turned so that the least is best."""
+    values: dict[str, float] = {}
+    for method in methods:
+        row = rows.get((method, metric))
+        if row is not None and row.value is not None:
+            sign = -1 if row.better == "higher" else 1
+            values[method] = sign * round(row.value, 3)
+    return values
 
 
 def _differs(row: MetricRow) -> bool:

@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from equipoise._documents import Document, FreeValue, Number
+from equipoise._space_document import EncoderFacts
+from equipoise.prompts._attribute_document import AttributeFacts
 
 KIND, FORMAT = "equipoise evaluation", 1
 Better = Literal["higher", "lower"]
@@ -42,22 +44,6 @@ class DatasetFacts(ImageFacts):
     rows: int = Field(description="Rows that the reader kept.")
     dropped: dict[str, int] = Field(description="Reason -> rows that were dropped for it.")
     prompts: int = Field(description="Class prompts, or queries.")
-
-
-class AttributeFacts(Document):
-    """The attribute that images are grouped by."""
-
-    name: str
-    groups: list[str]
-
-
-class EncoderFacts(Document):
-    """The encoder that made the embeddings; empty texts where nobody said."""
-
-    id: str
-    revision: str
-    fingerprint: str
-    note: str = Field(default="", description="Why its rows may differ from run to run.")
 
 
 class SettingFacts(Document):

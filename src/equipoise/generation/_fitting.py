@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from equipoise._audit.plan import curated_prompts
 from equipoise._space import AttributeSpace
 from equipoise.errors import InputError
 from equipoise.generation import _edits as edits
@@ -20,7 +19,7 @@ from equipoise.generation._edits import CLOSED_FORM, NONE, Edit
 from equipoise.methods import FitContext, Method
 from equipoise.methods._closed_form import ClosedFormOperator
 from equipoise.prompts._attribute import Attribute
-from equipoise.prompts._book_choice import whole
+from equipoise.prompts._book_choice import curated_prompts, whole
 from equipoise.prompts._prompt_book import PromptBook
 
 PROBE = "a photo of a person"

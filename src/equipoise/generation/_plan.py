@@ -22,7 +22,6 @@ from equipoise._artefact import write_atomically
 from equipoise._documents import Document, read_document
 from equipoise._version import __version__
 from equipoise.errors import InputError
-from equipoise.evaluation._run_document import AttributeFacts
 from equipoise.generation import _treatments as treatments
 from equipoise.generation._conditioning import TOKENS
 from equipoise.generation._edits import NONE
@@ -30,6 +29,7 @@ from equipoise.generation._fitting import book_of
 from equipoise.generation._shares import EQUAL, GroupShares, shares_of
 from equipoise.methods._specs import MethodSpec
 from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._attribute_document import AttributeFacts
 from equipoise.prompts._neutral_captions import neutralize
 from equipoise.prompts._stated_groups import explicit_groups, names_person
 
@@ -193,7 +193,7 @@ def make_plan(
     try:
         return DrawingPlan(
             model=model,
-            attribute=[AttributeFacts.model_validate(part) for part in attribute.to_json()],
+            attribute=attribute.facts(),
             prompts=prompts_asked,
             shares=shares,
             methods=typed,

@@ -17,7 +17,7 @@ from equipoise._audit.intervals import KIND as INTERVAL
 from equipoise._documents import read_document
 from equipoise._version import __version__
 from equipoise.errors import ArtefactError
-from equipoise.evaluation._run_document import AttributeFacts, Better
+from equipoise.evaluation._run_document import Better
 from equipoise.generation._gallery import gallery
 from equipoise.generation._labels import Verdict
 from equipoise.generation._manifest import Manifest
@@ -40,6 +40,7 @@ from equipoise.generation._results_document import (
     TableColumn,
 )
 from equipoise.prompts._attribute import Attribute
+from equipoise.prompts._attribute_document import AttributeFacts
 
 RESULTS, SUBSETS = "results.json", "subsets.json"
 PEOPLE = "people"

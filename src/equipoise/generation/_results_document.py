@@ -7,8 +7,9 @@ from typing import Any, Literal
 from pydantic import Field, field_serializer
 
 from equipoise._documents import Document, Number
-from equipoise.evaluation._run_document import AttributeFacts, Better
+from equipoise.evaluation._run_document import Better
 from equipoise.generation._plan import DrawingPlan
+from equipoise.prompts._attribute_document import AttributeFacts
 
 KIND = "equipoise generation"
 

@@ -47,13 +47,20 @@ def dtype_name(e: Any) -> str:
             "sparse, meta and negative-view tensors have no plain rows; pass a dense tensor"
             " (e.to_dense(), e.resolve_neg())"
         )
-    name = str(e.dtype).removeprefix("torch.") if framework(e) == "torch" else e.dtype.name
+    name = _dtype_name(e)
     if name not in host.DTYPES:
         raise InputError(
             f"embeddings of dtype {name} cannot be debiased; convert them to one of"
             f" {', '.join(host.DTYPES)}"
         )
     return name
+
+
+def _dtype_name(e: Any) -> str:
+    kind = framework(e)
+    if kind == "numpy":
+        return host.name_of(e.dtype)
+    return str(e.dtype).removeprefix("torch.") if kind == "torch" else e.dtype.name
 
 
 def which(e: Any) -> str:

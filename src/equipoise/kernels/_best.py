@@ -4,7 +4,8 @@ A float32 product of some queries with a block of a window gives rough scores. I
 bound, so a pair whose rough score is further than that below the k-th best so far is out. The few
 others are held. What is still held at the end of its window, while its row is at hand, is scored
 again in float64, always in the same order of summation, and rounded to float32. So neither the size
-of the blocks nor the library behind the product has a say in the result.
+of the blocks nor the library behind the product has a say in the result. Where there are many
+queries and the processor can, whole numbers take the place of float32 (``_numba_integers``).
 
 A candidate is one unsigned number: its score's bits, made to sort like the score, above its image's
 index counted down. The larger number is the better candidate, and of equal scores the lower index
@@ -14,7 +15,8 @@ wins. 0 is no candidate.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -24,6 +26,8 @@ from equipoise.kernels import _host as host
 MOST_IMAGES = 1 << 32
 TILE = 1024  # queries in one product
 SPARE = 256  # candidates held beyond k, or k if that is more, before the worst are dropped
+FEWEST = 64  # texts per thread that pay for packing the images as integers
+SCALED = 1e15  # lengths beyond this, or under its inverse, are not scaled to integers
 _LOW = np.uint64(0xFFFFFFFF)
 _SIGN = np.uint64(0x80000000)
 _HALF = np.uint64(32)
@@ -41,6 +45,26 @@ class Adjustment(NamedTuple):
     lams: np.ndarray
     slack: np.ndarray
     k: int
+
+
+@dataclass
+class WindowRows:
+    """What is known of the rows (n, d) of a window, for later searches of the same rows.
+
+    usable (n,): which rows are finite; None until they were looked at. reach: no such row is
+    longer.
+    """
+
+    usable: np.ndarray | None = None
+    reach: float = 0.0
+
+
+@dataclass
+class WindowScores:
+    """The rough scores (1, n) of one text with a window, for more rankings; None until then."""
+
+    rows: WindowRows
+    scores: np.ndarray | None = None
 
 
 class Best:
@@ -63,11 +87,18 @@ class Best:
         # and would take the time of ours.
         self.blas = ThreadpoolController()
 
-    def offer(self, images: np.ndarray, block: int, memberships: np.ndarray | None = None) -> None:
+    def offer(
+        self,
+        images: np.ndarray,
+        block: int,
+        memberships: np.ndarray | None = None,
+        kept: WindowScores | None = None,
+    ) -> None:
         """Take the next window (n, d), and multiply it block by block.
 
         Rows that are not finite in float32 are passed over. memberships (n, r): finite, float32,
-        for the adjustments.
+        for the adjustments. kept: of one text alone; takes its scores with this window, or saves
+        the product where it has them.
         """
         with np.errstate(over="ignore"):
             rough_images = np.ascontiguousarray(images, np.float32)
@@ -76,9 +107,15 @@ class Best:
             if images.dtype.name == "float64"
             else rough_images
         )
-        lengths = _lengths(rough_images)
-        usable = np.isfinite(lengths)
-        margins = _margins(self.lengths * lengths[usable].max(initial=0), images.shape[1])
+        usable, reach = _measured(rough_images, None if kept is None else kept.rows)
+        known = kept is not None and kept.scores is not None
+        scores = None
+        if kept is not None:
+            scores = kept.scores if known else np.empty((1, len(images)), np.float32)
+        margins = _margins(self.lengths * reach, images.shape[1])
+        integers = None if kept is not None else self._integers(reach)
+        if integers is not None:
+            margins += self.lengths * reach * integers.rounding(images.shape[1])
         for ranking in (self.plain, *self.adjusted):
             ranking.make_room(len(images))
         look, settle = _kernels()
@@ -88,20 +125,29 @@ class Best:
                 tile = slice(first, min(first + TILE, stop))
                 shown = exact_images, usable, self.seen
                 plain = self.plain.window(tile, *shown, margins)
+                if integers is not None:
+                    length = integers.length_in_integers(images.shape[1])
+                    scaled = rough_images, reach, self.lengths[tile], length
+                    integers.look_through(*scaled, *plain)
+                    settle(*plain)
+                    continue
                 adjusted = [
                     ranking.window(tile, *shown, margins + one.slack)
                     for ranking, one in zip(self.adjusted, self.adjustments, strict=True)
                 ]
                 for at in range(0, len(images), block):
                     columns = rough_images[at : at + block]
-                    shape = tile.stop - first, len(columns)
-                    rough = self._scratch(start, "scores", shape)
+                    if scores is None:
+                        rough = self._scratch(start, "scores", (tile.stop - first, len(columns)))
+                    else:
+                        rough = scores[:, at : at + len(columns)]
                     with np.errstate(over="ignore", invalid="ignore"):
-                        np.matmul(self.rough_texts[tile], columns.T, out=rough)
+                        if not known:
+                            np.matmul(self.rough_texts[tile], columns.T, out=rough)
                         look(rough, at, *plain)
                     for lams, window in zip(self.rough_lams, adjusted, strict=True):
                         assert memberships is not None
-                        moved = self._scratch(start, "adjusted", shape)
+                        moved = self._scratch(start, "adjusted", rough.shape)
                         near = memberships[at : at + block]
                         np.matmul(lams[tile], near.T, out=moved)
                         np.subtract(rough, moved, out=moved)
@@ -112,8 +158,27 @@ class Best:
         texts = len(self.rough_texts)
         with self.blas.limit(limits=1, user_api="blas"):
             host.spread(work, texts, 4 * texts * len(images), pieces=1)
+        if kept is not None:
+            kept.scores = scores
         self.seen += len(images)
         self.usable += int(usable.sum())
+
+    def _integers(self, longest: float) -> Any:
+        """Return the module that looks through a window in integers, where that is quicker.
+
+        It takes an instruction of the processor, texts enough to pay for the packing of images, and
+        lengths that can be scaled.
+        """
+        few = len(self.lengths) < FEWEST * host.threads()
+        if few or self.adjustments or host.kernel_name("float32") == "numpy":
+            return None
+        directed = self.lengths[self.lengths > 0]
+        shortest = min(longest, directed.min(initial=1))
+        if shortest < 1 / SCALED or max(longest, directed.max(initial=1)) > SCALED:
+            return None
+        from equipoise.kernels import _numba_integers
+
+        return _numba_integers if _numba_integers.available() else None
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
         """Return ``(indices, scores)``, (queries, k) int64 and float32, best first; fewer than k
@@ -227,6 +292,18 @@ def _margins(reach: np.ndarray, dim: int) -> np.ndarray:
     roundings = (dim + 6) * 2.0**-24
     margin = roundings / (1 - roundings) * reach + dim * float(np.finfo(np.float32).tiny)
     return np.where(reach < 1e38, margin, np.inf)
+
+
+def _measured(images: np.ndarray, rows: WindowRows | None) -> tuple[np.ndarray, float]:
+    """Return which rows are finite, and a length that none of those exceeds; looks once."""
+    if rows is not None and rows.usable is not None:
+        return rows.usable, rows.reach
+    lengths = _lengths(images)
+    usable = np.isfinite(lengths)
+    reach = float(lengths[usable].max(initial=0))
+    if rows is not None:
+        rows.usable, rows.reach = usable, reach
+    return usable, reach
 
 
 def _lengths(rows: np.ndarray) -> np.ndarray:

@@ -93,6 +93,12 @@ def kernel_name(dtype: str) -> str:
     return "numpy"
 
 
+@cache
+def name_of(dtype: np.dtype) -> str:
+    """Return the name of a dtype, which numpy puts together anew each time that it is asked."""
+    return dtype.name
+
+
 def rows_of(x: np.ndarray) -> np.ndarray:
     """Return (..., d) as (n, d)."""
     return x.reshape(-1, x.shape[-1])
@@ -111,8 +117,8 @@ def debias(
 
     ``dtype`` names what the bits of x mean, where its own dtype does not.
     """
-    dtype = dtype or x.dtype.name
-    value = np.atleast_1d(np.asarray(preference.value, dtype=np.float64))
+    dtype = dtype or name_of(x.dtype)
+    value = np.asarray(preference.value, dtype=np.float64).reshape(-1)
     if x.flags.c_contiguous and out.flags.c_contiguous and x.dtype.isnative and out.dtype.isnative:
         return _contiguous(x, out, low_rank, preference, value, norm, dtype)
     bad = np.zeros(len(x), bool)
@@ -299,7 +305,7 @@ def debias_and_measure(
     from equipoise.kernels import _numba
 
     bad, columns = np.zeros(len(x), bool), np.empty((6, len(x)))
-    value = np.atleast_1d(np.asarray(preference.value, dtype=np.float64))
+    value = np.asarray(preference.value, dtype=np.float64).reshape(-1)
     arguments = (
         _debiasing(out, low_rank, preference, value, norm, dtype, bad),
         _measuring(low_rank, columns),

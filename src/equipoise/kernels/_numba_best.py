@@ -59,7 +59,7 @@ def _image(key):
 
 
 @_jit
-def _bound(floor, margin):
+def bound_of(floor, margin):
     return np.float32(-math.inf) if floor == 0 else np.float32(_score(floor) - margin)
 
 
@@ -142,13 +142,26 @@ def _sift(text, images, first, k, margin, held):
 
 
 @_jit
+def hold(score, place, q, texts, images, first, k, margins, held, counts, floors):
+    """Hold an image of the window, by its place there, with its rough score for text q; return
+    whether the floor of the text rose.
+    """
+    n, rose = counts[q], False
+    if n == held.shape[1]:
+        n, sifted = _sift(texts[q], images, first, k, margins[q], held[q])
+        rose = sifted > floors[q]
+        floors[q] = max(floors[q], sifted)
+    held[q, n] = _key(score, first + place)
+    counts[q] = n + 1
+    return rose
+
+
+@_jit
 def look(rough, at, texts, images, usable, first, k, margins, held, counts, floors):
     """Do as ``best.look`` does, but let candidates keep their rough scores."""
-    room = held.shape[1]
     found = np.empty(rough.shape[1] + 1, np.int64)
     for q in range(len(rough)):
-        n, floor, margin = counts[q], floors[q], margins[q]
-        bound = _bound(floor, margin)
+        bound = bound_of(floors[q], margins[q])
         hits = 0
         for offset in range(0, rough.shape[1], STEP):
             part = rough[q, offset : min(offset + STEP, rough.shape[1])]
@@ -158,13 +171,10 @@ def look(rough, at, texts, images, usable, first, k, margins, held, counts, floo
             score, j = rough[q, found[h]], at + found[h]
             if score < bound or not usable[j]:
                 continue
-            if n == room:
-                n, sifted = _sift(texts[q], images, first, k, margin, held[q])
-                floor = max(floor, sifted)
-                bound = _bound(floor, margin)
-            held[q, n] = _key(np.float32(math.inf) if math.isnan(score) else score, first + j)
-            n += 1
-        counts[q], floors[q] = n, floor
+            if math.isnan(score):
+                score = np.float32(math.inf)
+            if hold(score, j, q, texts, images, first, k, margins, held, counts, floors):
+                bound = bound_of(floors[q], margins[q])
 
 
 @_jit

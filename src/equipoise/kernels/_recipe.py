@@ -98,6 +98,8 @@ def preference(kappa: Any, weights: tuple[float, float] | None) -> Preference:
                 " of them"
             )
         return _weights(weights)
+    if type(kappa) is float and kappa >= 0:
+        return Preference("kappa", kappa)
     if isinstance(kappa, str) and kappa == "printed":
         return Preference("printed")
     if len(getattr(kappa, "shape", ())) and not isinstance(kappa, np.ndarray):

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from equipoise import geometry
+from equipoise._documents import validated
 from equipoise._space import AttributeSpace, EncoderRef
 from equipoise.errors import InputError
 from equipoise.geometry import Float64
@@ -22,6 +23,7 @@ from equipoise.methods._context import FitContext
 from equipoise.methods._fitting_rows import require_groups, unit_rows
 from equipoise.methods._fitting_texts import prototypes
 from equipoise.methods._operator import Gate, Operator
+from equipoise.methods._operator_document import SpaceSettings
 from equipoise.methods._registry import Method, Strength
 from equipoise.methods._spaces import SpaceOperator
 from equipoise.prompts._attribute import Attribute
@@ -87,11 +89,12 @@ class AdaptedOperator(SpaceOperator):
         settings: dict[str, Any],
         made_by: EncoderRef,
     ) -> AdaptedOperator:
-        space = AttributeSpace.from_arrays(arrays, settings["space"])
-        folds = [arrays[f"fold.{i}"] for i in range(settings["folds"])]
+        found = validated(SpaceSettings, settings)
+        space = AttributeSpace.from_arrays(arrays, found.space)
+        folds = [arrays[f"fold.{i}"] for i in range(found.folds)]
         if any(basis.ndim != 2 or len(basis) != space.dim for basis in folds):
             raise ValueError("the folds' bases do not match the space")
-        return cls(attribute, space, tuple(settings["changes"]), folds, encoder=made_by)
+        return cls(attribute, space, found.changes, folds, encoder=made_by)
 
 
 @dataclass(frozen=True)

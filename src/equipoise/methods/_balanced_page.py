@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from equipoise._balance import first
+from equipoise._balance import Balance, first
 from equipoise.geometry import Float64
+from equipoise.methods._memberships import Memberships
 from equipoise.methods._search_rounds import Solved
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._stated_groups import names_person
@@ -20,19 +21,41 @@ def nobody(prompt: str, attribute: Attribute) -> str:
     return "" if names_person(prompt, attribute) else "it speaks of no person"
 
 
+class Aim(NamedTuple):
+    """What pages are held to: the share of each group, and what tells shares from a mean
+    membership. doubt: why shares may mean nothing, or "".
+    """
+
+    target: Mapping[str, float]
+    memberships: Memberships
+    doubt: str = ""
+
+    def nearest(self, answer: Balance) -> dict[str, float] | None:
+        """Return the shares that an answer went for, where the target was out of its reach."""
+        if not answer.nearest:
+            return None
+        shares = self.memberships.shares(answer.target)
+        return dict(zip(self.target, shares.tolist(), strict=True))
+
+
 @dataclass(frozen=True)
 class PageCertificate:
     """What balancing one page did.
 
-    before, after: shares of the groups, as the prototypes name them, among the first k. kept: the
-    page's total score as a share of the undebiased page's, and of the largest that any page of that
-    mean membership can have (``kept_of_bound``). kept_above_mean: the first of these with scores
-    counted from the collection's mean score. gap: of the programme and its dual, which is rounding.
+    target: the shares of the groups that were aimed at, and strength: how far the page was to go
+    there. nearest: the nearest shares that k images reach, where the target is out of reach.
+    before, after: the shares among the first k, as the prototypes name the groups. kept: the page's
+    total score as a share of the undebiased page's, and of the largest that any page of that mean
+    membership can have (``kept_of_bound``). kept_above_mean: the first of these with scores counted
+    from the collection's mean score. gap: of the programme and its dual, which is rounding.
     largest_move: no similarity of a unit image moves by more. candidates: images that were looked
     at. exact: no other image could change the answer. left_alone: why nothing was done, or "".
+    doubt: why the shares may mean nothing, or "".
     """
 
     k: int
+    target: Mapping[str, float]
+    strength: float
     before: Mapping[str, float]
     after: Mapping[str, float]
     kept: float
@@ -42,11 +65,13 @@ class PageCertificate:
     largest_move: float
     candidates: int
     exact: bool
+    nearest: Mapping[str, float] | None = None
     left_alone: str = ""
+    doubt: str = ""
 
     @classmethod
     def of(
-        cls, solved: Solved, groups: Sequence[str], usual: float, move: float, reason: str
+        cls, solved: Solved, aim: Aim, usual: float, move: float, reason: str
     ) -> PageCertificate:
         """Return the certificate of a page.
 
@@ -55,12 +80,12 @@ class PageCertificate:
         """
         answer, found = solved.answer, solved.pool.all
         k = len(answer.page)
-        candidates = len(found.ids)
+        groups = list(aim.target)
         before = _shares(found.groups[first(found.scores, k)], groups)
-        if reason:
-            return cls(k, before, before, 1.0, 1.0, 1.0, 0.0, 0.0, candidates, True, reason)
-        return cls(
+        certificate = cls(
             k,
+            aim.target,
+            answer.strength,
             before,
             _shares(found.groups[answer.page], groups),
             answer.kept,
@@ -68,8 +93,27 @@ class PageCertificate:
             (answer.score - k * usual) / (answer.plain_score - k * usual),
             answer.gap,
             move,
-            candidates,
+            len(found.ids),
             solved.exact,
+            aim.nearest(answer),
+            doubt=aim.doubt,
+        )
+        return certificate._left_alone(reason) if reason else certificate
+
+    def _left_alone(self, reason: str) -> PageCertificate:
+        """Return the certificate of the page as it was before."""
+        return replace(
+            self,
+            strength=0.0,
+            after=self.before,
+            kept=1.0,
+            kept_of_bound=1.0,
+            kept_above_mean=1.0,
+            gap=0.0,
+            largest_move=0.0,
+            exact=True,
+            nearest=None,
+            left_alone=reason,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,14 +123,22 @@ class PageCertificate:
     def __repr__(self) -> str:
         if self.left_alone:
             return f"PageCertificate(first {self.k} left as they are: {self.left_alone})"
-        shares = ", ".join(
-            f"{group} {self.before[group]:.0%} -> {self.after[group]:.0%}" for group in self.before
-        )
-        proof = "exact" if self.exact else "more candidates could change it"
-        return (
-            f"PageCertificate(first {self.k}: {shares}; score kept {self.kept:.1%}, {proof} with"
-            f" {self.candidates} candidates)"
-        )
+        shares = []
+        for group, aimed in self.target.items():
+            before, after = self.before[group], self.after[group]
+            shares.append(f"{group} {before:.0%} -> {after:.0%} (target {aimed:.0%})")
+        notes = [
+            f"score kept {self.kept:.1%}",
+            "exact" if self.exact else "more candidates could change it",
+            f"{self.candidates} candidates",
+        ]
+        if self.strength < 1:
+            notes.append(f"strength {self.strength:g}")
+        if self.nearest is not None:
+            notes.append("the target is out of reach, so the nearest shares were aimed at")
+        if self.doubt:
+            notes.append(f"in doubt: {self.doubt}")
+        return f"PageCertificate(first {self.k}: {', '.join(shares)}; {', '.join(notes)})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,9 +95,9 @@ def read(given: Any, dim: int) -> tuple[np.ndarray, Float64, bool]:
         )
     wrong = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
     if wrong.any():
+        first = ids[wrong].tolist()[0]
         raise InputError(
-            f"{wrong.sum()} candidates hold NaN or infinity (first: {ids[wrong][0]!r}); leave them"
-            " out"
+            f"{wrong.sum()} candidates hold NaN or infinity (first: {first!r}); leave them out"
         )
     vectors = values.ndim == 2
     if vectors and (values.shape[1] != dim or not (values != 0).any(axis=1).all()):

@@ -16,8 +16,10 @@ from equipoise import _artefact as artefact
 from equipoise._array_types import SameRows
 from equipoise._display import cut, html_table, listed
 from equipoise._space import EncoderRef
+from equipoise._space_document import EncoderFacts
 from equipoise._version import __version__
 from equipoise.errors import EncoderMismatchError, InputError
+from equipoise.methods._operator_document import OperatorMetadata
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._stated_groups import explicit_groups
 
@@ -185,21 +187,22 @@ class Operator(ABC):
     @property
     def fingerprint(self) -> str:
         """Return a digest that differs between operators that differ."""
-        return artefact.digest(self.arrays(), self._document())
+        return artefact.digest(self.arrays(), self.metadata().to_plain())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file, atomically; ``equipoise.methods.load`` reads it."""
-        artefact.save(path, KIND, self.arrays(), self._document())
+        artefact.save(path, KIND, self.arrays(), self.metadata().to_plain())
 
-    def _document(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "attribute": self.attribute.to_json(),
-            "encoder": self.made_by._asdict(),
-            "params": self.params,
-            "settings": self.settings(),
-            "version": __version__,
-        }
+    def metadata(self) -> OperatorMetadata:
+        """Return everything but the arrays, as the file holds it."""
+        return OperatorMetadata(
+            method=self.method,
+            attribute=self.attribute.facts(),
+            encoder=EncoderFacts(**self.made_by._asdict()),
+            params=self.params,
+            settings=self.settings(),
+            version=__version__,
+        )
 
     def _gated(self, prompts: Sequence[str] | None, gate: Gate) -> np.ndarray:
         """Return the mask of prompts that stay as they are; one False without a gate."""

@@ -295,20 +295,25 @@ def _searched(served: Served, places: np.ndarray, values: np.ndarray, lam: Float
 
 
 def _in_doubt(served: Served, text: Float64, pool: Pool, answer: Balance) -> Found | None:
-    """Return the images outside a pool that memberships could lift over the edge of the page; None
-    where they are too many, or the index gives no single rows.
+    """Return the images outside a pool that are over the edge of the page; None where too many of
+    them may be, or the index gives no single rows.
 
     A search at its own lam left out what scored at most ``lowest`` there. So such an image needs
-    ``lowest - (lam* - lam) . a`` above the edge.
+    ``lowest - (lam* - lam) . a`` above the edge, for each of the searches. Few are in doubt then,
+    and those are scored.
     """
-    lam, lowest = pool.searched[-1]
     edge = answer.edge - float(answer.lam @ answer.target)
-    places = served.lifted(answer.lam - lam, edge - lowest)
+    places = None
+    for lam, lowest in reversed(pool.searched):
+        places = served.lifted(answer.lam - lam, edge - lowest, places)
+    assert places is not None
     places = places[served.groups[places] >= 0]
     places = places[~np.isin(places, pool.all.ids)]
     if len(places) > DOUBT * len(served.groups):
         return None
-    rows = served.rows(places)
-    if rows is None:
+    memberships = served.memberships[places].astype(np.float64)
+    above = served.scores_above(places, text, edge + memberships @ answer.lam)
+    if above is None:
         return None
-    return _found(served, places, rows @ text, lam, lowest)
+    lam, lowest = pool.searched[-1]
+    return _found(served, *above, lam, lowest)

@@ -14,10 +14,12 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from equipoise import _artefact as artefact
+from equipoise._documents import validated
 from equipoise._space import EncoderRef
 from equipoise.errors import ArtefactError, InputError
 from equipoise.methods._context import FitContext
 from equipoise.methods._operator import KIND, Operator
+from equipoise.methods._operator_document import OperatorMetadata
 from equipoise.prompts._attribute import Attribute
 
 GROUP = "equipoise.methods"
@@ -41,6 +43,7 @@ OURS = (
     "leace",
     "splince",
     "inlp",
+    "rlace",
     "spd",
     "fair-pca",
     "prism",
@@ -179,13 +182,14 @@ def _one_illegal(value: Any, kind: Any) -> str:
 
 def load(path: str | os.PathLike[str], *, encoder: Any = None) -> Operator:
     """Read a saved operator; with ``encoder``, bind it and refuse that of another encoder."""
-    arrays, document = artefact.load(path, KIND)
+    arrays, found = artefact.load(path, KIND)
     try:
-        operator_class = find(document["method"]).operator
-        attribute = Attribute.from_json(document["attribute"])
-        made_by = EncoderRef(**{key: str(value) for key, value in document["encoder"].items()})
-        operator = operator_class.restore(attribute, arrays, document["settings"], made_by)
-        operator.params = dict(document["params"])
+        metadata = validated(OperatorMetadata, found)
+        operator_class = find(metadata.method).operator
+        attribute = Attribute.from_facts(metadata.attribute)
+        made_by = EncoderRef(**metadata.encoder.model_dump())
+        operator = operator_class.restore(attribute, arrays, metadata.settings, made_by)
+        operator.params = dict(metadata.params)
         if not {"image", "text"}.issuperset(operator.changes):
             raise ValueError(f"it changes {operator.changes}")
     except InputError:

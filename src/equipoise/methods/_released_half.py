@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from equipoise._documents import validated
 from equipoise._space import AttributeSpace, EncoderRef
 from equipoise.geometry import unit
 from equipoise.methods._arrays import like, to_numpy
 from equipoise.methods._operator import Modality, Operator
+from equipoise.methods._operator_document import SpaceSettings
 from equipoise.prompts._attribute import Attribute
 
 NONE_LEFT = np.float32(1e-12)  # the code's own epsilon
@@ -38,9 +40,12 @@ class ReleasedHalfOperator(Operator):
         super().__init__(attribute, changes, space.dim, **options)
         self.space: AttributeSpace = space
 
-    def shrink(self, rows: Any) -> np.ndarray:
-        """Return the factor (n,) on the attribute component of each row; 0.382 and up in theory."""
-        e = half_unit(rows)
+    def shrink(self, rows: Any, lengths: Any = 1.0) -> np.ndarray:
+        """Return the factor (n,) on the attribute component of each row; 0.382 and up in theory.
+
+        lengths: what an encoder gave, before the rows were brought to unit length.
+        """
+        e = half_unit(rows, lengths)
         inside, outside = self._lengths(*self._parts(e))
         return _alpha(inside, outside) / np.maximum(inside, NONE_LEFT)
 
@@ -75,11 +80,10 @@ class ReleasedHalfOperator(Operator):
         return self.space.arrays()
 
     def settings(self) -> dict[str, Any]:
-        return {
-            "changes": list(self.changes),
-            "space": self.space.metadata(),
-            "as_released": ARITHMETIC,
-        }
+        settings = SpaceSettings(
+            changes=self.changes, space=self.space.metadata(), as_released=ARITHMETIC
+        )
+        return settings.to_plain()
 
     @classmethod
     def restore(
@@ -89,18 +93,20 @@ class ReleasedHalfOperator(Operator):
         settings: dict[str, Any],
         made_by: EncoderRef,
     ) -> ReleasedHalfOperator:
-        space = AttributeSpace.from_arrays(arrays, settings["space"])
-        return cls(attribute, space, tuple(settings["changes"]), encoder=made_by)
+        found = validated(SpaceSettings, settings)
+        space = AttributeSpace.from_arrays(arrays, found.space)
+        return cls(attribute, space, found.changes, encoder=made_by)
 
 
-def half_unit(rows: Any) -> np.ndarray:
-    """Return rows (..., d) brought to unit length in float16, as float32.
+def half_unit(rows: Any, lengths: Any = 1.0) -> np.ndarray:
+    """Return rows (..., d) of these lengths brought to unit length in float16, as float32.
 
     torch sums squares in float32, rounds the length to float16, and rounds each quotient again.
     """
-    half = unit(np.asarray(rows, np.float64)).astype(np.float16).astype(np.float32)
-    lengths = np.sqrt((half * half).sum(-1, keepdims=True, dtype=np.float32)).astype(np.float16)
-    quotients = half / lengths.astype(np.float32)
+    given = unit(np.asarray(rows, np.float64)) * lengths
+    half = given.astype(np.float16).astype(np.float32)
+    found = np.sqrt((half * half).sum(-1, keepdims=True, dtype=np.float32)).astype(np.float16)
+    quotients = half / found.astype(np.float32)
     return quotients.astype(np.float16).astype(np.float32)
 
 

@@ -49,7 +49,7 @@ Answer = Callable[[Pool, Float64], Balance]
 
 Rest = Callable[[int, Pool, Balance], Found | None]
 """Called with the number of a query, its pool and an answer, it returns all images outside the pool
-whose memberships could lift them over the edge of the page; None where they are too many.
+that are over the edge of the page; None where too many are in doubt.
 """
 
 
@@ -127,19 +127,18 @@ def _search_into(
 def _with_the_rest(
     rest: Rest, answer: Answer, i: int, pool: Pool, reply: Balance
 ) -> tuple[Balance, bool]:
-    """Return the answer over a pool and the images in doubt, and whether it is that over the whole
-    index.
+    """Return the answer over a pool and the images over its edge, and whether it is that over the
+    whole index.
 
-    Where none of those in doubt is above the edge, the answer stays as it is: that is the proof.
+    Where no image is over the edge, the answer stays as it is: that is the proof.
     """
     for _ in range(ROUNDS):
         found = rest(i, pool, reply)
         if found is None:
             return reply, False
-        lifted = adjusted(found.scores, found.memberships - reply.target, reply.lam)
-        pool.join(found)
-        if not (lifted > reply.edge).any():
+        if not len(found.ids):
             return reply, True
+        pool.join(found)
         reply = answer(pool, reply.lam)
     return reply, False
 

@@ -19,6 +19,9 @@ from equipoise.methods._context import BLOCK
 from equipoise.methods._fitting_rows import unit_rows
 from equipoise.methods._memberships import Memberships, closest
 
+EPS = 2.0**-24
+"""Of a number of size one in float32: what it is off by rounding, at most."""
+
 
 class Served:
     """An array, a memory map, a store, or a list of arrays, held by reference.
@@ -41,7 +44,9 @@ class Served:
             groups[-1][good] = closest(rows, memberships.prototypes)
         if not found:
             raise InputError("the index holds no rows; pass at least one image")
-        self.memberships, self.groups = np.concatenate(found), np.concatenate(groups)
+        # Column by column, as products with one lam read them.
+        self.memberships = np.asfortranarray(np.concatenate(found))
+        self.groups = np.concatenate(groups)
         self.count = int((self.groups >= 0).sum())
         if not self.count:
             raise InputError(
@@ -51,6 +56,12 @@ class Served:
         self.bounds = Bounds.of(self.memberships[self.groups >= 0].astype(np.float64))
         self._reach = np.maximum(np.abs(self.bounds.low), np.abs(self.bounds.high))
         self.unit = self.off_unit <= limits("float32").unit
+        self._recent: search.RecentScores | None = None
+
+    def remember(self, recent: search.RecentScores) -> None:
+        """Keep the scores of recent texts, which others who search the same rows may keep, too."""
+        if self.unit:  # others search rows as they are
+            self._recent = recent
 
     def blocks(self) -> Iterator[np.ndarray]:
         """Yield the rows, a few thousand at a time."""
@@ -62,7 +73,9 @@ class Served:
         """Return the places and the scores of the k best images for each query: (queries, k)."""
         given = self.images if isinstance(self.images, np.ndarray) else self._parts()
         transform = None if self.unit else normalised
-        return search.top_k(queries, given, k, transform=transform, show_progress=False)
+        return search.top_k(
+            queries, given, k, transform=transform, show_progress=False, recent=self._recent
+        )
 
     def search_adjusted(
         self, texts: Float64, lams: Float64, weights: Float64, counts: Sequence[int]
@@ -76,29 +89,51 @@ class Served:
         given = self.images if isinstance(self.images, np.ndarray) else self._parts()
         transform = None if self.unit else normalised
         off_unit = self.off_unit if self.unit else limits("float32").unit
-        rounding = off_unit + (lams.shape[2] + 4) * 2.0**-24
+        rounding = off_unit + (lams.shape[2] + 4) * EPS
         adjustments = []
         for lam, count in zip(lams, counts[1:], strict=True):
             slack = rounding * (np.abs(lam) @ self._reach)
             adjustments.append(Adjustment(texts - lam @ weights.T, lam, slack, count))
         return search.top_k_adjusted(
-            texts, given, counts[0], adjustments, self.memberships, transform=transform
+            texts,
+            given,
+            counts[0],
+            adjustments,
+            self.memberships,
+            transform=transform,
+            recent=self._recent,
         )
 
-    def lifted(self, lam: Float64, at_least: float) -> np.ndarray:
-        """Return the places of the images with ``-lam . a`` of at least so much."""
-        rounding = (len(lam) + 4) * 2.0**-24 * float(np.abs(lam) @ self._reach)
-        lifts = self.memberships @ -lam.astype(np.float32)
-        return np.flatnonzero(lifts >= at_least - rounding)
+    def lifted(self, lam: Float64, at_least: float, among: np.ndarray | None = None) -> np.ndarray:
+        """Return the places of the images with ``-lam . a`` of at least so much; ``among``: only
+        of these.
+        """
+        rounding = (len(lam) + 4) * EPS * (float(np.abs(lam) @ self._reach) + abs(at_least))
+        memberships = self.memberships if among is None else self.memberships[among]
+        lifts = memberships @ -lam.astype(np.float32)
+        there = np.flatnonzero(lifts >= at_least - rounding)
+        return there if among is None else among[there]
 
-    def rows(self, places: np.ndarray) -> Float64 | None:
-        """Return unit rows of the index; None where it is no array, so that they lie anywhere."""
+    def scores_above(
+        self, places: np.ndarray, query: Float64, least: Float64
+    ) -> tuple[np.ndarray, Float64] | None:
+        """Return those of the places whose score for a query is above ``least`` (places,), and the
+        scores; None where the index is no array, so that rows lie anywhere.
+
+        A product in float32 tells which of them are near; those alone are scored in float64.
+        """
         if not isinstance(self.images, np.ndarray):
             return None
-        rows = self.images[places].astype(np.float64)
-        if not self.unit:
-            rows = normalised(rows)
-        return rows
+        rough = self._rows(places, np.float32) @ query.astype(np.float32)
+        near = rough > least - 4 * len(query) * EPS  # of unit rows, which its rounding is below
+        places, least = places[near], least[near]
+        scores = self._rows(places, np.float64) @ query
+        above = scores > least
+        return places[above], scores[above]
+
+    def _rows(self, places: np.ndarray, dtype: Any) -> np.ndarray:
+        rows = self.images[places].astype(dtype, copy=False)
+        return rows if self.unit else normalised(rows)
 
     def search_group(
         self, group: int, queries: np.ndarray, k: int

@@ -208,13 +208,7 @@ class Sfid(Method):
         if self.fill == "noise":
             drawn = np.random.default_rng(seed).standard_normal(k)
             return Imputation(places, rows[:, places].mean(0) + drawn * rows[:, places].std(0))
-        confidence = probabilities.max(1)
-        unsure = rest[confidence < self.tau]
-        if not len(unsure):
-            raise InputError(
-                f"the forest is sure of every held-out row (at least {confidence.min():.2f}), so"
-                f" tau={self.tau} leaves none to average; {_otherwise(confidence)}"
-            )
+        unsure = rest[unsure_of(probabilities, self.tau)]
         return Imputation(places, rows[unsure][:, places].mean(0))
 
     def forest(
@@ -234,6 +228,18 @@ class Sfid(Method):
         forest.fit(rows[train], codes[train])
         places = np.sort(np.argsort(-forest.feature_importances_, kind="stable")[:k])
         return places, np.asarray(rest), np.asarray(forest.predict_proba(rows[rest]))
+
+
+def unsure_of(probabilities: Float64, tau: float) -> np.ndarray:
+    """Return the places of the rows (n, groups) that a forest is less sure of than ``tau``."""
+    confidence = probabilities.max(1)
+    unsure = np.flatnonzero(confidence < tau)
+    if not len(unsure):
+        raise InputError(
+            f"the forest is sure of every held-out row (at least {confidence.min():.2f}), so"
+            f" tau={tau} leaves none to average; {_otherwise(confidence)}"
+        )
+    return unsure
 
 
 def _otherwise(confidence: Float64) -> str:

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from equipoise._debiasing import debias
+from equipoise._documents import validated
 from equipoise._space import AttributeSpace, EncoderRef
+from equipoise._space_document import SpaceSetMetadata
 from equipoise._spaceset import SpaceSet
 from equipoise.errors import InputError
 from equipoise.geometry import TINY, half_angle, limits, outside, unit
 from equipoise.methods._operator import Gate, Modality, Operator
+from equipoise.methods._operator_document import SpaceSettings
 from equipoise.prompts._attribute import Attribute
 
 CANCELS = 1e-4  # o under which 1 - p^2 has lost half of its digits
@@ -97,7 +100,8 @@ class SpaceOperator(Operator):
         return self.space.arrays()
 
     def settings(self) -> dict[str, Any]:
-        return {"changes": list(self.changes), "space": self.space.metadata()}
+        settings = SpaceSettings(changes=self.changes, space=self.space.metadata())
+        return settings.to_plain()
 
     @classmethod
     def restore(
@@ -107,9 +111,12 @@ class SpaceOperator(Operator):
         settings: dict[str, Any],
         made_by: EncoderRef,
     ) -> SpaceOperator:
-        kind = SpaceSet if "prompts" in settings["space"] else AttributeSpace
-        space = kind.from_arrays(arrays, settings["space"])
-        return cls(attribute, space, tuple(settings["changes"]), encoder=made_by)
+        found = validated(SpaceSettings, settings)
+        if isinstance(found.space, SpaceSetMetadata):
+            space = SpaceSet.from_arrays(arrays, found.space)
+        else:
+            space = AttributeSpace.from_arrays(arrays, found.space)
+        return cls(attribute, space, found.changes, encoder=made_by)
 
 
 def _debias(rows: Any, space: AttributeSpace) -> Any:

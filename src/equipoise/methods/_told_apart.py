@@ -64,6 +64,20 @@ def check_prompts(
     return agreed
 
 
+def why_in_doubt(agreed: float | None, covariance: Float64, attribute: Attribute) -> str:
+    """Return why the groups cannot be told apart, though a lower agreement was asked for; "" where
+    they can.
+    """
+    chance = chance_agreement(covariance, len(attribute.groups))
+    if agreed is None or agreed >= chance:
+        return ""
+    return (
+        f"the groups of {attribute.name} cannot be told apart in these images: two halves of the"
+        f" prompts agree with a correlation of {agreed:.2f}, and random directions may reach"
+        f" {chance:.2f}"
+    )
+
+
 def check_labels(seen: np.ndarray, sensitive_features: Any, attribute: Attribute) -> None:
     """Raise where the groups (n,) that prompts see in images, -1 for none, are no closer to the
     labels than chance.

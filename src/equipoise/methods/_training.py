@@ -96,7 +96,7 @@ class Stage(NamedTuple):
         if context.workdir is None:
             return None
         about = {
-            "attribute": context.attribute.to_json(),
+            "attribute": [part.to_plain() for part in context.attribute.facts()],
             "seed": context.seed,
             "settings": {k: str(v) for k, v in self.settings.items()},
             "torch": here.torch.__version__,

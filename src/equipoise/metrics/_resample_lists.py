@@ -18,7 +18,9 @@ from equipoise.metrics._retrieval import PerQuery, Ranking
 from equipoise.metrics._targets import Targets
 
 OVER = ("images", "queries", "both")
-BLOCK = 1 << 18  # multiplicities held at a time: they should stay in the cache
+BLOCK = 1 << 18  # multiplicities held at a time, where that is enough resamples
+ENOUGH = 16  # resamples that share what is done once for a list, such as sorting it by group
+MOST = 1 << 24  # multiplicities held for them
 
 ListMetric = Callable[[Ranking], PerQuery]
 SKEW: dict[str, ListMetric] = {"MaxSkew@1000": lambda r: r.max_skew(1000)}
@@ -142,7 +144,7 @@ def _draws(sizes: Mapping[str, int], over: str, resamples: int, seed: int) -> It
     draws.
     """
     streams = dict(zip(sizes, np.random.default_rng(seed).spawn(2), strict=True))
-    step = _step(max(sizes.values()))
+    step = at_once(max(sizes.values()))
     for start in range(0, resamples, step):
         count = min(step, resamples - start)
         images = queries = None
@@ -171,11 +173,12 @@ def multiplicities(rng: np.random.Generator, size: int, count: int) -> np.ndarra
 
 def _without_each(what: str, size: int) -> Iterator[Draw]:
     """Yield draws that leave out each image, or each query, in turn."""
-    step = _step(size)
+    step = at_once(size)
     for start in range(0, size, step):
         times = 1 - np.eye(min(step, size - start), size, k=start, dtype=np.uint16)
         yield (times, None) if what == "images" else (None, times)
 
 
-def _step(size: int) -> int:
-    return max(1, BLOCK // size)
+def at_once(size: int) -> int:
+    """Return how many resamples of ``size`` images are held at a time."""
+    return max(1, BLOCK // size, min(ENOUGH, MOST // size))

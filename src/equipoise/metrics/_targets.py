@@ -35,15 +35,20 @@ class Targets(NamedTuple):
                 "every query needs a target: the place of its right image, or a list of places"
             )
         images = np.concatenate(list(each))
-        if images.dtype.kind not in "iu" or images.min() < 0:
-            found = f"first {images[0]!r}"
-            if images.dtype.kind in "iuf":
-                found = f"lowest {images.min()}"
-            raise InputError(
-                f"target holds {images.dtype}, {found}; pass the places of images, whole numbers"
-                " from 0"
-            )
+        _require_places(images)
         return cls(queries, images.astype(np.int64), len(each))
+
+
+def _require_places(images: np.ndarray) -> None:
+    """Raise for what is no place of an image."""
+    if images.dtype.kind in "iu" and images.min() >= 0:
+        return
+    found = f"first {images[0]!r}"
+    if images.dtype.kind in "iuf":
+        found = f"lowest {images.min()}"
+    raise InputError(
+        f"target holds {images.dtype}, {found}; pass the places of images, whole numbers from 0"
+    )
 
 
 def hits(

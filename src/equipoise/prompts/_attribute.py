@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import tomllib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, reduce
@@ -18,11 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from equipoise._display import cut, listed
+from equipoise._documents import validated
 from equipoise.errors import InputError
+from equipoise.prompts._attribute_document import (
+    POSITION,
+    AttributeFacts,
+    AttributeFile,
+    GroupTable,
+    GroupWords,
+)
 
 READY_MADE = ("gender", "age", "skin tone", "race")
 _FOLDER = resources.files("equipoise.prompts") / "attributes"
-_FIELDS = ("adjectives", "person_adjectives", "compounds", "phrases")
 
 Groups = tuple[str, ...]
 Texts = tuple[str, ...]
@@ -166,17 +173,17 @@ class Attribute:
             " of the groups}, or write that in a .toml file of your own"
         )
 
-    def to_json(self) -> list[dict[str, Any]]:
+    def facts(self) -> list[AttributeFacts]:
         """Return the names and groups of the parts, for a file.
 
         Wordings and labels stay behind, as nothing fitted needs them.
         """
-        return [{"name": part.name, "groups": list(part.groups)} for part in self.parts]
+        return [AttributeFacts(name=part.name, groups=list(part.groups)) for part in self.parts]
 
     @classmethod
-    def from_json(cls, parts: list[dict[str, Any]]) -> Attribute:
-        """Return the attribute that ``to_json`` described."""
-        return reduce(and_, [cls(part["name"], tuple(part["groups"])) for part in parts])
+    def from_facts(cls, parts: Iterable[AttributeFacts]) -> Attribute:
+        """Return the attribute that ``facts`` described."""
+        return reduce(and_, [cls(part.name, tuple(part.groups)) for part in parts])
 
     @classmethod
     def load(cls, name_or_path: str | os.PathLike[str]) -> Attribute:
@@ -199,7 +206,7 @@ def ready_made(name: str) -> Attribute:
     file = name.strip().lower().replace("_", "-").replace(" ", "-")
     if file.replace("-", " ") not in READY_MADE:
         raise KeyError(name.strip())
-    return _from_document(_document(file), file)
+    return _described(_document(file))
 
 
 # --- Groups and their names -------------------------------------------------------------
@@ -275,43 +282,29 @@ def _wordings(given: Any) -> Wordings:
     """Return wordings from a ``Wordings``, a mapping of its fields or a list of adjectives."""
     if isinstance(given, Wordings):
         return given
-    if not isinstance(given, Mapping):
-        return Wordings(adjectives=_strings("adjectives", given))
-    table = dict(given)
-    also = dict(table.pop("also", {}))
-    nouns = table.pop("nouns", {})
-    lists = {name: _strings(name, table.pop(name)) for name in _FIELDS if name in table}
-    if table:
-        fields = ", ".join((*_FIELDS, "nouns", "also"))
-        raise InputError(
-            f"a group's wordings have no field {next(iter(table))!r}; they have {fields}"
-        )
+    fields = given if isinstance(given, Mapping) else {"adjectives": given}
+    try:
+        return _worded(validated(GroupWords, dict(fields)))
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def _worded(words: GroupWords, phrases: Texts = (), also_phrases: Texts = ()) -> Wordings:
+    """Return the wordings of a table, with more phrases after its own."""
     return Wordings(
-        **lists,
-        nouns=_nouns(nouns),
-        also_adjectives=_strings("adjectives", also.pop("adjectives", ())),
-        also_phrases=_strings("phrases", also.pop("phrases", ())),
-        also_nouns=_nouns(also),
+        adjectives=words.adjectives,
+        person_adjectives=words.person_adjectives,
+        compounds=words.compounds,
+        phrases=words.phrases + phrases,
+        nouns=_without_empty(words.nouns),
+        also_adjectives=words.also.adjectives,
+        also_phrases=words.also.phrases + also_phrases,
+        also_nouns=_without_empty(words.also.nouns),
     )
 
 
-def _nouns(given: Any) -> dict[str, Texts]:
-    """Return nouns by the neutral noun whose place they take, which is "person" for a list."""
-    table = given if isinstance(given, Mapping) else {"person": given}
-    return {str(neutral): _strings("nouns", nouns) for neutral, nouns in table.items() if nouns}
-
-
-def _strings(name: str, given: Any) -> Texts:
-    """Return words as a tuple, once they are words."""
-    if isinstance(given, str):
-        given = (given,)
-    if not isinstance(given, Sequence) or not all(map(_is_word, given)):
-        raise InputError(f"{name} must be a list of words, and {given!r} was given")
-    return tuple(given)
-
-
-def _is_word(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+def _without_empty(nouns: Mapping[str, Texts]) -> dict[str, Texts]:
+    return {neutral: texts for neutral, texts in nouns.items() if texts}
 
 
 # --- Files ------------------------------------------------------------------------------
@@ -321,7 +314,7 @@ def _is_word(value: Any) -> bool:
 class _Facts:
     """What a file says of an attribute, beyond its name and groups."""
 
-    position: int = 3
+    position: int = POSITION
     wordings: dict[str, Wordings] = field(default_factory=dict)
     labels: dict[Hashable, str] = field(default_factory=dict)
 
@@ -340,14 +333,15 @@ def _ready_made_facts(name: str) -> _Facts:
 
 
 @cache
-def _document(file: str) -> dict[str, Any]:
-    return tomllib.loads((_FOLDER / f"{file}.toml").read_text(encoding="utf-8"))
+def _document(file: str) -> AttributeFile:
+    text = (_FOLDER / f"{file}.toml").read_text(encoding="utf-8")
+    return AttributeFile.model_validate(tomllib.loads(text))
 
 
 def _load_one(name: str) -> Attribute:
     """Return the attribute of a TOML file or a ready-made one."""
     if name.endswith(".toml"):
-        return _from_document(_read_toml(Path(name)), name)
+        return _described(_read_toml(Path(name)))
     try:
         return ready_made(name)
     except KeyError as error:
@@ -358,77 +352,52 @@ def _load_one(name: str) -> Attribute:
         ) from None
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> AttributeFile:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return validated(AttributeFile, tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise InputError(
             f"{path} cannot be read ({error.strerror}); pass the path of an attribute's TOML file"
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
-
-
-def _from_document(document: dict[str, Any], source: str) -> Attribute:
-    """Return the attribute that a parsed TOML file describes; ``source`` is for messages."""
-    try:
-        facts = _facts(document)
-        groups = tuple(document["groups"])
-        return Attribute(document["name"], groups, facts.labels, facts.wordings, facts.position)
-    except KeyError as error:
+    except ValueError as error:
         raise InputError(
-            f"{source} has no {error.args[0]!r}; an attribute file needs a name and one"
-            " [groups.NAME] table per group"
+            f"{path} is not an attribute file ({error}); it needs a name and one [groups.NAME]"
+            " table per group"
         ) from None
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
-        raise InputError(f"{source} is not an attribute file: {error}") from None
 
 
-def _facts(document: dict[str, Any]) -> _Facts:
-    """Return what a parsed TOML file says, checked."""
-    position = document.get("position", _Facts.position)
-    if not isinstance(position, int):
-        raise InputError(
-            "position must be a whole number (where the adjective stands among others), and"
-            f" {position!r} was given"
-        )
-    tables = _group_tables(document)
-    facts = _Facts(position)
-    for group, table in tables.items():
-        facts.labels.update(dict.fromkeys(table.pop("labels", ()), group))
-        words = _wordings(_with_family_phrases(table, document))
+def _described(document: AttributeFile) -> Attribute:
+    """Return the attribute that a TOML file describes."""
+    facts = _facts(document)
+    groups = tuple(document.groups)
+    return Attribute(document.name, groups, facts.labels, facts.wordings, facts.position)
+
+
+def _facts(document: AttributeFile) -> _Facts:
+    """Return what a TOML file says of an attribute, beyond its name and groups."""
+    facts = _Facts(document.position)
+    for group, table in document.groups.items():
+        facts.labels.update(dict.fromkeys(table.labels, group))
+        words = _worded(table, *_family_phrases(table, document))
         if not any(words.words()):
             words = Wordings(adjectives=(group,))
         facts.wordings[group] = words
     return facts
 
 
-def _group_tables(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return a copy of each group's table."""
-    groups = document["groups"]
-    if isinstance(groups, Mapping):
-        tables = list(groups.values())
-        if all(isinstance(table, Mapping) for table in tables):
-            return {group: dict(table) for group, table in groups.items()}
-    raise InputError(f"groups must be one [groups.NAME] table per group, and {groups!r} was given")
-
-
-def _with_family_phrases(table: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
-    """Return a group's table with the phrases that the file makes from its ``families``.
+def _family_phrases(table: GroupTable, document: AttributeFile) -> tuple[Texts, Texts]:
+    """Return the phrases that the file makes from a group's ``families``.
 
     Those of the first family are written, and the others are understood.
     """
-    families = table.pop("families", ())
-    written_forms = document.get("family_phrases", ())
-    understood_forms = (*written_forms, *document.get("also_family_phrases", ()))
-    written = _fill(written_forms, families[:1])
-    understood = [phrase for phrase in _fill(understood_forms, families) if phrase not in written]
-    also = dict(table.get("also", {}))
-    also["phrases"] = [*also.get("phrases", ()), *understood]
-    phrases = [*table.get("phrases", ()), *written]
-    return table | {"phrases": phrases, "also": also}
+    understood_forms = document.family_phrases + document.also_family_phrases
+    written = _fill(document.family_phrases, table.families[:1])
+    understood = _fill(understood_forms, table.families)
+    return written, tuple(phrase for phrase in understood if phrase not in written)
 
 
-def _fill(forms: Iterable[str], families: Iterable[str]) -> list[str]:
+def _fill(forms: Iterable[str], families: Iterable[str]) -> Texts:
     """Return each form with each family in the place of its {}."""
-    return [form.format(family) for family in families for form in forms]
+    return tuple(form.format(family) for family in families for form in forms)

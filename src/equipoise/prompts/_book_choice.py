@@ -40,6 +40,22 @@ def book_for(prompts: Sequence[str], attribute: Attribute, name: str | None) -> 
     )
 
 
+def curated_prompts(attribute: Attribute) -> str:
+    """Return the name of the curated book that an audit of this attribute begins with.
+
+    That is the book of occupations where there is one, else the book of people.
+    """
+    name = attribute.name.replace(" & ", "-").replace(" ", "-")
+    known = PromptBook.curated_names()
+    for book in (f"occupations-{name}", f"people-{name}"):
+        if book in known:
+            return book
+    raise InputError(
+        f"no curated book has prompts for {attribute.name}; pass `prompts` with a text file that"
+        f" holds one prompt per line, or with one of {', '.join(known)}"
+    )
+
+
 def _curated_and_by_rule(wanted: list[str], attribute: Attribute) -> PromptBook:
     """Return the curated entries of some prompts, and entries by rule for the others."""
     book = BookWriter().write(wanted, attribute).book

@@ -18,12 +18,19 @@ def headline_with_places(results: Results) -> str:
         return _texts_only(results, name)
     if found["state"] == "leans":
         before = f"Search results lean by {name} for {_of_prompts('verdict.leaning|c')}"
-        return _sentence([before, *_methods(results)])
-    return _sentence([_unseen(results, name), *_harm(results)])
+        return _sentence([before, *_methods(results), *_named_by(results)])
+    return _sentence([_unseen(results, name), *_harm(results), *_named_by(results)])
 
 
 def _sentence(parts: list[str]) -> str:
     return "; ".join(parts) + "."
+
+
+def _named_by(results: Results) -> list[str]:
+    """Return who named the groups, where it was the model that is audited."""
+    if results["subject"]["groups_from"] != "zero-shot":
+        return []
+    return ["the model itself named the groups"]
 
 
 def _of_prompts(count: str) -> str:
@@ -83,11 +90,7 @@ def _methods(results: Results) -> list[str]:
     if not found["methods"]:
         return []
     if chosen is not None:
-        place = next(i for i, one in enumerate(found["methods"]) if one["method"] == chosen)
-        lowers = (
-            f"{{methods.{chosen}.label|s}} lowers that to {{verdict.methods.{place}.leaning|c}}"
-        )
-        return [lowers, *_harm(results)]
+        return [_lowers(results, chosen), *_harm(results)]
     outcomes = {one["outcome"] for one in found["methods"]}
     if "lowered" in outcomes:
         return ["no method lowers it without making a prompt worse", *_harm(results)]
@@ -96,8 +99,22 @@ def _methods(results: Results) -> list[str]:
     return ["no method was seen to lower it", *_harm(results)]
 
 
+def _lowers(results: Results, chosen: int) -> str:
+    """Return what the recommended method does; the mean may fall where as many prompts lean."""
+    found = results["verdict"]
+    place = next(i for i, one in enumerate(found["methods"]) if one["method"] == chosen)
+    label = f"{{methods.{chosen}.label|s}}"
+    count = f"{{verdict.methods.{place}.leaning|c}}"
+    if len(found["methods"][place]["leaning"]) < len(found["leaning"]):
+        return f"{label} lowers that to {count}"
+    return f"{label} lowers the mean skew, and {count} prompts lean with it"
+
+
 def _harm(results: Results) -> list[str]:
     """Return, for every method that made something worse, what it did."""
+    raised = "it"  # the lean that the headline began with
+    if results["verdict"]["state"] != "leans":
+        raised = "the mean lean" if results["verdict"]["measure"] == "lean" else "the mean skew"
     said = []
     for place in results["verdict"]["harmful"]:
         one = results["verdict"]["methods"][place]
@@ -106,7 +123,7 @@ def _harm(results: Results) -> list[str]:
         prompts = "prompt" if len(one["worse"]) == 1 else "prompts"
         if one["outcome"] == "raised":
             also = f", and makes {worse} {prompts} worse" if one["worse"] else ""
-            said.append(f"{label} raises it{also}")
+            said.append(f"{label} raises {raised}{also}")
         else:
             said.append(f"{label} makes {worse} {prompts} worse")
     return said

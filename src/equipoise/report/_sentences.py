@@ -120,7 +120,8 @@ def _sight(results: Results) -> list[str]:
     if sight["tells"] == "not measured":
         return [
             "Whether the model can tell the groups here was not measured, because the model itself"
-            " named them. Labels would show it."
+            " named them. Methods are judged by the same perception that some of them go by."
+            " Labels would show both."
         ]
     does = {"yes": "tells", "hardly": "hardly tells", "no": "cannot tell"}[sight["tells"]]
     said = f"The model {does} the groups apart in these images"

@@ -177,6 +177,7 @@ function choices(about) {
   }));
   const told = [t("about", { images: about.images.toLocaleString("en"), name: about.name, model: about.model })];
   if (about.left_out) told.push(t("about-left-out", { count: about.left_out }));
+  if (about.missing) told.push(t("about-missing", { count: about.missing.toLocaleString("en"), images: about.images.toLocaleString("en") }));
   if (about.generated) told.push(t("about-generated"));
   $("about").textContent = told.join(" ");
 }
