@@ -61,12 +61,11 @@ def html() -> str:
     encoder = eq.load_encoder("mini")
     index = encoder.encode_images([Image.open(io.BytesIO(data)) for data in people["image"]])
     plain = eq.search(index, [SEARCH], PLACES, encoder=encoder)
-    fair = eq.search(index, [SEARCH], PLACES, encoder=encoder, balance="gender")
+    fair: Any = eq.search(index, [SEARCH], PLACES, encoder=encoder, balance="gender")
     male = 100 * np.mean(people["gender"] == "male")
-    certificate: Any = (fair.certificates or ())[0]
     cost = (
         f"Of {len(people):,} portraits {male:.0f} % are male."
-        f" The balanced page keeps {100 * certificate.kept:.1f} % of the total"
+        f" The balanced page keeps {100 * fair.certificates[0].kept:.1f} % of the total"
         " similarity."
     )
     pages = [
