@@ -12,7 +12,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from equipoise._bench import machine
 from equipoise._rows import unit
 from equipoise.evaluation._retrieval import rank, rank_deep
 from equipoise.methods import FitContext, Operator
-from equipoise.methods._balanced import BalancedOperator
+from equipoise.methods._balanced_operator import BalancedOperator
 from equipoise.methods._specs import parse
 from equipoise.metrics._intervals import POSITIVE, SHARE
 from equipoise.metrics._resample_lists import multiplicities
@@ -275,7 +275,7 @@ def skew(lists: dict[str, np.ndarray], groups: np.ndarray, m: int) -> dict[str, 
 
 
 def average_precision(
-    given: Collection, operators: dict[str, Operator]
+    given: Collection, operators: Mapping[str, Operator]
 ) -> dict[str, list[dict[str, Any]]]:
     """mAP of the queries whose right images are known: among all images, and inside each group."""
     queries = list(given.relevant)

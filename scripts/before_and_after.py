@@ -10,6 +10,7 @@ import io
 import shutil
 import sys
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,10 @@ import equipoise_mini
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 SEARCH = "a photo of an engineer"
 PLACES = 20
+SCHEMES: tuple[tuple[Literal["light", "dark"], str], ...] = (
+    ("light", "before-after.webp"),
+    ("dark", "before-after-dark.webp"),
+)
 COLOURS = {"male": "#3b82c4", "female": "#d9822b"}
 
 PAGE = Template(
@@ -52,14 +57,14 @@ p { margin: 10px 0 0; color: var(--soft); font-size: 12px }
 def html() -> str:
     """Return the page that is photographed: the search as it is, and balanced."""
     gallery = pd.read_parquet(equipoise_mini.gallery().table)
-    people = gallery[gallery["kind"] == "portrait"].reset_index(drop=True)
+    people = gallery.query("kind == 'portrait'").reset_index(drop=True)
     encoder = eq.load_encoder("mini")
     index = encoder.encode_images([Image.open(io.BytesIO(data)) for data in people["image"]])
     plain = eq.search(index, [SEARCH], PLACES, encoder=encoder)
-    fair = eq.search(index, [SEARCH], PLACES, encoder=encoder, balance="gender")
-    shares = people["gender"].value_counts(normalize=True)
+    fair: Any = eq.search(index, [SEARCH], PLACES, encoder=encoder, balance="gender")
+    male = 100 * np.mean(people["gender"] == "male")
     cost = (
-        f"Of {len(people):,} portraits {100 * shares['male']:.0f} % are male."
+        f"Of {len(people):,} portraits {male:.0f} % are male."
         f" The balanced page keeps {100 * fair.certificates[0].kept:.1f} % of the total"
         " similarity."
     )
@@ -70,7 +75,7 @@ def html() -> str:
     return PAGE.render(search=SEARCH, pages=pages, colours=COLOURS, places=PLACES, cost=cost)
 
 
-def page(title: str, people: pd.DataFrame, found: np.ndarray) -> tuple[str, list, list]:
+def page(title: str, people: Any, found: np.ndarray) -> tuple[str, list, list]:
     """Return a title, the faces with their groups, and how many there are of each group."""
     chosen = people.iloc[found]
     faces = [base64.b64encode(data).decode() for data in chosen["image"]]
@@ -87,7 +92,7 @@ def photograph(text: str) -> None:
         browser = play.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        for scheme, name in (("light", "before-after.webp"), ("dark", "before-after-dark.webp")):
+        for scheme, name in SCHEMES:
             tab = browser.new_page(
                 viewport={"width": 620, "height": 100}, device_scale_factor=2, color_scheme=scheme
             )

@@ -7,6 +7,7 @@ by given odds puts Fisher's noncentral hypergeometric number there.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -70,7 +71,7 @@ def chance(share: float, results: int) -> tuple[float, float, int]:
     """Return the mean and the 95 % quantile of random rankings, and the first count beyond it."""
     counts, skews = skews_of(share, results)
     images = IMAGES_PER_RESULT * results
-    probabilities = hypergeom(images, round(share * images), results).pmf(counts)
+    probabilities = hypergeom.pmf(counts, images, round(share * images), results)
     order = np.argsort(skews, kind="stable")
     reached = np.cumsum(probabilities[order]) >= 0.95 - 1e-12
     limit = skews[order][np.argmax(reached)]
@@ -83,11 +84,11 @@ def power(share: float, results: int) -> tuple[float, float]:
     images = IMAGES_PER_RESULT * results
     _, _, first = chance(share, results)
 
-    def ranking(odds: float):
+    def ranking(odds: float) -> Any:
         return nchypergeom_fisher(images, round(share * images), results, odds)
 
-    odds = brentq(lambda odds: ranking(odds).sf(first - 1) - SEEN, 1.0, 1000.0)
-    return odds, float(ranking(odds).mean()) / results
+    odds: Any = brentq(lambda odds: ranking(odds).sf(first - 1) - SEEN, 1.0, 1000.0)
+    return odds, ranking(odds).mean() / results
 
 
 def skews_of(share: float, results: int) -> tuple[np.ndarray, np.ndarray]:

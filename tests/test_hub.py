@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
-
 import numpy as np
 import pytest
 
@@ -16,104 +9,14 @@ import equipoise as eq
 from equipoise import _hub as eq_hub
 from equipoise.errors import ArtefactError, MissingExtraError
 from tests.helpers.common import component, make_space
-
-COMMIT = "c" * 40
-
-
-class Hub(BaseHTTPRequestHandler):
-    """As much of the hub's protocol as one upload and one download need."""
-
-    files: ClassVar[dict[str, bytes]] = {}
-    created: ClassVar[list[dict]] = []
-
-    def answer(self, status, body=b"", **headers):
-        self.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def json(self, value):
-        self.answer(200, json.dumps(value).encode(), Content_Type="application/json")
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.path == "/api/repos/create":
-            self.created.append(json.loads(body))
-            self.json({"url": f"http://{self.headers['Host']}/me/space", "id": "me/space"})
-        elif "/preupload/" in self.path:
-            self.json(
-                {
-                    "files": [
-                        {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False}
-                        for f in json.loads(body)["files"]
-                    ]
-                }
-            )
-        elif "/commit/" in self.path:
-            for line in body.splitlines():
-                item = json.loads(line)
-                if item["key"] == "file":
-                    self.files[item["value"]["path"]] = base64.b64decode(item["value"]["content"])
-            self.json(
-                {
-                    "commitUrl": f"http://{self.headers['Host']}/me/space/commit/{COMMIT}",
-                    "commitOid": COMMIT,
-                    "success": True,
-                }
-            )
-        elif self.path.startswith("/api/validate-yaml"):
-            self.json({"errors": [], "warnings": []})
-        else:
-            self.answer(404)
-
-    def do_GET(self):
-        name = self.path.split("?")[0].rsplit("/", 1)[-1]
-        if self.path.startswith("/api/"):
-            self.json(
-                {"id": "me/space", "modelId": "me/space", "sha": COMMIT, "siblings": [], "tags": []}
-            )
-        elif "/me/space/resolve/" in self.path and name in self.files:
-            data = self.files[name]
-            self.answer(
-                200,
-                data,
-                ETag=f'"{hashlib.sha256(data).hexdigest()}"',
-                X_Repo_Commit=COMMIT,
-                Content_Type="application/octet-stream",
-            )
-        else:
-            self.answer(404, b"{}", X_Error_Code="RepoNotFound")
-
-    do_HEAD = do_GET
-
-    def log_message(self, format, *args):
-        pass
+from tests.helpers.loopback_hub import COMMIT, Hub, serving_hub
 
 
 @pytest.fixture
 def loopback_hub(monkeypatch, tmp_path):
-    client = component("huggingface_hub")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    endpoint = f"http://127.0.0.1:{server.server_port}"
-    from huggingface_hub import constants, file_download, hf_api
-
-    for module in (constants, file_download, hf_api):
-        for name in ("ENDPOINT", "HF_ENDPOINT"):
-            if hasattr(module, name):
-                monkeypatch.setattr(module, name, endpoint)
-    monkeypatch.setattr(
-        constants,
-        "HUGGINGFACE_CO_URL_TEMPLATE",
-        endpoint + "/{repo_id}/resolve/{revision}/{filename}",
-    )
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-    Hub.files, Hub.created = {}, []
-    yield client
-    server.shutdown()
+    component("huggingface_hub")
+    with serving_hub(monkeypatch, tmp_path / "cache"):
+        yield
 
 
 def test_push_and_fetch(rng, loopback_hub, tmp_path):
@@ -132,6 +35,30 @@ def test_push_and_fetch(rng, loopback_hub, tmp_path):
         eq.AttributeSpace.from_pretrained("me/other")
 
 
+def test_an_operator_with_its_card(rng, loopback_hub):
+    rows, groups = rng.standard_normal((40, 16)), ["male", "female"] * 20
+    context = eq.FitContext(eq.Attribute.load("gender"), images=rows, sensitive_features=groups)
+    operator = eq.methods.create("leace").fit(context)
+    assert operator.push_to_hub("me/space").endswith(COMMIT)
+    card = Hub.files["README.md"].decode()
+    assert "Method: leace" in card and "male, female" in card
+    assert 'eq.methods.from_pretrained("me/space")' in card
+    back = eq.methods.from_pretrained("me/space")
+    np.testing.assert_array_equal(back.image(rows), operator.image(rows))
+    with pytest.raises(ArtefactError, match=r"an operator that could .* eq\.methods\.load"):
+        eq.methods.from_pretrained("me/other")
+
+
+def test_a_book_with_its_card(loopback_hub, tmp_path):
+    book = eq.PromptBook.load("people-gender")
+    assert book.push_to_hub("me/space").endswith(COMMIT)
+    card = Hub.files["README.md"].decode()
+    assert f"{len(book.prompts)} prompts; groups: male, female" in card and book.hash in card
+    assert eq.PromptBook.from_pretrained("me/space") == book
+    book.save(tmp_path / "book.json")
+    assert eq.PromptBook.from_pretrained(tmp_path).hash == book.hash
+
+
 def test_from_a_folder(rng, tmp_path):
     space = make_space(rng)
     space.save(tmp_path / "space.safetensors")
@@ -146,4 +73,4 @@ def test_from_a_folder(rng, tmp_path):
 def test_missing_extra_prints_the_pip_line(monkeypatch, rng):
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
     with pytest.raises(MissingExtraError, match=r'pip install "equipoise\[hub\]"'):
-        eq_hub.fetch("me/space")
+        eq_hub.fetch("me/space", eq_hub.SPACE)

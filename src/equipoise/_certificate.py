@@ -220,6 +220,15 @@ class Certificate:
         first = html_table("Certificate", rows, ("", *_PARTS))
         return first + html_table("", counts)
 
+    def plot(self, axes: Any = None) -> Any:
+        """Draw how much leakage the rows have before and after; return matplotlib's axes."""
+        from equipoise import _plots as plots
+
+        kappa = self.totals.facts.get("kappa", "unknown")
+        values = {"before": self.leakage_before, "after": self.leakage}
+        title = f"Certificate of {self.totals.n:,} rows, kappa {kappa}"
+        return plots.draw_histograms(axes, values, "leakage", title)
+
     def __add__(self, other: Certificate) -> Certificate:
         """Return the certificate of both runs' rows, one after the other."""
         rows = []
@@ -248,6 +257,12 @@ class Frontier(NamedTuple):
         rows = points[::step].tolist()
         heads = ("kappa", "mean leakage", "mean self-utility loss")
         return html_table(f"Frontier of {self.n:,} rows", rows, heads)
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw loss against leakage over kappa; return matplotlib's axes."""
+        from equipoise import _plots as plots
+
+        return plots.draw_frontier(axes, *self)
 
 
 def _range(values: Float64) -> str:

@@ -357,7 +357,7 @@ class AttributeSpace:
         """
         from equipoise import _hub as hub
 
-        return hub.push(self, repo_id, **options)
+        return hub.push(self, hub.SPACE, hub.space_card(self, repo_id), repo_id, **options)
 
     @classmethod
     def from_pretrained(
@@ -369,7 +369,7 @@ class AttributeSpace:
         """
         from equipoise import _hub as hub
 
-        return cls.load(hub.fetch(repo_id_or_folder, **options), encoder=encoder)
+        return cls.load(hub.fetch(repo_id_or_folder, hub.SPACE, **options), encoder=encoder)
 
     def __repr__(self) -> str:
         attributes = [_shown(part) for part in self.parts[:MOST_PARTS]]

@@ -11,6 +11,8 @@ SWITCHES = {
     "ORT_DISABLE_TELEMETRY": "1",  # onnxruntime: events, and a device id in the cache folder
     "HF_HUB_DISABLE_TELEMETRY": "1",  # huggingface_hub, transformers, diffusers, hf_xet
     "RAY_USAGE_STATS_ENABLED": "0",  # a Ray cluster that equipoise starts
+    "MLFLOW_DISABLE_TELEMETRY": "1",  # mlflow: which of its functions are called
+    "WANDB_ERROR_REPORTING": "0",  # wandb: its own errors, even where it is offline
 }
 
 

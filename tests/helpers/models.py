@@ -111,7 +111,7 @@ def clip(folder: Path, size: int = 32, tokens: int = 24, **vision) -> Path:
     return save(folder, seeded(CLIPModel, config), tokenizer, processor)
 
 
-def siglip(folder: Path) -> Path:
+def siglip(folder: Path, tokens: int = 24) -> Path:
     import sentencepiece
     from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel, SiglipTokenizer
 
@@ -124,8 +124,9 @@ def siglip(folder: Path) -> Path:
         model_type="unigram",
         hard_vocab_limit=False,
     )
-    tokenizer = SiglipTokenizer(str(folder / "spiece.model"), model_max_length=24)
-    config = SiglipConfig(text_config={**TEXT, "vocab_size": len(tokenizer)}, vision_config=VISION)
+    tokenizer = SiglipTokenizer(str(folder / "spiece.model"), model_max_length=tokens)
+    text = {**TEXT, "vocab_size": len(tokenizer), "max_position_embeddings": tokens}
+    config = SiglipConfig(text_config=text, vision_config=VISION)
     return save(folder, seeded(SiglipModel, config), tokenizer, SiglipImageProcessor(size=SIZE))
 
 

@@ -24,7 +24,7 @@ def test_a_workflow_calls_make_and_may_only_read(path):
                 verb, target = step["run"].split()[:2]
                 assert verb == "make" and target in TARGETS
             else:
-                assert re.fullmatch(r"[\w/-]+@v\d+", step["uses"])
+                assert re.fullmatch(r"[\w/-]+@v\d+(\.\d+)*", step["uses"])
 
 
 def test_the_hooks_call_targets_that_there_are():

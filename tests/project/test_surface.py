@@ -239,7 +239,7 @@ def test_what_a_search_for_texts_returns():
 
 
 PUBLIC = ("datasets", "encoders", "errors", "evaluation", "generation", "geometry", "kernels")
-PUBLIC += ("methods", "metrics", "prompts", "published", "report")
+PUBLIC += ("methods", "metrics", "prompts", "published", "report", "sklearn", "trackers")
 
 
 def test_classes_that_public_functions_return_are_public():

@@ -9,7 +9,7 @@ import numpy as np
 from equipoise._certificate import certify, cross_bound
 from equipoise._space import AttributeSpace
 from equipoise.evaluation._estimates import gated
-from equipoise.methods._balanced import BalancedOperator
+from equipoise.methods._balanced_operator import BalancedOperator
 from equipoise.methods._spaces import SpaceOperator
 
 PAIRED = 2000  # images whose similarities to every prompt are compared, before and after

@@ -18,7 +18,7 @@ from equipoise.errors import InputError
 from equipoise.evaluation._estimates import gated
 from equipoise.evaluation._retrieval import rank_deep
 from equipoise.methods import FitContext, Operator
-from equipoise.methods._balanced import BalancedOperator
+from equipoise.methods._balanced_operator import BalancedOperator
 from equipoise.methods._specs import MethodSpec, serve
 from equipoise.metrics._labels import Coded
 from equipoise.prompts._prototypes import encode, prompt_prototypes

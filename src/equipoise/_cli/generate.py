@@ -34,11 +34,18 @@ def generate(
     pipeline: Annotated[
         str,
         typer.Option(
-            help="A diffusers pipeline by its id or folder, or mini, the embedded generator."
+            help="A diffusers pipeline by its id or folder, mini, the embedded generator, or"
+            " hosted:MODEL behind a server."
         ),
     ] = "mini",
     attribute: options.Attribute = "gender",
     method: options.Methods = None,
+    target: Annotated[
+        str,
+        typer.Option(
+            help="The shares that balanced aims at: equal, male=0.3,female=0.7, kay2015 or a file."
+        ),
+    ] = "equal",
     per_prompt: Annotated[
         int | None,
         typer.Option(
@@ -87,6 +94,13 @@ def generate(
         int | None,
         typer.Option(
             help="A picture's side in pixels; the model's own by default.", rich_help_panel=DRAWING
+        ),
+    ] = None,
+    pipeline_url: Annotated[
+        str | None,
+        typer.Option(
+            help="The server of hosted:MODEL: OpenAI's, or any that speaks its protocol.",
+            rich_help_panel=DRAWING,
         ),
     ] = None,
     seed: options.Seed = 0,
@@ -148,6 +162,7 @@ def generate(
         steps=steps,
         guidance=guidance,
         size=size,
+        target=target,
         batch_size=batch_size,
         annotator=annotator,
         labels=labels,
@@ -156,7 +171,12 @@ def generate(
         clip_score=clip_score,
         same_encoder=same_encoder,
         resamples=resamples,
-        loading={"device": device, "dtype": dtype, "offline": offline},
+        loading={
+            "device": device,
+            "dtype": dtype,
+            "offline": offline,
+            "base_url": pipeline_url,
+        },
         server={"base_url": base_url},
     )
     manifest, results = run(request)

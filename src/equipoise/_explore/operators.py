@@ -15,7 +15,7 @@ from equipoise._explore.question import Controls
 from equipoise._search import RecentScores
 from equipoise.errors import InputError
 from equipoise.methods import FitContext, Operator
-from equipoise.methods._balanced import BalancedOperator
+from equipoise.methods._balanced_operator import BalancedOperator
 from equipoise.prompts._attribute import Attribute
 
 PROTOTYPE = "anchor"  # as a balanced search has it; variants take ten times as long to encode

@@ -95,6 +95,30 @@ class AuditResults:
                 rows.append(about | {"method": label} | value)
         return pd.DataFrame(rows)
 
+    def plot(self, metric: str | None = None, axes: Any = None) -> Any:
+        """Draw a metric of each method with its interval; return matplotlib's axes.
+
+        metric: a key of ``to_frame()``; by default the one that the verdict is about.
+        """
+        import numpy as np
+
+        from equipoise import _plots as plots
+
+        summary = self.results["summary"]
+        known = [row["key"] for row in summary]
+        if metric is None:
+            metric = known[self.results["verdict"]["row"]]
+        if metric not in known:
+            raise InputError(f"there is no metric {metric!r}; there are {', '.join(known)}")
+        row = summary[known.index(metric)]
+        values = []
+        for value in row["values"]:
+            numbers = [value[part] for part in ("value", "low", "high")]
+            values.append(tuple(np.array(numbers, float)))  # None is NaN, which is not drawn
+        labels = [method["label"] for method in self.results["methods"]]
+        label = f"{row['name']} (n={row['n']:,}, 95 % intervals)"
+        return plots.draw_intervals(axes, labels, values, "", label)
+
     def __repr__(self) -> str:
         from equipoise.report import headline
 

@@ -30,6 +30,7 @@ from equipoise.generation._results_document import (
     ScorerFacts,
 )
 from equipoise.generation._scores import clip_scores, require_independent
+from equipoise.generation._shares import EQUAL
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._book_writers import read_prompts
 from equipoise.prompts._prompt_book import PromptBook
@@ -68,6 +69,7 @@ class GenerationRequest:
     steps: int | None = None
     guidance: float | None = None
     size: int | None = None
+    target: str = EQUAL
     batch_size: int | None = None
     annotator: str | None = None
     labels: Path | None = None
@@ -184,6 +186,7 @@ class GenerationRequest:
             guidance=self.guidance,
             size=self.size,
             preset=self.preset or "",
+            target=self.target,
         )
 
     def _check_preset(self, attribute: Attribute) -> None:

@@ -18,7 +18,7 @@ from equipoise import _artefact as artefact
 from equipoise._audit.results import AuditDocument, Recommendation
 from equipoise._audit.sources import MANIFEST
 from equipoise.methods import Operator
-from equipoise.methods._balanced import BalancedOperator
+from equipoise.methods._balanced_operator import BalancedOperator
 from equipoise.methods._specs import BASELINE
 
 OPERATORS, INDEX = "operators", "images.npy"

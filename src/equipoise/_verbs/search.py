@@ -13,7 +13,8 @@ from equipoise._search import top_k
 from equipoise._stores import Store
 from equipoise.errors import InputError
 from equipoise.methods import FitContext, Operator
-from equipoise.methods._balanced import Balanced, BalancedOperator
+from equipoise.methods._balanced import Balanced
+from equipoise.methods._balanced_operator import BalancedOperator
 from equipoise.methods._balanced_page import PageCertificate
 from equipoise.methods._served_index import can_be_served
 from equipoise.prompts._attribute import Attribute

@@ -5,43 +5,50 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from equipoise._space import AttributeSpace
 from equipoise._spaceset import SpaceSet
 from equipoise.encoders._encoder import Encoder, Report, Unreadable
+from equipoise.encoders._pipelines import P, is_pipeline, wrap_pipeline
 from equipoise.encoders._protocols import OnUnreadable
 from equipoise.encoders._towers import Modality
 from equipoise.errors import InputError
 from equipoise.methods._closed_form import ClosedFormOperator
 
+Gate = bool | Callable[[str], bool] | None
 
-def wrap(
-    encoder: Encoder, operator: Any, *, gate: bool | Callable[[str], bool] | None = None
-) -> WrappedEncoder:
+
+@overload
+def wrap(encoder: Encoder, operator: Any, *, gate: Gate = None) -> WrappedEncoder: ...
+
+
+@overload
+def wrap(encoder: P, operator: Any, *, gate: Gate = None) -> P: ...
+
+
+def wrap(encoder: Any, operator: Any, *, gate: Gate = None) -> Any:
     """Return an encoder whose rows ``operator`` debiases.
 
-    operator: an attribute space (the closed form), or what fitting a method gave. With a
+    encoder: what ``load_encoder`` returns, or a transformers pipeline for
+    "zero-shot-image-classification" or "image-feature-extraction", of which a debiased copy comes
+    back. operator: an attribute space (the closed form), or what fitting a method gave. With a
     ``SpaceSet`` each text is debiased in the space of its own prompt, and images, which have no
     prompt, cannot be. gate: keep texts that name a group ("a female doctor") as they are; True asks
     ``explicit_groups``, a function decides by itself, and None leaves it to the operator: on for
     ``balanced``, which also keeps texts about no person, and off for most. A space or an operator
     that was fitted with another encoder is refused.
     """
-    if not hasattr(encoder, "encode_text"):
+    if not (hasattr(encoder, "encode_text") or is_pipeline(encoder)):
         raise InputError(
             f"{type(encoder).__name__} is not an encoder; pass what load_encoder returns first, and"
             " the operator second"
         )
-    if isinstance(operator, AttributeSpace | SpaceSet):
-        operator = ClosedFormOperator.of(operator)
-    if not (hasattr(operator, "image") and hasattr(operator, "text")):
-        raise InputError(
-            f"{type(operator).__name__} is not an operator; pass an AttributeSpace, a SpaceSet, or"
-            " what fitting a method gave"
-        )
+    operator = as_operator(operator)
+    if is_pipeline(encoder):
+        return wrap_pipeline(encoder, operator, gate)
     if hasattr(operator, "require_encoder"):
         operator.require_encoder(encoder)
     if getattr(operator, "in_dim", 0) not in (0, encoder.dim):
@@ -52,6 +59,18 @@ def wrap(
     return WrappedEncoder(encoder, operator, gate)
 
 
+def as_operator(thing: Any) -> Any:
+    """Return an operator: the thing itself, or the closed form in the space that it is."""
+    if isinstance(thing, AttributeSpace | SpaceSet):
+        return ClosedFormOperator.of(thing)
+    if not (hasattr(thing, "image") and hasattr(thing, "text")):
+        raise InputError(
+            f"{type(thing).__name__} is not an operator; pass an AttributeSpace, a SpaceSet, or"
+            " what fitting a method gave"
+        )
+    return thing
+
+
 class WrappedEncoder:
     """An encoder and an operator, with the encoder's own interface."""
 
@@ -59,11 +78,11 @@ class WrappedEncoder:
         self,
         encoder: Encoder,
         operator: Any,
-        gate: bool | Callable[[str], bool] | None = None,
+        gate: Gate = None,
     ):
         self.encoder: Encoder = encoder
         self.operator: Any = operator
-        self.gate: bool | Callable[[str], bool] | None = gate
+        self.gate: Gate = gate
 
     @property
     def id(self) -> str:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, PngImagePlugin
@@ -25,13 +26,14 @@ from equipoise._stores.lock import alone_in
 from equipoise._version import __version__
 from equipoise.encoders._batching import ShrinkingBatches
 from equipoise.encoders._images import identified
-from equipoise.errors import ArtefactError, InputError
-from equipoise.generation._attach import Attached, attach
+from equipoise.errors import ArtefactError, InputError, ServiceError
+from equipoise.generation import _treatments as treatments
 from equipoise.generation._manifest import DrawnPicture, Manifest
-from equipoise.generation._painters import Painter
+from equipoise.generation._painters import Painter, PartlyPaintedError
 from equipoise.generation._plan import PLAN, DrawingPlan
 from equipoise.generation._results import RESULTS
 from equipoise.generation._sheets import write_sheets
+from equipoise.generation._treatments import DrawingRun, Treatment, TreatmentFacts
 from equipoise.prompts._attribute import Attribute
 
 BATCH = 8
@@ -58,6 +60,10 @@ class PictureProvenance(Document):
     tokens: str
     spaces: dict[str, str] = Field(description="Part of the pipeline -> hash of its space.")
     gated: bool = Field(description="Whether the prompt was left as it is.")
+    drawn: str = Field(default="", description="The group that was drawn for it, or an empty text.")
+    shares: dict[str, float] = Field(default={}, description="The shares that it was drawn with.")
+    wording: str = Field(default="", description="What was asked for, where not the prompt.")
+    left_alone: str = Field(default="", description="Why no group was drawn for it.")
     equipoise: str = Field(description="The version that drew it.")
 
 
@@ -76,6 +82,9 @@ def draw(
     device has no room for is halved, and later ones are as small.
     """
     painter.require([asked.prompt for asked in plan.prompts])
+    run = DrawingRun(plan, painter, attribute)
+    for spec in plan.specs().values():
+        treatments.require(spec, painter)
     with alone_in(folder):
         manifest = Manifest(folder)
         if (folder / PLAN).is_file():
@@ -97,17 +106,30 @@ def draw(
         for picture in wanted:
             inside(folder, picture.image)
         batches = ShrinkingBatches(batch_size or BATCH)
-        with progress("pictures", len(wanted)) as advance:
-            for method, pictures in groupby(wanted, key=lambda picture: picture.method):
-                with _attached(plan, painter, attribute, method) as hook:
-                    for batch in _batches(list(pictures), batches):
-                        says = [_provenance(picture, plan, painter, hook) for picture in batch]
-                        _draw(painter, folder, batch, batches, says)
-                        manifest.add(batch)
-                        advance(len(batch))
+        refusals = _draw_all(wanted, run, manifest, batches)
         manifest.compact()
         write_sheets(plan, manifest, {picture.prompt for picture in wanted})
+    if refusals:
+        raise ServiceError(
+            f"{sum(refusals.values())} of {len(wanted)} pictures were not drawn, and the others are"
+            f" kept: {next(iter(refusals))}; the same command asks for them again"
+        )
     return manifest
+
+
+def _draw_all(
+    wanted: list[DrawnPicture], run: DrawingRun, manifest: Manifest, batches: ShrinkingBatches
+) -> dict[str, int]:
+    """Draw pictures, method by method; return why some were not drawn, and how many."""
+    refusals: dict[str, int] = {}
+    with progress("pictures", len(wanted)) as advance:
+        for method, pictures in groupby(wanted, key=lambda picture: picture.method):
+            with treatments.open_treatment(run.plan.specs()[method], run) as treatment:
+                for batch in _batches(list(pictures), batches):
+                    for reason in _draw(treatment, manifest, batch, batches):
+                        refusals[reason] = refusals.get(reason, 0) + 1
+                    advance(len(batch))
+    return refusals
 
 
 def _require_of(plan: DrawingPlan, manifest: Manifest) -> None:
@@ -178,36 +200,60 @@ def _batches(
             rest = rest[len(batch) :]
 
 
-def _attached(plan: DrawingPlan, painter: Painter, attribute: Attribute, method: str) -> Attached:
-    spec = plan.specs()[method]
-    options = {"gate": plan.gate, "tokens": plan.tokens, "seed": plan.seed}
-    return attach(painter.pipe, attribute, plan.book or None, spec.name, **options, **spec.params)
-
-
 def _draw(
-    painter: Painter,
-    folder: Path,
+    treatment: Treatment,
+    manifest: Manifest,
     pictures: list[DrawnPicture],
     batches: ShrinkingBatches,
-    says: list[PictureProvenance],
-) -> None:
-    """Draw pictures of one prompt, and write each with what it says of itself."""
+) -> list[str]:
+    """Draw pictures of one prompt and add them to the manifest; return why some were not drawn."""
+    failures: list[PartlyPaintedError] = []
 
     def paint(some: list[DrawnPicture]) -> np.ndarray:
-        return painter.paint(
-            [picture.prompt for picture in some], [picture.seed for picture in some]
-        )
+        # A server may say that it is out of memory, which must not halve the batch and ask again.
+        try:
+            return treatment.paint(some)
+        except PartlyPaintedError as error:
+            failures.append(error)
+            return np.empty(0)
 
     drawn = batches.run(paint, pictures)
-    for picture, pixels, about in zip(pictures, drawn, says, strict=True):
-        write_atomically(folder / picture.image, _png(pixels, about))
+    if not failures:
+        _add(treatment, manifest, pictures, drawn)
+        return []
+    error = failures[0]
+    places = sorted(error.painted)
+    painted = [error.painted[place] for place in places]
+    _add(treatment, manifest, [pictures[place] for place in places], painted)
+    if not error.passing:
+        raise ServiceError(str(error))
+    return [str(error)] * (len(pictures) - len(places))
 
 
-def _provenance(
-    picture: DrawnPicture, plan: DrawingPlan, painter: Painter, hook: Attached
-) -> PictureProvenance:
+def _add(
+    treatment: Treatment,
+    manifest: Manifest,
+    pictures: list[DrawnPicture],
+    drawn: Iterable[np.ndarray],
+) -> None:
+    """Write pictures, each with what it says of itself, and then their lines."""
+    written = []
+    for picture, pixels in zip(pictures, drawn, strict=True):
+        facts = treatment.says(picture)
+        about = _provenance(picture, treatment.run, facts)
+        write_atomically(manifest.folder / picture.image, _png(pixels, about))
+        written.append(_with_group(picture, facts.drawn))
+    manifest.add(written)
+
+
+def _with_group(picture: DrawnPicture, drawn: str) -> DrawnPicture:
+    return picture.model_copy(update={"drawn": drawn}) if drawn else picture
+
+
+def _provenance(picture: DrawnPicture, run: DrawingRun, facts: TreatmentFacts) -> PictureProvenance:
     """Return what a picture says of itself."""
-    return PictureProvenance(
+    plan, painter = run.plan, run.painter
+    about = PictureProvenance(
         prompt=picture.prompt,
         method=picture.method,
         seed=picture.seed,
@@ -220,10 +266,15 @@ def _provenance(
         steps=plan.steps,
         guidance=plan.guidance,
         tokens=plan.tokens,
-        spaces={part: space.fingerprint for part, space in hook.spaces.items()},
-        gated=hook.keeps(picture.prompt),
+        spaces=dict(facts.spaces),
+        gated=facts.gated,
         equipoise=__version__,
     )
+    told = {"drawn": facts.drawn, "wording": facts.wording, "left_alone": facts.left_alone}
+    update: dict[str, Any] = {name: value for name, value in told.items() if value}
+    if facts.drawn:
+        update["shares"] = plan.shares_of(picture.prompt, run.attribute)
+    return about.model_copy(update=update)
 
 
 def _png(pixels: np.ndarray, about: PictureProvenance) -> bytes:

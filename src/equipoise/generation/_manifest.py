@@ -35,6 +35,7 @@ class DrawnPicture(Document):
     explicit_group: str = Field(description="The group that its prompt names, or an empty text.")
     attempt: int = Field(ge=0, description="How often it was replaced.")
     number: int = Field(ge=0, description="Its place among those of its prompt and method.")
+    drawn: str = Field(default="", description="The group that was drawn for it, or an empty text.")
 
     @property
     def slot(self) -> tuple[str, str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ import numpy as np
 
 from equipoise._artefact import sha256
 from equipoise._progress import quiet_off_terminals
-from equipoise.errors import InputError, MissingExtraError
+from equipoise.errors import InputError, MissingExtraError, ServiceError
 from equipoise.generation._conditioning import Conditioning
 from equipoise.generation._mini import MiniPipeline, load_mini
 
-MINI = "mini"
+MINI, HOSTED = "mini", "hosted:"
 
 
 class Painter(ABC):
@@ -34,6 +34,10 @@ class Painter(ABC):
     id: str
     revision: str = ""
     precision: str = ""
+
+    def require_pipe(self, method: str) -> Any:
+        """Return the pipeline; raise where there is none on this machine that can be edited."""
+        return self.pipe
 
     @abstractmethod
     def paint(self, prompts: Sequence[str], seeds: Sequence[int]) -> np.ndarray:
@@ -49,6 +53,18 @@ class Painter(ABC):
     @abstractmethod
     def conditioned_by(self, encoder: Any) -> bool:
         """Return whether this encoder's text tower is one of those that condition the pictures."""
+
+
+class PartlyPaintedError(ServiceError):
+    """Some pictures of a batch could not be drawn.
+
+    painted: place in the batch -> picture. passing: whether other pictures may fare better.
+    """
+
+    def __init__(self, reason: str, painted: Mapping[int, np.ndarray], passing: bool):
+        super().__init__(reason)
+        self.painted: Mapping[int, np.ndarray] = painted
+        self.passing: bool = passing
 
 
 class DiffusersPainter(Painter):
@@ -141,11 +157,18 @@ def load_painter(
     device: str | None = None,
     dtype: str | None = None,
     offline: bool | None = None,
+    base_url: str | None = None,
 ) -> Painter:
-    """Return a painter by name: "mini", or a diffusers pipeline by its id on the hub or its folder.
+    """Return a painter by name.
 
-    Weights are read from safetensors files only.
+    model: "mini", a diffusers pipeline by its id on the hub or its folder, or "hosted:MODEL" behind
+    an OpenAI-compatible server at base_url. Weights are read from safetensors files only.
     """
+    if model.startswith(HOSTED):
+        from equipoise.generation._hosted import hosted_painter
+
+        unused = {"steps": steps, "guidance": guidance, "device": device, "dtype": dtype}
+        return hosted_painter(model.removeprefix(HOSTED), base_url, size, unused, bool(offline))
     if model == MINI:
         for option, given in (("size", size), ("dtype", dtype)):
             if given is not None:

@@ -10,21 +10,28 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from equipoise._annotate.question import UNSURE
 from equipoise._artefact import write_atomically
 from equipoise._documents import Document, read_document
 from equipoise._version import __version__
 from equipoise.errors import InputError
+from equipoise.generation import _treatments as treatments
 from equipoise.generation._conditioning import TOKENS
-from equipoise.generation._edits import NONE, create
+from equipoise.generation._edits import NONE
 from equipoise.generation._fitting import book_of
-from equipoise.methods._specs import MethodSpec, parse
+from equipoise.generation._shares import EQUAL, GroupShares, shares_of
+from equipoise.methods._specs import MethodSpec
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._attribute_document import AttributeFacts
 from equipoise.prompts._neutral_captions import neutralize
-from equipoise.prompts._stated_groups import explicit_groups
+from equipoise.prompts._stated_groups import explicit_groups, names_person
 
 PLAN = "run.json"
 FORMAT = 1
@@ -51,7 +58,8 @@ class DrawingPlan(Document):
     """The pictures of a run, and how they are drawn.
 
     images: pictures per prompt and method. steps, guidance, size: None for the model's own.
-    revision: of the model's weights, "" where not known.
+    revision: of the model's weights, "" where not known. target: the shares that ``balanced`` aims
+    at, as they were typed; shares: by prompt, where they are not equal.
     """
 
     format: int = FORMAT
@@ -70,6 +78,17 @@ class DrawingPlan(Document):
     guidance: float | None = Field(default=None, allow_inf_nan=False)
     size: int | None = Field(default=None, ge=8, multiple_of=8)
     preset: str = ""
+    target: str = EQUAL
+    shares: dict[str, dict[str, float]] = Field(default={})
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the fields; a plan of equal shares is written as before there were others."""
+        fields = dump(self)
+        if self.target == EQUAL:
+            fields.pop("target", None)
+            fields.pop("shares", None)
+        return fields
 
     @property
     def neutral(self) -> list[int]:
@@ -83,7 +102,11 @@ class DrawingPlan(Document):
 
     def specs(self) -> dict[str, MethodSpec]:
         """Return label -> method."""
-        return {spec.label: spec for spec in parse(self.methods)}
+        return {spec.label: spec for spec in treatments.specs_of(self.methods)}
+
+    def shares_of(self, prompt: str, attribute: Attribute) -> GroupShares:
+        """Return group -> the share of a prompt's pictures that is aimed at."""
+        return self.shares.get(prompt) or shares_of(EQUAL, prompt, attribute)
 
     def seed_of(self, number: int, attempt: int) -> int:
         """Return the seed; pictures of one number begin from the same noise everywhere."""
@@ -153,9 +176,9 @@ def make_plan(
     wanted = list(dict.fromkeys(prompt.strip() for prompt in prompts if prompt.strip()))
     if not wanted:
         raise InputError("there is no prompt to draw; pass some with `prompts`, or a preset")
-    specs = parse([NONE, *methods])
+    specs = treatments.specs_of([NONE, *methods])
     for spec in specs:
-        create(spec.name, None, spec.params)
+        treatments.check(spec)
     if options.get("tokens", TOKENS[0]) not in TOKENS:
         raise InputError(
             f"tokens={options['tokens']!r} is not legal; pass one of {', '.join(TOKENS)}"
@@ -165,11 +188,14 @@ def make_plan(
     if len({slug(label) for label in labels}) < len(labels):
         raise InputError(f"two methods would share a folder: {', '.join(labels)}; leave one out")
     typed = list(dict.fromkeys([NONE, *methods]))
+    prompts_asked = asked(wanted, attribute)
+    shares = target_shares(options.get("target", EQUAL), prompts_asked, attribute)
     try:
         return DrawingPlan(
             model=model,
             attribute=attribute.facts(),
-            prompts=asked(wanted, attribute),
+            prompts=prompts_asked,
+            shares=shares,
             methods=typed,
             images=images,
             **options,
@@ -190,6 +216,19 @@ def asked(prompts: Sequence[str], attribute: Attribute) -> list[Asked]:
         found.append(
             Asked(prompt=prompt, groups=list(groups), neutral=neutral if neutral in prompts else "")
         )
+    return found
+
+
+def target_shares(
+    target: str, prompts: Sequence[Asked], attribute: Attribute
+) -> dict[str, GroupShares]:
+    """Return prompt -> shares, for prompts about a person that name no group; {} for equal ones."""
+    if target.strip() == EQUAL:
+        return {}
+    found = {}
+    for one in prompts:
+        if not one.groups and names_person(one.prompt, attribute):
+            found[one.prompt] = shares_of(target, one.prompt, attribute)
     return found
 
 

@@ -15,6 +15,7 @@ from equipoise import published
 from equipoise._artefact import write_atomically
 from equipoise.evaluation._grids import HasInterval
 from equipoise.generation._results_document import GenerationResults, TableCell
+from equipoise.generation._shares import EQUAL
 
 ARROWS = {"lower": "↓", "higher": "↑"}
 TEX = {"↓": r"$\downarrow$", "↑": r"$\uparrow$", "^": r"\^{}"}
@@ -77,6 +78,10 @@ def note(results: GenerationResults, judges: bool = True) -> str:
     if floor := results.floors.get("sp"):
         parts.append(
             f"A generator without bias would have an SP of {100 * floor:.1f} with so few pictures."
+        )
+    if plan.target != EQUAL:
+        parts.append(
+            f"SP is the distance from equal shares; the shares asked for were {plan.target}."
         )
     if results.clip and results.clip.same:
         parts.append(

@@ -9,7 +9,16 @@ from equipoise.methods._fitting_rows import labelled_blocks, labelled_images
 from equipoise.methods._fitting_texts import bare_words, labelled_texts, matched_texts, prototypes
 from equipoise.methods._low_rank import LowRankOperator
 from equipoise.methods._operator import Operator
-from equipoise.methods._registry import Method, Strength, create, defaults, find, load, names
+from equipoise.methods._registry import (
+    Method,
+    Strength,
+    create,
+    defaults,
+    find,
+    from_pretrained,
+    load,
+    names,
+)
 from equipoise.methods._spaces import SpaceOperator
 
 __all__ = [
@@ -23,6 +32,7 @@ __all__ = [
     "create",
     "defaults",
     "find",
+    "from_pretrained",
     "labelled_blocks",
     "labelled_images",
     "labelled_texts",

@@ -193,6 +193,16 @@ class Operator(ABC):
         """Write one safetensors file, atomically; ``equipoise.methods.load`` reads it."""
         artefact.save(path, KIND, self.arrays(), self.metadata().to_plain())
 
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload to the Hugging Face hub with a card; return the address of the commit.
+
+        options: private, token, revision.
+        """
+        from equipoise import _hub as hub
+
+        card = hub.operator_card(self, repo_id)
+        return hub.push(self, hub.OPERATOR, card, repo_id, **options)
+
     def metadata(self) -> OperatorMetadata:
         """Return everything but the arrays, as the file holds it."""
         return OperatorMetadata(

@@ -199,3 +199,15 @@ def load(path: str | os.PathLike[str], *, encoder: Any = None) -> Operator:
             f"{path} does not hold a whole operator ({error}); the file is damaged, so fit it again"
         ) from None
     return operator.bind(encoder) if encoder is not None else operator
+
+
+def from_pretrained(
+    repo_id_or_folder: str | os.PathLike[str], *, encoder: Any = None, **options: Any
+) -> Operator:
+    """Load an operator from a folder or from the Hugging Face hub.
+
+    options: revision, token, offline.
+    """
+    from equipoise import _hub as hub
+
+    return load(hub.fetch(repo_id_or_folder, hub.OPERATOR, **options), encoder=encoder)

@@ -41,7 +41,7 @@ class MethodSpec:
         The size of a page is shown where it was given, since a run has a default of its own.
         """
         defaults = {}
-        if not self.is_file:
+        if self.name in methods.names():
             defaults = methods.defaults(self.name)
             defaults.pop(methods.find(self.name).page, None)
         shown = []
@@ -130,12 +130,15 @@ def _exactly_unit(rows: np.ndarray) -> bool:
     return bool((np.abs(squared - 1) <= 8 * np.finfo(np.float32).eps).all())
 
 
-def parse(texts: Iterable[str], books: Sequence[str] = ()) -> list[MethodSpec]:
+def parse(
+    texts: Iterable[str], books: Sequence[str] = (), others: Sequence[str] = ()
+) -> list[MethodSpec]:
     """Return every method of every text, grids multiplied out, none twice.
 
-    books: more than one makes the book a part of the grid.
+    books: more than one makes the book a part of the grid. others: legal names that are no methods
+    of embeddings.
     """
-    specs = [spec for text in texts for spec in _grid(text)]
+    specs = [spec for text in texts for spec in _grid(text, others)]
     if len(books) > 1:
         specs = _with_books(specs, books)
     return [spec for i, spec in enumerate(specs) if spec not in specs[:i]]
@@ -150,7 +153,7 @@ def _with_books(specs: Iterable[MethodSpec], books: Sequence[str]) -> list[Metho
     return found
 
 
-def _grid(text: str) -> Iterable[MethodSpec]:
+def _grid(text: str, others: Sequence[str]) -> Iterable[MethodSpec]:
     if text.endswith(SAVED):
         yield MethodSpec(text)
         return
@@ -164,7 +167,8 @@ def _grid(text: str) -> Iterable[MethodSpec]:
                 " closed-form:kappa=inf,modality=text|both"
             )
         choices.append([(key.strip(), _value(value.strip())) for value in values.split("|")])
-    methods.find(name.strip())
+    if name.strip() not in others:
+        methods.find(name.strip())
     for combination in itertools.product(*choices):
         yield MethodSpec(name.strip(), dict(combination))
 

@@ -15,17 +15,18 @@ LARGEST = 4 * 2**20
 _KEPT = ("retry-after", "retry-after-ms", "location")  # the headers that are read later on
 _COMPRESSED = ("gzip", "x-gzip", "deflate")
 _ANY_HEADER = zlib.MAX_WBITS | 32  # zlib's word for: of gzip or of zlib, find out which
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class UnboundedAnswerError(ConnectionError):
     """A server sent more than it may, or took longer than it may."""
 
 
-def bounded_client(openai: Any, base_url: str, seconds: float) -> Any:
+def bounded_client(openai: Any, base_url: str, seconds: float, largest: int = LARGEST) -> Any:
     """Return an HTTP client for the SDK that gives each request ``seconds`` from end to end.
 
-    The SDK's own timeout is for each read: a server that sends a byte at a time outlives it.
+    largest: bytes of an answer, decompressed. The SDK's own timeout is for each read: a server
+    that sends a byte at a time outlives it.
     """
 
     class Bounded(openai.DefaultAsyncHttpxClient):
@@ -35,7 +36,7 @@ def bounded_client(openai: Any, base_url: str, seconds: float) -> Any:
                 async with asyncio.timeout(seconds):
                     answer = await super().send(request, **options)
                     try:
-                        body = await _body(answer)
+                        body = await _body(answer, largest)
                     finally:
                         await answer.aclose()
             except TimeoutError:
@@ -56,13 +57,13 @@ def bounded_client(openai: Any, base_url: str, seconds: float) -> Any:
 def _past_proxies(base_url: str) -> dict[str, None]:
     """Return what keeps requests to this machine from a proxy that the environment names."""
     host = urlsplit(base_url).hostname or ""
-    if host not in _LOOPBACK:
+    if host not in LOOPBACK:
         return {}
     name = f"[{host}]" if ":" in host else host
     return {f"all://{name}": None}
 
 
-async def _body(answer: Any) -> bytes:
+async def _body(answer: Any, largest: int) -> bytes:
     """Return the decompressed body of an answer; raise as soon as it is too large."""
     encoding = answer.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", *_COMPRESSED):
@@ -73,9 +74,9 @@ async def _body(answer: Any) -> bytes:
         if encoding == "identity":
             body += chunk
         else:
-            body += _inflate(decompressor, chunk, LARGEST + 1 - len(body))
-        if len(body) > LARGEST:
-            raise UnboundedAnswerError(f"the answer is larger than {LARGEST:,} bytes")
+            body += _inflate(decompressor, chunk, largest + 1 - len(body))
+        if len(body) > largest:
+            raise UnboundedAnswerError(f"the answer is larger than {largest:,} bytes")
     return bytes(body)
 
 

@@ -11,16 +11,18 @@ import os
 import random
 import re
 from base64 import b64encode
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
 from time import time
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from equipoise.errors import InputError, MissingExtraError, ServiceError
 from equipoise.prompts._answer_cache import Answer
-from equipoise.prompts._bounded_http import UnboundedAnswerError, bounded_client
+from equipoise.prompts._bounded_http import LARGEST, UnboundedAnswerError, bounded_client
+
+Made = TypeVar("Made")
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 OPENAI = "https://api.openai.com/v1"
@@ -61,8 +63,11 @@ class Service:
 
     base_url: the server's address (OpenAI's own by default). api_key: $OPENAI_API_KEY by default.
     concurrency: requests at a time. retries: how often a request may fail. timeout: seconds for one
-    request and its whole answer. temperature, seed: the server's own by default.
+    request and its whole answer. temperature, seed: the server's own by default. largest: bytes of
+    an answer.
     """
+
+    largest: int = LARGEST
 
     def __init__(
         self,
@@ -146,7 +151,9 @@ class Client:
             api_key=service.key or "none",
             timeout=service.timeout,
             max_retries=0,
-            http_client=bounded_client(self.openai, service.base_url, service.timeout),
+            http_client=bounded_client(
+                self.openai, service.base_url, service.timeout, service.largest
+            ),
         )
         await self.client.__aenter__()
         return self
@@ -187,6 +194,32 @@ class Client:
                 wait = self._after(error, failed := failed + 1)
             except (openai.APIError, UnboundedAnswerError, ValueError, TypeError) as error:
                 wait = self._after(error, failed := failed + 1)  # ValueError: no chat completion
+            await asyncio.sleep(wait)
+
+    async def post(
+        self,
+        path: str,
+        body: Mapping[str, object],
+        read: Callable[[bytes], Made],
+        headers: Mapping[str, str],
+    ) -> Made:
+        """Return what ``read`` makes of an answer; it raises a ValueError for one that is none.
+
+        Failures that may pass are tried again with the same body and headers.
+        """
+        failed = 0
+        while True:
+            try:
+                async with self.slots:
+                    self.asked += 1
+                    answer = await self.client.post(
+                        path, body=dict(body), cast_to=bytes, options={"headers": dict(headers)}
+                    )
+                found = read(answer)
+                self.service.answered = True
+                return found
+            except (self.openai.APIError, UnboundedAnswerError, ValueError, TypeError) as error:
+                wait = self._after(error, failed := failed + 1)
             await asyncio.sleep(wait)
 
     def _after(self, error: Exception, failed: int) -> float:

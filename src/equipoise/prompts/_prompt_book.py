@@ -244,6 +244,24 @@ class PromptBook(BaseModel):
         """Write the JSON file atomically, one line per list of variants, for short diffs."""
         write_atomically(Path(path), self.to_json().encode())
 
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload to the Hugging Face hub with a card; return the address of the commit.
+
+        options: private, token, revision.
+        """
+        from equipoise import _hub as hub
+
+        return hub.push(self, hub.BOOK, hub.book_card(self, repo_id), repo_id, **options)
+
+    @classmethod
+    def from_pretrained(
+        cls, repo_id_or_folder: str | os.PathLike[str], **options: Any
+    ) -> PromptBook:
+        """Load from a folder or from the Hugging Face hub. options: revision, token, offline."""
+        from equipoise import _hub as hub
+
+        return cls.load(hub.fetch(repo_id_or_folder, hub.BOOK, **options))
+
     def to_json(self) -> str:
         """Return the file's text."""
         sources = []

@@ -1,0 +1,86 @@
+"""Figures of what was measured, with matplotlib where it is there: arrays in, axes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from equipoise.errors import MissingExtraError
+from equipoise.geometry import Float64
+
+PAPER = 1.0  # kappa of the paper
+
+
+def axes_for(axes: Any, size: tuple[float, float] = (5.0, 3.6)) -> Any:
+    """Return the axes given, or those of a new figure."""
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise MissingExtraError("a plot", "matplotlib", "plot") from None
+    if axes is not None:
+        return axes
+    return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+def draw_frontier(axes: Any, kappa: Float64, leakage: Float64, loss: Float64, n: int) -> Any:
+    """Draw mean loss over mean leakage, with kappa 0, the paper's and infinity named."""
+    axes = axes_for(axes)
+    axes.plot(leakage, loss, color="C0")
+    if len(kappa):
+        for wanted in (0.0, PAPER, np.inf):
+            place = _nearest(kappa, wanted)
+            if np.isclose(kappa[place], wanted, rtol=0.05):
+                axes.plot(leakage[place], loss[place], "o", color="C0")
+                label = f"kappa {wanted:g}"
+                axes.annotate(
+                    label, (leakage[place], loss[place]), (6, 4), textcoords="offset points"
+                )
+    axes.set_xlabel("mean leakage")
+    axes.set_ylabel("mean self-utility loss")
+    axes.set_title(f"Frontier of {n:,} rows")
+    axes.margins(x=0.15, y=0.12)
+    return axes
+
+
+def _nearest(kappa: Float64, wanted: float) -> int:
+    if np.isinf(wanted):
+        return int(np.argmax(kappa))
+    return int(np.argmin(np.abs(kappa - wanted)))
+
+
+def draw_histograms(axes: Any, values: Mapping[str, Float64], label: str, title: str) -> Any:
+    """Draw one histogram per name over shared bins; values that are not finite are left out."""
+    axes = axes_for(axes)
+    finite = {name: given[np.isfinite(given)].ravel() for name, given in values.items()}
+    everything = np.concatenate(list(finite.values()))
+    if everything.size:
+        bins = np.histogram_bin_edges(everything, bins=40)
+        for i, (name, given) in enumerate(finite.items()):
+            axes.hist(given, bins=bins, alpha=0.6, label=name, color=f"C{i}")
+        axes.legend()
+    axes.set_xlabel(label)
+    axes.set_ylabel("rows")
+    axes.set_title(title)
+    return axes
+
+
+def draw_intervals(
+    axes: Any,
+    names: Sequence[str],
+    values: Sequence[tuple[float, float, float]],
+    title: str,
+    label: str,
+) -> Any:
+    """Draw a dot and a 95 % interval per name. values: (value, low, high)."""
+    axes = axes_for(axes, (5.0, 1.2 + 0.4 * len(names)))
+    places = np.arange(len(names))[::-1]
+    for place, (value, low, high) in zip(places, values, strict=True):
+        axes.plot([low, high], [place, place], color="C0")
+        axes.plot(value, place, "o", color="C0")
+    axes.set_yticks(places, names)
+    axes.set_ylim(-0.5, len(names) - 0.5)
+    axes.set_xlabel(label)
+    axes.set_title(title)
+    return axes
