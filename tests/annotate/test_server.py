@@ -659,10 +659,10 @@ def test_the_command_from_serving_to_a_list_to_make_again(tmp_path, run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("FOLDER",), "nobody is named"),
+        (("FOLDER", "--port", "0"), "nobody is named"),
         (("FOLDER", "--annotators", "anna", "--host", "0.0.0.0"), "--expose"),
-        (("FOLDER", "--annotators", "<b>"), "is not a name"),
-        (("FOLDER", "--annotators", "anna", "--renew", "zoe"), "no annotator"),
+        (("FOLDER", "--port", "0", "--annotators", "<b>"), "is not a name"),
+        (("FOLDER", "--port", "0", "--annotators", "anna", "--renew", "zoe"), "no annotator"),
         (
             ("FOLDER", "--annotators", "anna", "--host", "nowhere.invalid", "--expose"),
             "cannot be listened on",
