@@ -114,6 +114,7 @@ def test_a_terminal_that_lacks_a_letter():
     )
 
 
+@pytest.mark.slow
 def test_lines_to_type_are_whole_on_a_narrow_terminal(tmp_path):
     """What an audit prints under "In Python" runs as it was copied."""
     embedded_model()

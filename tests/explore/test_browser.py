@@ -417,6 +417,7 @@ def test_it_works_inside_a_notebooks_page(browser, served, expect):
             notebook.shutdown()
 
 
+@pytest.mark.slow
 def test_real_photographs(browser, expect):
     """Photographs of people with labels, from a parquet file."""
     table = shared_data("people/fairface_val.parquet")

@@ -94,6 +94,7 @@ class Blots:
         return np.clip(128 + 80 * colour + 20 * blots, 0, 255).astype(np.uint8)
 
 
+@pytest.mark.slow
 def test_a_run_through_whatever_keeps_the_contract(encoder, monkeypatch, tmp_path):
     """The preset's five methods in mini's own space, and the columns of Table 4."""
     monkeypatch.setattr(component("equipoise_mini"), "generator", Blots, raising=False)
@@ -213,6 +214,7 @@ def request(out, **options) -> Request:
     )
 
 
+@pytest.mark.slow
 def test_a_run_of_real_pictures(encoder, generator, tmp_path):
     (tmp_path / "prompts.txt").write_text(
         "\n".join([DOCTOR, NURSE, MAN, "a photo of a female nurse"])

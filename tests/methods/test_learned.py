@@ -162,6 +162,7 @@ def test_stopped_training_goes_on_to_the_same_result(name, context, tmp_path, mo
     assert all(np.array_equal(undisturbed[key], again[key]) for key in undisturbed)
 
 
+@pytest.mark.slow
 def test_killed_training_goes_on(tmp_path):
     """SIGKILL, whenever it comes."""
     code = f"""

@@ -126,6 +126,7 @@ def test_every_page_is_in_the_navigation():
     }
 
 
+@pytest.mark.slow
 def test_the_tutorial_word_for_word(mini, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict = {}

@@ -467,6 +467,7 @@ def test_errors_of_the_command_line_are_messages(photos, tmp_path):
     assert "Traceback" not in out.stderr
 
 
+@pytest.mark.slow
 def test_doctor(model, tmp_path):
     out = equipoise("doctor", "--model", model, "--json", cache=tmp_path / "c")
     assert out.returncode == 0, out.stderr
