@@ -21,6 +21,7 @@ SAVE_FOREVER = """
 import sys, numpy as np, equipoise as eq
 rng = np.random.default_rng(0)
 space = eq.AttributeSpace.from_prototypes({c: rng.standard_normal(4096) for c in "abcdefgh"})
+space.save(sys.argv[1] + ".first")  # imports what saving needs
 print("ready", flush=True)
 while True:
     space.save(sys.argv[1])

@@ -56,8 +56,8 @@ class Conditioning:
             )
         self.pipe = pipe
         self.original: Callable[..., Any] = original
-        self.calls = EncodeCalls(pipe, original)
-        self.encoders = TextEncoders(pipe)
+        self.calls: EncodeCalls = EncodeCalls(pipe, original)
+        self.encoders: TextEncoders = TextEncoders(pipe)
         self._layouts: dict[str, ConditioningLayout] = {}
         self._peculiarity = peculiarity(pipe)
         self._written: dict[str, str] = {}

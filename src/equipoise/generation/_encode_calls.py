@@ -33,9 +33,11 @@ class EncodeCalls:
         self._pipe = pipe
         self._signature = inspect.signature(encode)
         parameters = self._signature.parameters
-        self.prompts = [name for name in parameters if _PROMPTS.fullmatch(name)]
-        self.copies = next((name for name in COPIES if name in parameters), None)
-        self.options = {name: each for name, each in parameters.items() if self._is_option(each)}
+        self.prompts: list[str] = [name for name in parameters if _PROMPTS.fullmatch(name)]
+        self.copies: str | None = next((name for name in COPIES if name in parameters), None)
+        self.options: dict[str, inspect.Parameter] = {
+            name: each for name, each in parameters.items() if self._is_option(each)
+        }
         self._require(pipe)
 
     def given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
