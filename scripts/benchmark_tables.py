@@ -72,11 +72,12 @@ def methods(rows: list[dict]) -> list[str]:
 def balance(rows: list[dict]) -> list[str]:
     """Write one line per number of groups and length of the page."""
     lines = [
-        "| images | groups | k | search, per query | added, per query | added / search |",
+        "| images | groups | k | search, per query | added, ms per query | added / search |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        times = f"{row['search_seconds'] * 1e3:.1f} ms | {row['added_seconds'] * 1e3:.1f} ms"
+        added = [f"{1e3 * row[key]:.1f}" for key in ("added_seconds", "added_low", "added_high")]
+        times = f"{row['search_seconds'] * 1e3:.0f} ms | {added[0]} [{added[1]}, {added[2]}]"
         lines.append(
             f"| {row['images']:,} | {row['groups']} | {row['k']} | {times} | {row['share']:.0%} |"
         )

@@ -194,6 +194,7 @@ def test_what_the_database_refuses_is_told_in_words(server, rng, space):
         eq.apply("postgresql://?colour=red#a.b", "debiased", space=space)
 
 
+@pytest.mark.slow
 def test_the_server_restarted_while_a_run_lasts(server, rng, space, monkeypatch):
     """Killed and started again three times: the column is that of a run in peace, and no row is written twice."""
     rows = unit(rng.standard_normal((1500, DIM))).astype(np.float32)

@@ -564,6 +564,7 @@ def test_embeddings_without_pictures_have_no_gallery_but_all_numbers(folder, enc
     assert "galleries" not in re.findall(r'id="(\w+)"', page(audit.results, audit.pictures))
 
 
+@pytest.mark.slow
 def test_an_intersection_and_several_attributes(folder, tmp_path, capsys):
     columns = ["--group-columns", "gender", "--group-columns", "age"]
     quick = ["--resamples", "20", str(folder / "people.csv"), "--method", "closed-form"]

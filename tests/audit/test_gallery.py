@@ -392,6 +392,7 @@ def test_the_pages_quote_what_was_measured_of_the_generator():
     assert distance in page and distance in card
 
 
+@pytest.mark.slow
 def test_a_prompt_and_its_seed_redraw_the_picture(package, table):
     """Up to what JPEG loses and the half precision that the gallery was drawn in, which by measurement is no more than as much again."""
     generator, encoder = embedded_file(package.generator), embedded_model()
@@ -405,6 +406,7 @@ def test_a_prompt_and_its_seed_redraw_the_picture(package, table):
         assert np.sqrt(((shipped - picture) ** 2).mean()) < 3 * lost, name
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_docs(browser, shipped, tmp_path):
     """Who comes first, in the report of ``equipoise audit``. Written to docs/pictures where EQUIPOISE_PICTURES is set."""
     assert audit("--out", tmp_path / "audit", *QUICK) == 0

@@ -241,6 +241,7 @@ def test_a_wrapped_module_is_a_torch_module(clip, space):
     assert torch.isfinite(grad.grad).all()
 
 
+@pytest.mark.slow
 def test_a_wrapped_encoder_exports_too(clip, space, tmp_path, pictures):
     wrapped = eq.wrap(clip, space)
     encoder = eq.load_encoder(f"onnx:{eq.export_onnx(wrapped, tmp_path / 'onnx')}")

@@ -313,8 +313,15 @@ def axe(tab):
     return engine.run(tab).response["violations"]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 390),
+        pytest.param("dark", 1280, marks=pytest.mark.slow),
+        pytest.param("light", 390, marks=pytest.mark.slow),
+    ],
+)
 def test_axe_finds_nothing_and_nothing_sticks_out(browser, served, expect, scheme, width):
     size = {"width": width, "height": 844}
     with opened(browser, served.url, viewport=size, color_scheme=scheme) as tab:
@@ -353,6 +360,7 @@ ADDRESS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 def test_a_fuzz_of_the_address(browser, served, expect):
     """Any address leads to a page that works, and is answered without an error of ours."""
     with opened(browser, served.url) as tab:

@@ -151,6 +151,7 @@ def test_errors(rng, space):
         eq.debias(torch.ones(6, 24, dtype=torch.int64), space)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:To copy construct"
 )  # the tracer's own remark on tensors made from numpy arrays

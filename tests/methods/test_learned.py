@@ -261,6 +261,7 @@ def accuracy(net, rows, labels):
     ]
 
 
+@pytest.mark.slow
 def test_dear_fools_its_classifier_and_not_a_fresh_probe(context, monkeypatch):
     """Capped, the frozen classifier guesses; unbounded, it is surely wrong, which tells as much. A probe trained afterwards reads on."""
     from equipoise.methods import _dear as dear

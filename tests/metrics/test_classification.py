@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
@@ -155,6 +155,7 @@ def test_agrees_with_scikit_learn(table):
         )
 
 
+@settings(max_examples=20)  # each example builds some twenty of fairlearn's frames
 @given(tables())
 def test_agrees_with_fairlearn(table):
     fairlearn = component("fairlearn.metrics")

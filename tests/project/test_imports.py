@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.helpers.common import ROOT
 
 SOURCE = ROOT / "src" / "equipoise"
@@ -129,6 +131,7 @@ def test_debias_of_numpy_loads_no_framework_but_numba():
     assert not {"torch", "jax", "triton"} & set(loaded)
 
 
+@pytest.mark.slow
 def test_works_without_a_place_to_keep_compiled_code(tmp_path):
     """A read-only installation and no home: numba must compile each time rather than fail."""
     for path in SOURCE.rglob("*.py"):

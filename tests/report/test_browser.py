@@ -27,7 +27,8 @@ from equipoise.methods._specs import parse
 from equipoise.prompts._text_vectors import TextVectors
 from equipoise.report import _glossary as glossary
 from equipoise.report import comparison, page, sweep_page
-from tests.helpers.common import ROOT, component, shared_data
+from tests.helpers.common import ROOT, shared_data
+from tests.helpers.pages import violations
 from tests.helpers.people import evaluation
 
 GENDER = eq.Attribute.load("gender")
@@ -162,14 +163,6 @@ def opened(browser, audit, tmp_path):
     tab.select_option("#turning", "1")
     yield tab, complaints
     tab.context.close()
-
-
-def violations(tab):
-    """Return what axe finds, of any impact, with everything unfolded."""
-    axe = component("axe_playwright_python.sync_playwright")
-    tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    found = axe.Axe().run(tab).response["violations"]
-    return [(one["id"], one["nodes"][0]["html"][:100]) for one in found]
 
 
 def turn(tab, step):
@@ -563,6 +556,7 @@ def test_axe_finds_nothing(opened, scheme, width):
     assert violations(tab) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["texts alone", "no method", "comparison"])
 def test_axe_finds_nothing_on_the_other_pages(browser, world, audit, tmp_path, kind):
     if kind == "comparison":

@@ -559,7 +559,7 @@ def test_spaces_from_real_encoders(real_encoders, kind, prototype):
     assert (c.leakage <= c.leakage_before / 2 + 1e-6).all()
 
 
-@pytest.mark.parametrize("scope", ["shared", "per-prompt"])
+@pytest.mark.parametrize("scope", ["shared", pytest.param("per-prompt", marks=pytest.mark.slow)])
 def test_fit_with_a_real_encoder_from_the_command_line(real_encoders, scope, tmp_path):
     out = tmp_path / "space.safetensors"
     command = [

@@ -8,35 +8,41 @@ from dataclasses import dataclass
 import numpy as np
 
 from equipoise._bench.retrieval import unit_rows
-from equipoise._bench.timing import interleaved
+from equipoise._bench.timing import by_round, median
 from equipoise._verbs.search import search
 from equipoise.errors import InputError
 from equipoise.methods import FitContext
 from equipoise.methods._balanced import Balanced
+from equipoise.methods._balanced_operator import BalancedOperator
 from equipoise.prompts._attribute import Attribute
 
 GROUPS = (2, 14)
 DEPTHS = (20, 1000)
 SHARE = 0.05  # of the search: the aim for two groups
 MILLISECONDS = 20.0  # per query: the aim for more
+ROUNDS = 15  # texts of each row
 LEAN = 0.5  # how far images lean to their group, and queries to the first
 
 
 @dataclass(frozen=True)
 class Row:
-    """One number of groups and one k: seconds per query of the search alone, and balanced."""
+    """One number of groups and one k: seconds per query of the search alone, and balanced.
+
+    added_seconds is the median of what balancing added to the search of the same text, and lies
+    between added_low and added_high.
+    """
 
     images: int
     dim: int
     queries: int
     groups: int
     k: int
+    rounds: int
     search_seconds: float
     balanced_seconds: float
-
-    @property
-    def added_seconds(self) -> float:
-        return self.balanced_seconds - self.search_seconds
+    added_seconds: float
+    added_low: float
+    added_high: float
 
     @property
     def share(self) -> float:
@@ -56,9 +62,9 @@ def run(
     queries: int,
     groups: tuple[int, ...] = GROUPS,
     depths: tuple[int, ...] = DEPTHS,
-    rounds: int = 3,
+    rounds: int = ROUNDS,
 ) -> Iterator[Row]:
-    """Yield one row per number of groups and k; searches alternate, and medians are given."""
+    """Yield one row per number of groups and k. Each round searches for texts of its own."""
     if min(images, dim, queries, *depths) < 1 or max(depths) > images or min(groups) < 2:
         raise InputError(
             f"{images} images, width {dim}, {queries} queries, groups {list(groups)}, depths"
@@ -66,22 +72,37 @@ def run(
             " images"
         )
     for count in groups:
-        index, texts, axes = _collection(images, dim, queries, count)
+        index, texts, axes = _collection(images, dim, queries * (rounds + 1), count)
         names = tuple(f"group {i}" for i in range(count))
         prototypes = dict(zip(names, axes, strict=True))
         context = FitContext(Attribute("made", names), prototypes=prototypes, images=index)
         for k in depths:
             operator = Balanced(k=k).fit(context)
-            contenders = {
-                "search": lambda k=k, index=index, texts=texts: search(index, texts, k),
-                "balanced": lambda k=k, index=index, texts=texts, operator=operator: search(
-                    index, texts, k, balance=operator
-                ),
-            }
-            seconds = interleaved(contenders, rounds)
-            alone = seconds["search"] / queries
-            balanced = seconds["balanced"] / queries
-            yield Row(images, dim, queries, count, k, alone, balanced)
+            seconds = _searched(index, texts.reshape(rounds + 1, queries, dim), operator)
+            yield _row(seconds, images, dim, queries, count, k)
+
+
+def _searched(
+    index: np.ndarray, texts: np.ndarray, operator: BalancedOperator
+) -> dict[str, list[float]]:
+    """Return the seconds of each round (rounds + 1, queries, dim), searched plain and balanced."""
+
+    def plain(i: int) -> object:
+        return search(index, texts[i], operator.options.k)
+
+    def balanced(i: int) -> object:
+        return search(index, texts[i], operator.options.k, balance=operator)
+
+    return by_round({"search": plain, "balanced": balanced}, len(texts) - 1)
+
+
+def _row(
+    seconds: dict[str, list[float]], images: int, dim: int, queries: int, groups: int, k: int
+) -> Row:
+    pairs = np.array([seconds["search"], seconds["balanced"]]) / queries
+    alone, balanced = np.median(pairs, axis=1).tolist()
+    added = median((pairs[1] - pairs[0]).tolist())
+    return Row(images, dim, queries, groups, k, pairs.shape[1], alone, balanced, *added)
 
 
 def _collection(

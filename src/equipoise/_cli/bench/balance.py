@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from equipoise._cli.bench.showing import Rounds, print_json, show
@@ -23,7 +24,7 @@ def balance(
     groups: Annotated[
         list[int] | None, typer.Option(help="Groups of the attribute; repeat for several.")
     ] = None,
-    rounds: Rounds = 3,
+    rounds: Rounds = 15,
     as_json: Json = False,
 ) -> None:
     """Measure the time that a balanced search adds to the exact search of the same texts."""
@@ -38,14 +39,14 @@ def balance(
         rounds,
     )
     if as_json:
-        print_json(rows, "added_seconds", "share", "aim")
+        print_json(rows, "share", "aim")
         return
     console = table_console()
     table = Table(
         "groups",
         "k",
-        "search, ms a query",
-        "balanced, ms a query",
+        "search, ms per query",
+        "balanced, ms per query",
         "added, ms",
         "added / search",
         "aim: under",
@@ -53,7 +54,10 @@ def balance(
     )
     with console.status("measuring"):
         for row in rows:
-            seconds = row.search_seconds, row.balanced_seconds, row.added_seconds
-            times = (f"{value * 1e3:.1f}" for value in seconds)
-            table.add_row(str(row.groups), str(row.k), *times, f"{row.share:.0%}", row.aim)
+            times = [f"{value * 1e3:.1f}" for value in (row.search_seconds, row.balanced_seconds)]
+            bounds = f"[{row.added_low * 1e3:.1f}, {row.added_high * 1e3:.1f}]"
+            added = f"{row.added_seconds * 1e3:.1f} {bounds}"
+            table.add_row(
+                str(row.groups), str(row.k), *times, escape(added), f"{row.share:.0%}", row.aim
+            )
     show(console, table)
