@@ -39,7 +39,7 @@ from equipoise._stores.layout import SourceFile
 from equipoise._verbs.apply import read_transform
 from equipoise.encoders import Encoder
 from tests.helpers.averages import Averages
-from tests.helpers.common import component, make_space, tree, unit
+from tests.helpers.common import component, make_space, run, tree, unit
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
 DTYPES = ("float16", "float32", "float64", "bfloat16")
@@ -987,19 +987,9 @@ def test_verify_finds_a_byte(clip_folder, tmp_path, space):
     applying.verify(clip_folder, tmp_path / "out", transform)
 
 
-def equipoise(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "equipoise", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        **options,
-    )
-
-
 def test_the_command(clip_folder, tmp_path, space):
     space.save(tmp_path / "space")
-    dry = equipoise(
+    dry = run(
         "apply",
         clip_folder,
         "--out",
@@ -1017,7 +1007,7 @@ def test_the_command(clip_folder, tmp_path, space):
         and stated["seconds"] > 0
     )
     assert not (tmp_path / "out").exists()
-    done = equipoise(
+    done = run(
         "apply",
         clip_folder,
         "--out",
@@ -1029,21 +1019,17 @@ def test_the_command(clip_folder, tmp_path, space):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verified"] == 36
-    again = equipoise(
+    again = run(
         "apply", clip_folder, "--out", tmp_path / "out", "--space", tmp_path / "space", "--verify"
     )
     assert again.returncode == 0 and "36" in again.stdout
-    wrong = equipoise(
-        "apply", clip_folder, "--out", tmp_path / "out", "--space", tmp_path / "nowhere"
-    )
+    wrong = run("apply", clip_folder, "--out", tmp_path / "out", "--space", tmp_path / "nowhere")
     assert (
         wrong.returncode == 2
         and "there is no file" in wrong.stderr
         and "Traceback" not in wrong.stderr
     )
-    spoken = equipoise(
-        "apply", clip_folder, "--out", tmp_path / "out2", "--space", tmp_path / "space"
-    )
+    spoken = run("apply", clip_folder, "--out", tmp_path / "out2", "--space", tmp_path / "space")
     assert "certificate" in spoken.stdout
 
 

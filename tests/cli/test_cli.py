@@ -15,7 +15,8 @@ from tests.helpers.common import component, embedded_model, run
 
 
 def test_version_and_help():
-    assert run("--version").stdout.strip() == f"equipoise {__version__}"
+    told = subprocess.check_output([sys.executable, "-m", "equipoise", "--version"], text=True)
+    assert told.strip() == f"equipoise {__version__}" == run("--version").stdout.strip()
     assert "bench" in run("--help").stdout
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -108,10 +111,12 @@ def exact(e: np.ndarray, basis: np.ndarray, kappa: float = 1.0) -> np.ndarray:
     return np.sqrt(1 - alpha**2) * perp / b + alpha * par / a
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "equipoise", *arguments], capture_output=True, text=True, check=False
-    )
+def run(*arguments: Any, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``equipoise`` in this process, as ``python -m equipoise`` would; what it printed."""
+    out, err = io.StringIO(), io.StringIO()
+    with mock.patch.dict(os.environ, environment), redirect_stdout(out), redirect_stderr(err):
+        code = typed(*arguments)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def tree(folder):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import re
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from contextlib import closing
 
@@ -22,7 +20,7 @@ from equipoise.prompts._llm_conversation import parse
 from equipoise.prompts._llm_writer import LLMWriter
 from equipoise.prompts._validation import check_book
 from tests.helpers.chat_server import CONTENT_FAULTS, TRANSPORT_FAULTS, ChatServer, share_of_faults
-from tests.helpers.common import component
+from tests.helpers.common import component, run
 
 GENDER = eq.Attribute.load("gender")
 PROMPTS = ["a photo of a doctor", "a photo of a nurse", "A photo of an engineer"]
@@ -477,14 +475,8 @@ def test_parsing(text, texts):
 # --- The command ---------------------------------------------------------------------------------------------------------
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "equipoise", "prompts", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | environment,
-    )
+def prompts(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return run("prompts", *arguments, **environment)
 
 
 def test_command_with_a_model(tmp_path):
@@ -503,16 +495,16 @@ def test_command_with_a_model(tmp_path):
             book,
             "--json",
         )
-        dry = json.loads(run("write", *PROMPTS, *options, "--dry-run").stdout)
+        dry = json.loads(prompts("write", *PROMPTS, *options, "--dry-run").stdout)
         assert dry["calls"] == 12 and not server.requests
-        result = run("write", *PROMPTS, *options, OPENAI_API_KEY="k")
+        result = prompts("write", *PROMPTS, *options, OPENAI_API_KEY="k")
         assert (
             result.returncode == 0
             and json.loads(result.stdout)["asked"] == 12
             and result.stderr == ""
         )
-        assert json.loads(run("write", *PROMPTS, *options).stdout)["asked"] == 0
-    assert run("check", book).returncode == 0
+        assert json.loads(prompts("write", *PROMPTS, *options).stdout)["asked"] == 0
+    assert prompts("check", book).returncode == 0
     with ChatServer(
         GENDER, lambda body, nth: "refusal" if "nurse" in body["messages"][1]["content"] else None
     ) as server:
@@ -529,15 +521,17 @@ def test_command_with_a_model(tmp_path):
             "1",
         )
         partial = str(tmp_path / "partial.json")
-        result = run("write", *PROMPTS, *options, "-o", partial)
+        result = prompts("write", *PROMPTS, *options, "-o", partial)
         assert (
             result.returncode == 2
             and "--allow-partial" in result.stderr
             and "refused" in result.stdout
         )
         assert len(eq.PromptBook.load(partial)) == 2  # saved all the same
-        assert run("write", *PROMPTS, *options, "-o", partial, "--allow-partial").returncode == 0
-    result = run("write", PROMPTS[0], "--writer", "llm", "--llm", "m", "--cache", cache)
+        assert (
+            prompts("write", *PROMPTS, *options, "-o", partial, "--allow-partial").returncode == 0
+        )
+    result = prompts("write", PROMPTS[0], "--writer", "llm", "--llm", "m", "--cache", cache)
     assert (
         result.returncode == 2
         and "OPENAI_API_KEY" in result.stderr
@@ -559,11 +553,8 @@ def test_answers_lie_beside_the_embeddings(tmp_path):
             tmp_path / "book.json",
         )
         kept = {"EQUIPOISE_CACHE": str(tmp_path / "kept"), "OPENAI_API_KEY": "k"}
-        assert run("write", PROMPTS[0], *options, **kept).returncode == 0
-    command = [sys.executable, "-m", "equipoise", "cache", "--json"]
-    listed = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=os.environ | kept
-    )
+        assert prompts("write", PROMPTS[0], *options, **kept).returncode == 0
+    listed = run("cache", "--json", **kept)
     assert json.loads(listed.stdout)["encoders"] == []
     assert {"answers.sqlite", "embeddings.sqlite"} <= {
         path.name for path in (tmp_path / "kept").iterdir()

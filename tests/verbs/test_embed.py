@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from equipoise._stores.lock import alone_in
 from equipoise.encoders import Encoder
 from tests.helpers import models
 from tests.helpers.averages import Averages
-from tests.helpers.common import component
+from tests.helpers.common import component, run
 
 component("transformers")
 
@@ -46,12 +45,8 @@ def photos(tmp_path_factory):
     return folder
 
 
-def equipoise(*arguments, cache, **options):
-    environment = os.environ | {"EQUIPOISE_CACHE": str(cache)}
-    command = [sys.executable, "-m", "equipoise", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, env=environment, check=False, **options
-    )
+def equipoise(*arguments, cache):
+    return run(*arguments, EQUIPOISE_CACHE=str(cache))
 
 
 def test_a_folder_of_pictures(photos, model, tmp_path):

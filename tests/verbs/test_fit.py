@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +19,7 @@ from equipoise.errors import ArtefactError, EncoderMismatchError, InputError
 from equipoise.prompts._book_writers import GrammarWriter
 from equipoise.prompts._text_vectors import TextVectors
 from tests.helpers import models
-from tests.helpers.common import component, shared_data, typed, unit
+from tests.helpers.common import component, run, shared_data, typed, unit
 
 GENDER = eq.Attribute.load("gender")
 BOTH = eq.Attribute.load("gender & age")
@@ -340,15 +338,6 @@ def test_real_clip_vectors():
 # --- The commands --------------------------------------------------------------------------------------------------------
 
 
-def run(*arguments) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "equipoise", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_from_nothing_to_a_space_without_a_key(tmp_path):
     """Own attribute, own prompts, offline: one command for the book, one for the space."""
     toml, book, vectors, out = (
@@ -576,9 +565,7 @@ def test_fit_with_a_real_encoder_from_the_command_line(real_encoders, scope, tmp
         scope,
         "--json",
     ]
-    result = subprocess.run(
-        [sys.executable, "-m", "equipoise", *command], capture_output=True, text=True, check=False
-    )
+    result = run(*command)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["groups"] == ["male", "female"]
     encoder = eq.load_encoder(real_encoders["hf"])

@@ -84,7 +84,10 @@ def _with_lines(
     load = f"eq.methods.load({str(file)!r})"
     if isinstance(operator, BalancedOperator):
         python += _search_lines(operator, load, model, path)
-        back = "The index stays as it is: leave `balance` out, and the search is the one you had."
+        back = (
+            "The index stays as it is. Leave balance=operator out of the call, and the search is"
+            " the one you had."
+        )
     else:
         python += _encoder_lines(load, model)
         back = "The texts alone change: use the encoder without the operator."
