@@ -158,6 +158,15 @@ def test_the_page_beside_the_authors_code_is_its_file():
     assert (ROOT / "docs" / "beside.md").read_text() == beside.page()
 
 
+def test_every_method_is_beside_its_authors_code_or_says_why_not():
+    rows = json.loads((ROOT / beside.MEASURED).read_text())["rows"]
+    compared = {row["what"].split(", ")[0].split(":")[0] for row in rows}
+    ours = set(eq.methods.names())
+    assert ours - compared == set(beside.NO_ROW)
+    assert ours - set(beside.NO_ROW) <= compared
+    assert all(row["commit"] and row["largest"] >= 0 for row in rows)
+
+
 def test_a_click_on_a_heading_sorts(browser):
     rows = [("b", "10.5 [9, 12]"), ("c", ""), ("a", "-2.0 [-3, 1]"), ("d", "1,200")]
     body = "".join(f"<tr><td>{name}</td><td>{value}</td></tr>" for name, value in rows)

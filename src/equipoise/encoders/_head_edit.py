@@ -53,8 +53,8 @@ class HeadEdit:
         pictures: Iterable[Any],
         *,
         heads: Sequence[Head] | None = None,
-        sensitive_features: Sequence[Any] | None = None,
-        labels: Sequence[Any] | None = None,
+        sensitive_features: Iterable[Any] | None = None,
+        labels: Iterable[Any] | None = None,
         class_prompts: Mapping[Any, str] | None = None,
         group_prompts: Mapping[Any, str] | None = None,
     ) -> HeadEdit:
@@ -170,8 +170,8 @@ class _Question:
     def of(
         cls,
         heads: Any,
-        groups: Sequence[Any] | None,
-        labels: Sequence[Any] | None,
+        groups: Iterable[Any] | None,
+        labels: Iterable[Any] | None,
         class_prompts: Mapping[Any, str] | None,
         group_prompts: Mapping[Any, str] | None,
     ) -> _Question:
@@ -316,7 +316,7 @@ def _check_heads(heads: Sequence[Head], shape: tuple[int, int]) -> None:
         seen.add(tuple(pair))
 
 
-def _one_each(values: Sequence[Any] | None, what: str) -> list[Any]:
+def _one_each(values: Iterable[Any] | None, what: str) -> list[Any]:
     if values is None:
         raise InputError(f"HeadEdit.fit needs {what}; pass one per picture")
     return list(values)
