@@ -138,7 +138,7 @@ def test_a_saved_edit_is_an_encoder_by_name(encoder, pictures, tmp_path):
     edit.save(tmp_path / "heads.safetensors")
     again = HeadEdit.load(tmp_path / "heads.safetensors")
     assert (again.heads, again.found, again.images) == (((1, 1),), "given", 40)
-    assert again.fingerprint == edit.fingerprint and "1 heads [1.1]" in repr(again)
+    assert again.fingerprint == edit.fingerprint and "heads=[1.1]" in repr(again)
     expected = edit.apply(encoder)
     loaded = eq.load_encoder(f"heads:{tmp_path / 'heads.safetensors'}", workers=0)
     np.testing.assert_array_equal(loaded.encode_images(pictures), expected.encode_images(pictures))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from equipoise import _artefact as artefact
+from equipoise._display import cut
 from equipoise._documents import validated
 from equipoise._space import EncoderRef
 from equipoise._space_document import EncoderFacts
@@ -152,8 +153,8 @@ class HeadEdit:
         named = ", ".join(f"{layer}.{head}" for layer, head in self.heads[:8])
         more = ", ..." if len(self.heads) > 8 else ""
         return (
-            f"HeadEdit({len(self.heads)} heads [{named}{more}], found={self.found!r},"
-            f" images={self.images:,}, encoder={self.encoder.id!r})"
+            f"HeadEdit(heads=[{named}{more}], found={self.found!r}, images={self.images:,},"
+            f" encoder={cut(self.encoder.id)!r})"
         )
 
 
