@@ -680,7 +680,9 @@ def _decided(
     rows = (attentions.sum((1, 2)) + perceptrons.sum(1)).numpy()
     picked = (rows @ texts.T).argmax(1)
     parts = ours.flatten(1, 2).numpy()
-    found = [decide(*each, texts, int(one)) for *each, one in zip(rows, parts, picked, strict=True)]
+    found = []
+    for row, added, one in zip(rows, parts, picked.tolist(), strict=True):
+        found.append(decide(row, added, texts, one))
     predicted, loudest = np.array(found).T
     errs = (loudest == np.bincount(loudest).argmax()) & (groups == 1)
     return picked, Decisions(predicted, np.where(errs, 1 - predicted, predicted), loudest)

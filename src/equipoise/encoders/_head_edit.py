@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,7 @@ from equipoise._version import __version__
 from equipoise.encoders._encoder import Encoder, Unreadable
 from equipoise.encoders._head_document import Found, HeadEditMetadata
 from equipoise.encoders._head_locating import Decisions, behind_errors, carrying, decide
-from equipoise.errors import EncoderMismatchError, InputError
-
-if TYPE_CHECKING:
-    from equipoise.encoders._towers import Towers
+from equipoise.errors import InputError
 
 KIND = "head edit"
 MEANS = "means"
@@ -72,7 +69,7 @@ class HeadEdit:
         question = _Question.of(heads, sensitive_features, labels, class_prompts, group_prompts)
         taken = _TakenApart(encoder)
         if heads is not None:
-            _check_heads(heads, taken.shape)
+            check_heads(heads, taken.shape)
         seen = taken.read(pictures, question)
         chosen = [(int(layer), int(head)) for layer, head in heads or ()]
         if heads is None:
@@ -87,33 +84,15 @@ class HeadEdit:
 
         encoder: the one that the edit was fitted with, wherever it lies.
         """
+        from equipoise.encoders._heads import edited
+
         return Encoder(
-            self.edited(_towers(encoder), f"{encoder.id}+heads"),
+            edited(_towers(encoder), self, f"{encoder.id}+heads"),
             batch_size=encoder.batch_size("image"),
             workers=encoder.workers,
             cache=encoder.cache,
             show_progress=encoder.show_progress,
         )
-
-    def edited(self, towers: Any, name: str) -> Towers:
-        """Return towers, under a name, whose images are edited."""
-        from equipoise.encoders._head_module import EditedHeads
-        from equipoise.encoders._heads import EditedTowers
-
-        given = EncoderRef(towers.id, towers.revision, towers.digest())
-        if self.encoder.differs_from(given):
-            raise EncoderMismatchError(
-                f"these heads were edited in {self.encoder}, and {given} was given; fit again with"
-                " this encoder"
-            )
-        module = EditedHeads(towers.module, self.heads, self.means)
-        _check_heads(self.heads, module.shape)
-        if self.means.shape[1] != towers.dim:
-            raise InputError(
-                f"the means of the heads are {self.means.shape[1]} wide, and {towers.id} gives rows"
-                f" {towers.dim} wide; fit again with this encoder"
-            )
-        return EditedTowers(towers, module, name, self.fingerprint)
 
     @property
     def fingerprint(self) -> str:
@@ -302,7 +281,8 @@ def _towers(encoder: Any) -> Any:
     return towers
 
 
-def _check_heads(heads: Sequence[Head], shape: tuple[int, int]) -> None:
+def check_heads(heads: Sequence[Head], shape: tuple[int, int]) -> None:
+    """Raise for what is no head of so many layers with so many places, or is given twice."""
     layers, places = shape
     seen = set()
     for pair in heads:

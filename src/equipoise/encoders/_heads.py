@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from equipoise._space import EncoderRef
 from equipoise.encoders import _registry as registry
-from equipoise.encoders._head_edit import HeadEdit
+from equipoise.encoders._head_edit import HeadEdit, check_heads
 from equipoise.encoders._towers import TextTower, Towers
-from equipoise.errors import InputError
+from equipoise.errors import EncoderMismatchError, InputError
 
 
 def load(
@@ -33,7 +34,27 @@ def load(
     inner, model = registry.find(edit.encoder.id)
     pinned = revision or edit.encoder.revision or None
     towers = inner(model, device=device, dtype=dtype, revision=pinned, offline=offline)
-    return edit.edited(towers, f"heads:{name}")
+    return edited(towers, edit, f"heads:{name}")
+
+
+def edited(towers: Any, edit: HeadEdit, name: str) -> EditedTowers:
+    """Return towers under another name, with edited images."""
+    from equipoise.encoders._head_module import EditedHeads
+
+    given = EncoderRef(towers.id, towers.revision, towers.digest())
+    if edit.encoder.differs_from(given):
+        raise EncoderMismatchError(
+            f"these heads were edited in {edit.encoder}, and {given} was given; fit again with this"
+            " encoder"
+        )
+    module = EditedHeads(towers.module, edit.heads, edit.means)
+    check_heads(edit.heads, module.shape)
+    if edit.means.shape[1] != towers.dim:
+        raise InputError(
+            f"the means of the heads are {edit.means.shape[1]} wide, and {towers.id} gives rows"
+            f" {towers.dim} wide; fit again with this encoder"
+        )
+    return EditedTowers(towers, module, name, edit.fingerprint)
 
 
 class EditedTowers(Towers):
