@@ -226,7 +226,7 @@ class Board(NamedTuple):
         """The metric that says how well the task is done, where one was measured."""
         names = list(self.first["better"])
         recalls = sorted((name for name in names if name.startswith("R@")), key=_places)
-        told = [name for name in ("mAP", "macro F1") if name in names]
+        told = [name for name in ("mAP", "macro F1", "F1") if name in names]
         return next(iter([*told, *reversed(recalls)]), None)
 
     def kept(self, method: str) -> float | None:
@@ -402,9 +402,12 @@ def _least_lost(methods: list[str], found: list[Board]) -> str:
     best = max(changes, key=lambda method: changes[method])
     metrics = sorted({str(board.utility) for board in measured})
     named = " and ".join(metrics)
+    first = methods[0]
+    if best == first:
+        return f"It also keeps most of the task: {changes[first]:+.1f} points of {named}. "
     return (
         f"Of the {len(methods)} that are not told from the first, **{best}** keeps most of the task:"
-        f" {changes[best]:+.1f} points of {named}, where {methods[0]} has {changes[methods[0]]:+.1f}. "
+        f" {changes[best]:+.1f} points of {named}, where {first} has {changes[first]:+.1f}. "
     )
 
 
