@@ -20,16 +20,21 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
+import scipy.linalg
 from scripts import retrieval_by_gender as clip
 from scripts.measured_runs import write_plain
 
 import equipoise as eq
+from equipoise.encoders._head_locating import Decisions, _of_worst_groups, behind_errors, decide
 from equipoise.methods import _clip_clip as clip_clip
 from equipoise.methods import _fairer_clip as fairer
+from equipoise.methods._fa_ir import at_least
 from equipoise.methods._rlace import fantope
 from equipoise.metrics import EQUAL_OPPORTUNITY
 
 GENDER = eq.Attribute.load("gender")
+EIGENPROBLEM = "solve_standard_eigenproblem_for_largest_eigenvalues"
 MEASURED, PAGE = Path("docs/measurements/beside.json"), Path("docs/beside.md")
 
 
@@ -426,6 +431,263 @@ def rlace(there: Repository, data: Data) -> dict[str, float]:
     return {"rlace, eigenvalues of the hidden (theirs after 25 bisections)": worst}
 
 
+def inlp(there: Repository, data: Data) -> dict[str, float]:
+    """The projection off five classifiers, each trained on the same rows as ours."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import train_test_split
+
+    sklearn_classifier = there.classes("src/classifier.py")
+    code = there.functions(
+        "src/debias.py", scipy=scipy, tqdm=_Silent, List=list, Dict=dict,
+        classifier=SimpleNamespace(**sklearn_classifier),
+    )  # fmt: skip
+    dim = data.images.shape[1]
+    rows = (data.images - data.images.mean(0)) * np.sqrt(dim)
+    train, held = train_test_split(
+        np.arange(len(rows)), test_size=0.25, random_state=0, stratify=data.codes
+    )
+    theirs, _, _ = code["get_debiasing_projection"](
+        LogisticRegression, {"max_iter": 1000}, 5, dim, True, 0.0,
+        rows[train], data.codes[train], rows[held], data.codes[held],
+    )  # fmt: skip
+    ours = data.fitted("inlp", rounds=5).image(data.images)
+    return {"inlp:rounds=5, CelebA images": _largest(ours, data.images @ theirs)}
+
+
+class _Silent(list):
+    """A bar of progress that shows nothing."""
+
+    def set_description(self, _: str) -> None:
+        pass
+
+
+def fair_pca(there: Repository, data: Data) -> dict[str, float]:
+    """The projection onto half of the components; theirs does not standardise here, as ours."""
+    code = there.functions("src/fair_pca/fair_PCA.py", scipy=scipy, LogisticRegression=None)
+    fitted = there.classes(
+        "src/fair_pca/fair_PCA.py", scipy=scipy, Pipeline=object,
+        **{name: code[name] for name in ("standard_PCA", EIGENPROBLEM)},
+    )["FairPCA"](256, False, 0)  # fmt: skip
+    fitted.fit(data.images - data.images.mean(0), data.codes)
+    components = fitted.transformation_matrix
+    ours = data.fitted("fair-pca").image(data.images)
+    theirs = data.images @ components @ components.T
+    return {"fair-pca, CelebA images": _largest(ours, theirs)}
+
+
+def pbm(there: Repository, data: Data) -> dict[str, float]:
+    """Which images are on a page of 20 for 495 texts, of groups that the images' labels give."""
+    import itertools
+
+    code = there.functions("debias_clip_utils.py", itertools=itertools)
+    scores = data.texts @ data.images.T
+    apart = 0
+    for place, row in enumerate(scores):
+        theirs = code["fairness_intervention_ranking"](scores, place, data.codes + 1, 20)
+        apart += len(set(theirs) ^ set(_page("pbm", row, data.codes, np.array([0.5, 0.5]))))
+    return {"pbm, images on 495 pages of 20 by one and not the other": float(apart)}
+
+
+def fa_ir(there: Repository, data: Data) -> dict[str, float]:
+    """How many women each prefix must hold, and the pages of 20 that follow from it."""
+    collection = float(data.codes.mean())
+    with tempfile.TemporaryDirectory() as place:
+        folder = there.unpacked(Path(place))
+        sys.path.insert(0, str(folder))
+        import fairsearchcore  # pyright: ignore[reportMissingImports]
+        from fairsearchcore.models import FairScoreDoc  # pyright: ignore[reportMissingImports]
+
+        sys.path.remove(str(folder))
+        # pandas now counts their blocks in floats, of which their keys make no hash
+        key: Any = fairsearchcore.fail_prob.LegalAssignmentKey
+        key.__hash__ = lambda self: hash(str(vars(self)))
+        found = fairsearchcore.Fair(20, 0.5, 0.1)
+        tables = {
+            share: fairsearchcore.Fair(20, share, 0.1).create_adjusted_mtable()
+            for share in (0.5, collection)
+        }
+        apart = 0
+        for row in data.texts @ data.images.T:
+            order = np.argsort(-row, kind="stable").tolist()
+            items = [FairScoreDoc(i, float(row[i]), bool(data.codes[i])) for i in order]
+            theirs = [item.id for item in found.re_rank(items)]
+            # a share of next to nothing: the other group is not protected, as in theirs
+            ours = _page("fa-ir", row, data.codes, np.array([1e-12, 0.5]))
+            apart += sum(one != other for one, other in zip(ours, theirs, strict=True))
+    equal, other = (_largest(at_least(20, share, 0.1), table) for share, table in tables.items())
+    return {
+        "fa-ir:target=equal, women in each prefix of 20": equal,
+        "fa-ir:target=equal, places of 495 pages of 20 with another image": float(apart),
+        "fa-ir, women in each prefix of 20 (theirs leaves the last place out of its test)": other,
+    }
+
+
+def _page(method: str, scores: np.ndarray, codes: np.ndarray, shares: np.ndarray) -> list[int]:
+    """The images on a re-ranker's page of 20, in order, where groups are known."""
+    members = [np.flatnonzero(codes == group) for group in range(len(shares))]
+    ranked = [rows[np.argsort(-scores[rows], kind="stable")] for rows in members]
+    rule: Any = eq.methods.create(method, k=20)
+    places = rule.places([scores[rows] for rows in ranked], shares)
+    page = {}
+    for group, rows in enumerate(ranked):
+        for turn, spot in enumerate(places[group]):
+            page[int(spot)] = int(rows[turn])
+    return [page[spot] for spot in sorted(page)]
+
+
+def ltc(there: Repository, data: Data) -> dict[str, float]:
+    """A small CLIP of random weights, in float64: parts, heads that are found, edited rows."""
+    import torch
+
+    module, pixels = _small_clip()
+    seen = _Watched(module)
+    rows, parts = module.rows_and_parts(module.every_head, pixels)
+    layers, heads = module.shape
+    ours = parts.reshape(len(rows), layers, heads, -1)
+    logger = there.classes("prs_hook.py", torch=torch, defaultdict=dict)["PRSLogger"](
+        seen.as_theirs(), "cpu", spatial=False
+    )
+    for written in seen.written():
+        logger.compute_attentions_non_spatial(written)
+    for written in seen.perceptrons():
+        logger.compute_mlps(written)
+    logger.post_ln_mean, logger.post_ln_std = seen.moments()
+    attentions, perceptrons = logger.finalize(seen.features())
+    code = there.functions("utils/eval_utils.py", torch=torch)
+    ablate = there.functions("utils/misc.py", torch=torch)["ablate"]
+    rng = np.random.default_rng(0)
+    # two texts between which the rows vary most
+    centre = rows.double().mean(0).numpy()
+    away = np.linalg.svd(rows.double().numpy() - centre)[2][0]
+    away -= centre * (away @ centre) / (centre @ centre)
+    texts = unit(np.stack([centre + away, centre - away]))
+    groups = rng.integers(0, 2, len(rows))
+    picked, decisions = _decided(ours, attentions, perceptrons, texts, groups)
+    members = _of_worst_groups(decisions, groups)
+    counts = []
+    for kept in (decisions.right, ~decisions.right):
+        places = torch.tensor([i for i in members.tolist() if kept[i]])
+        counts.append(
+            code["get_counts"](
+                attentions, perceptrons, torch.tensor(picked), torch.tensor(texts.T), places
+            )
+        )
+    theirs = set(code["get_impt_heads"](*counts))
+    found = behind_errors(decisions, groups, layers * heads)
+    edited = ablate(attentions, [(1, 2), (0, 1)]).sum((1, 2)) + perceptrons.sum(1)
+    means = ours.mean(0)[[1, 0], [2, 1]]
+    change = ours[:, [1, 0], [2, 1]] - means
+    return {
+        "ltc, what 12 heads of a small CLIP add to 400 rows": _largest(ours, attentions),
+        f"ltc, heads behind errors by one and not the other (of {len(theirs)})": float(
+            len({module.every_head[place] for place in found} ^ theirs)
+        ),
+        "ltc, 400 rows with two heads edited (ours in float32)": _largest(
+            rows.double() - change.sum(1), edited
+        ),
+    }
+
+
+def _small_clip() -> tuple[Any, Any]:
+    """A CLIP of three layers of four heads, taken apart, and pixels of 400 images."""
+    import torch
+    from transformers import CLIPConfig, CLIPModel
+
+    from equipoise.encoders._head_module import HeadParts
+    from equipoise.encoders._hf import _Features
+
+    torch.manual_seed(0)
+    vision = {
+        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3,
+        "num_attention_heads": 4, "image_size": 32, "patch_size": 8,
+    }  # fmt: skip
+    model = CLIPModel(CLIPConfig(vision_config=vision, projection_dim=16)).double().eval()
+    for parameter in model.requires_grad_(False).vision_model.parameters():
+        parameter.normal_(std=0.15)
+    return HeadParts(_Features(model, None)), torch.randn(400, 3, 32, 32, dtype=torch.float64)
+
+
+class _Watched:
+    """What their code logs of a vision tower, read by hooks of our own."""
+
+    def __init__(self, module: Any):
+        self.vision, self.projection = module.vision, module.projection
+        self.kept: dict[Any, Any] = {}
+        self.blocks = list(self.vision.encoder.layers)
+        for number, block in enumerate(self.blocks):
+            block.self_attn.out_proj.register_forward_pre_hook(self._before(number, "heads"))
+            block.mlp.register_forward_hook(self._after(number))
+        self.vision.pre_layrnorm.register_forward_hook(self._after(-1))
+        self.vision.post_layernorm.register_forward_pre_hook(self._before(-1, "pooled"))
+
+    def _before(self, number: int, what: str) -> Callable[..., None]:
+        def keep(module: Any, given: Any) -> None:
+            self.kept.setdefault((what, number), given[0])
+
+        return keep
+
+    def _after(self, number: int) -> Callable[..., None]:
+        def keep(module: Any, given: Any, out: Any) -> None:
+            self.kept.setdefault(("out", number), out)
+
+        return keep
+
+    def written(self) -> list[Any]:
+        """What heads write (n, tokens, heads, width), without the bias, by layer."""
+        import torch
+
+        found = []
+        for number, block in enumerate(self.blocks):
+            heads = block.self_attn.num_heads
+            states = self.kept["heads", number].unflatten(-1, (heads, -1))
+            weights = block.self_attn.out_proj.weight.unflatten(-1, (heads, -1))
+            found.append(torch.einsum("nthk,whk->nthw", states, weights))
+        return found
+
+    def perceptrons(self) -> list[Any]:
+        return [self.kept["out", number] for number in range(-1, len(self.blocks))]
+
+    def moments(self) -> tuple[Any, Any]:
+        pooled = self.kept["pooled", -1]
+        spread = pooled.var(-1, keepdim=True, correction=0) + self.vision.post_layernorm.eps
+        return pooled.mean(-1, keepdim=True), spread.sqrt()
+
+    def features(self) -> Any:
+        return self.projection(self.vision.post_layernorm(self.kept["pooled", -1]))
+
+    def as_theirs(self) -> Any:
+        """The names that their code has for the same weights."""
+        blocks = [
+            SimpleNamespace(attn=SimpleNamespace(out_proj=block.self_attn.out_proj))
+            for block in self.blocks
+        ]
+        return SimpleNamespace(
+            visual=SimpleNamespace(
+                transformer=SimpleNamespace(resblocks=blocks),
+                ln_post=self.vision.post_layernorm,
+                proj=self.projection.weight.T,
+            )
+        )
+
+
+def _decided(
+    ours: Any, attentions: Any, perceptrons: Any, texts: np.ndarray, groups: np.ndarray
+) -> tuple[np.ndarray, Decisions]:
+    """What is predicted, as their sums have it, and the decisions of our parts.
+
+    The truth is such that one head errs about one of the groups.
+    """
+    rows = (attentions.sum((1, 2)) + perceptrons.sum(1)).numpy()
+    picked = (rows @ texts.T).argmax(1)
+    parts = ours.flatten(1, 2).numpy()
+    found = []
+    for row, added, one in zip(rows, parts, picked.tolist(), strict=True):
+        found.append(decide(row, added, texts, one))
+    predicted, loudest = np.array(found).T
+    errs = (loudest == np.bincount(loudest).argmax()) & (groups == 1)
+    return picked, Decisions(predicted, np.where(errs, 1 - predicted, predicted), loudest)
+
+
 def released_metrics(there: Repository, data: Data) -> dict[str, float]:
     """MaxSkew@100 and recall of their retrieval code, equal opportunity of their classification."""
     import itertools
@@ -483,6 +745,11 @@ COMPARISONS: list[tuple[str, Callable[[Repository, Data], dict[str, float]]]] = 
     ("HoinJung/Unified-Debiaisng-VLM-SFID", sfid),
     ("human-analysis/FairerCLIP", fairer_clip),
     ("shauli-ravfogel/rlace-icml", rlace),
+    ("shauli-ravfogel/nullspace_projection", inlp),
+    ("amazon-science/fair-pca", fair_pca),
+    ("timqqt/Fair_Text_based_Image_Retrieval", pbm),
+    ("fair-search/fairsearch-fair-python", fa_ir),
+    ("wj210/CLIP_LTC", ltc),
 ]
 
 
@@ -505,25 +772,49 @@ def measure(folder: Path, embeddings: Path) -> None:
 
 HEAD = """# Beside the authors' code
 
-This page runs our methods and the authors' own code on the same real embeddings: CelebA's thousand images and 495 class names by OpenAI CLIP ViT-B/32, with the prototypes "a Man", "a Boy" and "a Woman", "a Girl". `python -m scripts.beside FOLDER` reads functions from clones of their repositories in FOLDER, runs them, and
-writes this page. None of their code is in ours. "Largest difference" is the largest over all entries of all rows, or the difference of the metric.
+This page runs our methods and the authors' own code on the same input. Unless a row says otherwise, that is real embeddings: CelebA's thousand images and 495 class names by OpenAI CLIP ViT-B/32, with the prototypes "a Man", "a Boy" and "a Woman", "a Girl". `python -m scripts.beside FOLDER` reads functions from clones of their repositories in FOLDER, runs them, and
+writes this page. None of their code is in ours. "Largest difference" is the largest over all entries of all rows, the difference of the metric, or a number of things that differ.
 
 """
 TAIL = """
 Where the authors' code computes in float32, the difference is float32's rounding. What we had to give their code: *sfid* and ours share the halves of the images and the seed of the forest, because theirs has none; *fairer-clip* shares our random features, and its solver runs on the processor in float64; the sign of an eigenvector is free.
-*rlace* is a game of random batches, so only its exact step is compared; a test shows how near its end the known answer is. *prism*, *prompt-array* and *joint-vl* are trained, and a training is not compared number by number: the tests check their formulas, and [methods](methods.md) says where ours differ. *dear* and *saner* have no code.
-We wrote the re-rankers, *splince* and *spd* from their papers; the repository that *spd*'s paper names could not be had.
+*inlp* shares our rows and halves, and scikit-learn stops a classifier at a tolerance, which is where its difference comes from. *fair-pca* had centred rows and did not standardise. *pbm*'s code begins every round with the same group, ours with the better image, so the images of a page are compared and not their order.
+*fa-ir*: the library's test leaves the last place of a page out, so for some shares its table is stricter than alpha allows; ours counts every place. *ltc* ran on a CLIP of three layers with random weights, because no weights of a real one are here. *rlace* is a game of random batches, so only its exact step is compared; a test shows how near its end the known answer is.
+
+These have no row:
+
+| method | why |
+|---|---|
+NO_ROW
 """
+NO_ROW = {
+    "none": "there is nothing to compare",
+    "adapted": "published here first",
+    "balanced": "published here first",
+    "interleave": "quotas that every book on ranking has; no code of its own",
+    "det-const-sort": "its authors published no code; a test checks every prefix",
+    "splince": "the paper links to code that could not be had; tests check its two equations",
+    "spd": "the repository that the paper names could not be had",
+    "dear": "no code was published",
+    "saner": "no code was published",
+    "prism": "trained: the tests check its loss, and [methods](methods.md) says where ours differs",
+    "prompt-array": "trained, in the same way",
+    "joint-vl": "trained, in the same way",
+}
 
 
 def page() -> str:
     """The page, from the file."""
-    lines = ["| repository | commit | what | largest difference |", "|---|---|---|---|"]
+    head = "| method | input, and what is compared | repository | commit | largest difference |"
+    lines = [head, "|---" * 5 + "|"]
     for row in json.loads(MEASURED.read_text())["rows"]:
+        method, compared = row["what"].split(", ", 1)
         lines.append(
-            f"| {row['repository']} | {row['commit']} | {row['what']} | {row['largest']:.1e} |"
+            f"| {method} | {compared} | {row['repository']} | {row['commit']}"
+            f" | {row['largest']:.1e} |"
         )
-    return HEAD + "\n".join(lines) + "\n" + TAIL
+    without = [f"| {method} | {why} |" for method, why in NO_ROW.items()]
+    return HEAD + "\n".join(lines) + "\n" + TAIL.replace("NO_ROW", "\n".join(without))
 
 
 def main() -> None:

@@ -221,10 +221,29 @@ class Board(NamedTuple):
         names = list(self.first["better"])
         return next(name for name in names if name.startswith(("MS@", "EO_avg")))
 
+    @property
+    def utility(self) -> str | None:
+        """The metric that says how well the task is done, where one was measured."""
+        names = list(self.first["better"])
+        recalls = sorted((name for name in names if name.startswith("R@")), key=_places)
+        told = [name for name in ("mAP", "macro F1", "F1") if name in names]
+        return next(iter([*told, *reversed(recalls)]), None)
+
+    def kept(self, method: str) -> float | None:
+        """How much better a method does the task than ``none``, in points."""
+        if self.utility is None:
+            return None
+        return 100 * self.bootstrap.difference(method, BASELINE, self.utility).value
+
+
+def _places(recall: str) -> int:
+    return int(recall.removeprefix("R@"))
+
 
 def boards() -> tuple[list[Board], list[Set]]:
     """Every set that has been measured whole, and those that have not."""
-    cells = {one.name: _cells(one) for one in SETS}
+    known = {spec.label for spec in specs(eq.methods.names())}
+    cells = {one.name: _cells(one, known) for one in SETS}
     every = set().union(*(set(found) for found in cells.values()))
     whole, left = [], []
     for one in SETS:
@@ -235,10 +254,10 @@ def boards() -> tuple[list[Board], list[Set]]:
     return whole, left
 
 
-def _cells(one: Set) -> dict[str, dict[str, Any]]:
-    """What was measured on one set, by method."""
+def _cells(one: Set, known: set[str]) -> dict[str, dict[str, Any]]:
+    """What was measured on one set, by method; files of variants that are gone are left out."""
     read = [json.loads(path.read_text()) for path in sorted(FILES.glob(f"{one.name}--*.json"))]
-    return {cell["method"]: cell for cell in read}
+    return {cell["method"]: cell for cell in read if cell["method"] in known}
 
 
 def _board(one: Set, found: dict[str, dict[str, Any]]) -> Board:
@@ -337,7 +356,8 @@ def over_sets(found: list[Board]) -> str:
         boards_of = [board for board in found if board.first["task"] == task]
         ranking = ranked([_fairness(board) for board in boards_of])
         if ranking is not None:
-            parts.append(f"## {title}\n\n{_what_to_use(ranking)}\n\n{diagram(ranking)}\n")
+            sentence = _what_to_use(ranking, boards_of)
+            parts.append(f"## {title}\n\n{sentence}\n\n{diagram(ranking)}\n")
         elif boards_of:
             parts.append(f"## {title}\n\nOne set has been measured. {advice(boards_of[0])}\n")
     return "\n".join(parts)
@@ -350,8 +370,8 @@ def _fairness(board: Board) -> dict[str, float]:
     return {method: board.bootstrap.values[method, metric] for method in methods}
 
 
-def _what_to_use(ranking: Ranking) -> str:
-    """One sentence, and what the diagram's numbers mean."""
+def _what_to_use(ranking: Ranking, found: list[Board]) -> str:
+    """What the numbers advise, and what the diagram's mean."""
     about = {one["name"]: one for one in describe_methods()}
     light = [method for method in ranking.means if _serves_anywhere(about, method)]
     told = len(ranking.means) - len(ranking.alike)
@@ -362,11 +382,32 @@ def _what_to_use(ranking: Ranking) -> str:
             f"; without labels and with any vector database it is **{light[0]}**"
             f" ({ranking.means[light[0]]:.1f})"
         )
+    text += f". {_least_lost(ranking.alike, found)}"
     return (
-        f"{text}. Mean ranks are by fairness, of the {len(ranking.means)} methods that all"
+        f"{text}Mean ranks are by fairness, of the {len(ranking.means)} methods that all"
         f" {ranking.sets} sets have. Two must differ by {ranking.needed:.1f} before Nemenyi's test"
         f" (5 %) tells them apart: it tells {told} from the first, and {len(ranking.alike) - 1} it"
         " does not. Bars join methods that it cannot tell apart."
+    )
+
+
+def _least_lost(methods: list[str], found: list[Board]) -> str:
+    """Which of some methods keeps most of the task, on average over sets that measure it."""
+    measured = [board for board in found if board.utility is not None]
+    if not measured or len(methods) < 2:
+        return ""
+    changes = {}
+    for method in methods:
+        changes[method] = float(np.mean([board.kept(method) or 0.0 for board in measured]))
+    best = max(changes, key=lambda method: changes[method])
+    metrics = sorted({str(board.utility) for board in measured})
+    named = " and ".join(metrics)
+    first = methods[0]
+    if best == first:
+        return f"It also keeps most of the task: {changes[first]:+.1f} points of {named}. "
+    return (
+        f"Of the {len(methods)} that are not told from the first, **{best}** keeps most of the task:"
+        f" {changes[best]:+.1f} points of {named}, where {first} has {changes[first]:+.1f}. "
     )
 
 
@@ -388,7 +429,7 @@ def advice(board: Board) -> str:
         text += f"; not told apart from it: {', '.join(sorted(equals))}"
     if light and equals:
         text += f". Of these, without labels and with any vector database: {', '.join(light)}"
-    return text + "."
+    return f"{text}. {_least_lost([first, *equals], [board])}".rstrip()
 
 
 HEAD = """# Leaderboard

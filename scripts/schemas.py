@@ -17,6 +17,7 @@ from equipoise._applying.documents import ApplyManifest
 from equipoise._audit.results import AuditDocument
 from equipoise._space_document import SpaceMetadata, SpaceSetMetadata
 from equipoise._stores.folder import StoreManifest
+from equipoise.encoders._head_document import HeadEditMetadata
 from equipoise.encoders._onnx import ExportSettings
 from equipoise.evaluation import EvaluationRun, SweepResults
 from equipoise.generation import DrawingPlan, PictureProvenance
@@ -77,6 +78,12 @@ KINDS = (
         OperatorMetadata,
         "the same of an operator",
         "`equipoise fit --method`, `Operator.save`",
+    ),
+    FileKind(
+        "head-edit",
+        HeadEditMetadata,
+        "the same of edited attention heads",
+        "`equipoise.encoders.HeadEdit.save`",
     ),
     FileKind(
         "space-settings",

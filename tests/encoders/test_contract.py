@@ -472,7 +472,7 @@ def test_a_file_that_is_no_cache_is_done_without(tmp_path):
     [
         (
             "hff:openai/clip",
-            r"'hff:openai/clip' starts with no known scheme; legal are hf:, open_clip:, st:, onnx:, mini.*did you mean hf\?",
+            r"'hff:openai/clip' starts with no known scheme; legal are hf:, open_clip:, st:, onnx:, heads:, mini.*did you mean hf\?",
         ),
         ("openai/clip-vit-base-patch32", "did you mean hf:openai/clip-vit-base-patch32"),
         ("hf:", "names no model; write hf:NAME or hf:FOLDER"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from scripts import fairer_clip_seeds
 
 import equipoise as eq
 from equipoise.methods._released_half import ReleasedHalfOperator, half_unit
 from equipoise.prompts._text_vectors import TextVectors
-from tests.helpers.common import shared_data, unit
+from tests.helpers.common import ROOT, shared_data, unit
 
 GENDER = eq.Attribute.load("gender")
 PEOPLE = {"a Man", "a Woman", "a Boy", "a Girl", "a Human face"}
@@ -210,6 +213,17 @@ def test_sfid_as_in_the_code_overwrites_a_hundred_coordinates(clip):
     same = (out == out[0]).all(0)
     assert same.sum() == 100
     np.testing.assert_allclose(out[:, ~same], unit(clip.images)[:, ~same], atol=1e-12)
+
+
+def test_the_page_shows_how_far_seeds_of_fairer_clip_are_apart():
+    """The table is the file's, of seeds that fall on both sides of a guess."""
+    page = (ROOT / fairer_clip_seeds.PAGE).read_text()
+    shown = page.split("<!-- seeds -->\n")[1].split("\n<!-- end of seeds -->")[0]
+    assert shown == fairer_clip_seeds.table()
+    measured = json.loads((ROOT / fairer_clip_seeds.MEASURED).read_text())["rows"]
+    below = [sum(value < 0.5 for value in row["seeds"]) for row in measured]
+    assert all(len(row["seeds"]) == 20 for row in measured)
+    assert 5 <= max(below) <= 15 and f"{max(below)} of 20" in shown
 
 
 def test_clip_clip_and_roboshot_read_directions_and_not_lengths(clip, rng):

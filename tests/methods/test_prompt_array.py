@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
+from equipoise.methods import _prompt_array as prompt_array
 from equipoise.methods import _training as training
 from tests.helpers import models
 from tests.helpers.common import component, unit
@@ -220,6 +221,27 @@ def test_the_same_for_a_seed_stopped_or_not(context, params, tmp_path, monkeypat
     np.testing.assert_array_equal(
         method.fit(replace(context, workdir=tmp_path)).tokens, undisturbed
     )
+
+
+def test_the_regularisation_is_a_mean_over_prompts_and_the_reference_s_a_sum(context, encoder):
+    """So its weight w is ours by the number of prompts, as docs/learned-methods.md says."""
+    component("torch")
+    tower, weight = encoder.text_tower(), 0.3
+    images = prompt_array.Labelled.of("prompt-array", context)
+    here = training.machine("prompt-array", "cpu")
+    batches = training.Batches(len(images.rows), 64, 0)
+    totals = []
+    for given in (0, weight * len(QUICK["prompts"])):
+        method = eq.methods.create("prompt-array", **QUICK | {"regularise": given})
+        loss = prompt_array._Losses(
+            method, here, tower, images, np.arange(len(images.rows)), None, batches
+        )
+        start = method._start(context, tower, here)
+        state = {name: here.tensor(array) for name, array in start.items()}
+        totals.append(float(loss(state, prompt_array.TURN)))  # the tokens' turn
+    moved = (loss.texts(state) - loss.plain).numpy()
+    assert totals[1] - totals[0] == pytest.approx(weight * np.square(moved).sum(), rel=1e-4)
+    assert np.square(moved).sum() > 0.1
 
 
 def test_the_sigmoid_bounds_the_adversary():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from scripts.leaderboard_sets import SETS, Set
 
 import equipoise as eq
 from equipoise.evaluation import Evaluation, Settings
+from equipoise.evaluation._comparison import _slug as slug
 from equipoise.evaluation._fitting_images import FitOn
 from equipoise.prompts._text_vectors import TextVectors
 from tests.helpers.common import ROOT, unit
@@ -97,6 +99,44 @@ def test_a_stopped_run_goes_on_and_the_page_says_what_the_files_hold(here, monke
     assert [one.name for one in left] == ["small"] and "Not measured whole yet" in page
 
 
+def test_what_to_use_follows_from_the_numbers(here):
+    """With the numbers of two methods exchanged in the files, the sentences name the other one."""
+    settings = Settings(resamples=20, permutations=1, m=10, probe=0)
+    leaderboard.measure(here, leaderboard.SETS, ["none", "pbm", "clip-clip"], settings)
+    before = leaderboard.page(*leaderboard.boards())
+    files = {path.stem: path for path in (here / "cells").glob("*.json")}
+    best = re.search(r"\*\*(.+?)\*\* has the best mean rank", before)[1]
+    [other] = {"pbm", "clip-clip"} - {best}
+    assert f"**{best}** removes most" in before
+    for one in leaderboard.SETS:
+        pair = [files[f"{one.name}--{slug(name)}"] for name in (best, other)]
+        cells = [json.loads(path.read_text()) for path in pair]
+        for path, cell, taken in zip(pair, cells, reversed(cells), strict=True):
+            moved = {name: taken[name] for name in ("values", "replicates")}
+            path.write_text(json.dumps(cell | moved))
+    after = leaderboard.page(*leaderboard.boards())
+    assert f"**{other}** has the best mean rank" in after and f"**{other}** removes most" in after
+    kept = re.search(r"keeps most of the task: (\S+) points of mAP", after)
+    boards = leaderboard.boards()[0]
+    changes = [
+        np.mean([board.kept(name) for board in boards])
+        for name in boards[0].cells
+        if name != "none"
+    ]
+    assert float(kept[1]) == pytest.approx(max(changes), abs=0.05)
+
+
+def test_a_file_of_a_variant_that_is_gone_keeps_no_set_off_the_page(here):
+    settings = Settings(resamples=10, permutations=1, m=10, probe=0)
+    leaderboard.measure(here, leaderboard.SETS, ["none", "closed-form"], settings)
+    old = json.loads((here / "cells" / "small--closed-form.json").read_text())
+    gone = old | {"method": "closed-form (kappa=17)"}
+    (here / "cells" / "small--gone.json").write_text(json.dumps(gone))
+    whole, left = leaderboard.boards()
+    assert len(whole) == 2 and not left
+    assert "kappa=17" not in leaderboard.page(whole, left)
+
+
 def test_ranks_allow_what_the_intervals_do(here):
     settings = Settings(resamples=50, permutations=1, m=10, probe=0)
     leaderboard.measure(here, leaderboard.SETS[:1], ["closed-form", "leace", "adapted"], settings)
@@ -156,6 +196,15 @@ def test_sets_have_names_of_their_own():
 
 def test_the_page_beside_the_authors_code_is_its_file():
     assert (ROOT / "docs" / "beside.md").read_text() == beside.page()
+
+
+def test_every_method_is_beside_its_authors_code_or_says_why_not():
+    rows = json.loads((ROOT / beside.MEASURED).read_text())["rows"]
+    compared = {row["what"].split(", ")[0].split(":")[0] for row in rows}
+    ours = set(eq.methods.names())
+    assert ours - compared == set(beside.NO_ROW)
+    assert ours - set(beside.NO_ROW) <= compared
+    assert all(row["commit"] and row["largest"] >= 0 for row in rows)
 
 
 def test_a_click_on_a_heading_sorts(browser):

@@ -19,7 +19,8 @@ Model = Annotated[
     str | None,
     typer.Option(
         "--model",
-        help="The encoder: hf:ID-or-folder, open_clip:NAME/WEIGHTS, st:ID, onnx:FOLDER or mini.",
+        help="The encoder: hf:ID-or-folder, open_clip:NAME/WEIGHTS, st:ID, onnx:FOLDER, heads:FILE"
+        " or mini.",
     ),
 ]
 Attribute = Annotated[

@@ -12,6 +12,7 @@ from equipoise.encoders import _registry as registry
 from equipoise.encoders._cache import EmbeddingCache, Usage
 from equipoise.encoders._encoder import Encoder, Report, Unreadable
 from equipoise.encoders._export import export_onnx
+from equipoise.encoders._head_edit import HeadEdit
 from equipoise.encoders._images import UnreadableImageError
 from equipoise.encoders._protocols import ImageEncoder, TextEncoder
 from equipoise.encoders._towers import TextTower, Towers
@@ -20,6 +21,7 @@ from equipoise.encoders._wrapping import WrappedEncoder, wrap
 __all__ = [
     "EmbeddingCache",
     "Encoder",
+    "HeadEdit",
     "ImageEncoder",
     "Report",
     "TextEncoder",
@@ -49,7 +51,8 @@ def load_encoder(
 ) -> Encoder:
     """Load the encoder that ``spec`` names.
 
-    spec: "hf:ID-or-folder", "open_clip:NAME/WEIGHTS", "st:ID-or-folder", "onnx:FOLDER" or "mini".
+    spec: "hf:ID-or-folder", "open_clip:NAME/WEIGHTS", "st:ID-or-folder", "onnx:FOLDER",
+    "heads:FILE" (what a ``HeadEdit`` was saved to) or "mini".
     device: "cuda", "mps" or "cpu"; None takes the first that this machine has. dtype: "float32" or
     "bfloat16" (autocast); None takes bfloat16 on CUDA that computes it natively, and float32
     elsewhere. offline: read local files only (None: as HF_HUB_OFFLINE says). batch_size: items

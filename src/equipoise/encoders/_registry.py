@@ -15,7 +15,7 @@ from equipoise.encoders._unknown_names import nearest
 from equipoise.errors import InputError, MissingExtraError
 
 GROUP = "equipoise.encoders"
-OURS = {"hf": "hf", "open_clip": "open_clip", "st": "st", "onnx": "onnx"}
+OURS = {"hf": "hf", "open_clip": "open_clip", "st": "st", "onnx": "onnx", "heads": "heads"}
 MINI = "mini"
 
 Load = Callable[..., Any]

@@ -36,6 +36,7 @@ class FaIr(Rerank):
     name: ClassVar[str] = "fa-ir"
     summary: ClassVar[str] = "no prefix of a page holds improbably few of a predicted group"
     source: ClassVar[str] = "Zehlike et al. 2017"
+    licence: ClassVar[str] = "Apache 2.0"
     code: ClassVar[str] = "one group is protected; here every group is, each by a test of its own"
 
     def fit(self, context: FitContext) -> RerankOperator:

@@ -27,6 +27,7 @@ class Pbm(Rerank):
     name: ClassVar[str] = "pbm"
     summary: ClassVar[str] = "a page in rounds of one image of each predicted group"
     source: ClassVar[str] = "Kong et al. 2023"
+    licence: ClassVar[str] = "none given"
     code: ClassVar[str] = "images without a person compete with a round; here each has a group"
 
     def fit(self, context: FitContext) -> RerankOperator:
