@@ -25,7 +25,7 @@ test-slow: $(VENV)/.test
 	$(PYTEST) -m slow
 
 test-open-clip: $(VENV)-open-clip/.test
-	$(VENV)-open-clip/bin/python -m pytest -m open_clip tests/encoders/test_open_clip.py
+	$(VENV)-open-clip/bin/python -m pytest -m open_clip tests/encoders/test_open_clip.py tests/encoders/test_open_clip_model.py
 
 test-lowest: $(VENV)-lowest/.test
 	PYTHONPATH=src:mini/src $(VENV)-lowest/bin/python -m pytest -m "not slow and not open_clip" $(LOWEST_TESTS)
