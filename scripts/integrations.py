@@ -18,6 +18,7 @@ PACKAGES = {
     "sentence-transformers": ["sentence-transformers"],
     "open-clip": ["open_clip_torch"],
     "vector-databases": ["qdrant-client", "chromadb", "pymilvus", "milvus-lite"],
+    "fiftyone": ["fiftyone"],
     "hugging-face-hub": ["huggingface_hub"],
     "langchain": ["langchain-core"],
     "llama-index": ["llama-index-core"],

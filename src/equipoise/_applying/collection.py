@@ -29,7 +29,7 @@ class Batch:
     next: Cursor
 
 
-class Collection(Protocol):
+class BatchedCollection(Protocol):
     """A collection whose rows are read in batches, and written in batches to another one.
 
     To write a batch twice is to write it once: rows have ids. width: of the embeddings; None where

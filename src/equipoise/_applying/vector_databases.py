@@ -17,7 +17,7 @@ from equipoise._applying import chroma, milvus, qdrant
 from equipoise._applying.collection import (
     Address,
     Batch,
-    Collection,
+    BatchedCollection,
     Cursor,
     address_of,
     in_words,
@@ -73,7 +73,7 @@ class _CollectionApply:
     def __init__(
         self,
         address: Address,
-        collection: Collection,
+        collection: BatchedCollection,
         name: str,
         transform: Transform,
         modality: Modality,
