@@ -151,7 +151,9 @@ def test_the_zero_shot_loop_of_open_clip_itself(open_clip, model, pictures, spac
     np.testing.assert_allclose(classifier.numpy().T, unit(rows), atol=PRECISION)
     order = np.argsort(-(images @ unit(rows).T), axis=1)
     hits = order == numbers.numpy()[:, None]
-    assert top1 == pytest.approx(hits[:, 0].mean()) and top5 == pytest.approx(hits[:, :5].mean())
+    assert top1 == pytest.approx(hits[:, 0].mean()) and top5 == pytest.approx(
+        hits[:, :5].any(axis=1).mean()
+    )
 
 
 def test_an_operator_of_any_method_wraps_too(model, pictures, tokens, rng):

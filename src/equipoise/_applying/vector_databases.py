@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
@@ -200,7 +201,7 @@ def _place_of_notes(address: Address) -> tuple[Path, str]:
     """Return a folder, and how names of files in it begin: beside a local database, or our own."""
     if not address.is_server:
         path = Path(address.place).absolute()
-        return path.parent, f"{path.name}.{address.name}"
+        return path.parent, f"{path.name}.{quote(address.name, safe='')}"
     from platformdirs import user_state_path
 
     digest = hashlib.sha256(f"{address.kind}:{address.place}#{address.name}".encode()).hexdigest()

@@ -75,7 +75,8 @@ def _is(folder: Path, name: str) -> bool:
 
 
 def _of_live(sample: Any) -> dict[str, Any]:
-    return sample.to_dict() | {"path": sample.filepath, "_id": {"$oid": sample.id}}
+    known = {"path": sample.filepath, "_id": {"$oid": sample.id}}
+    return sample.to_dict() | known | {"_media_type": sample.media_type}
 
 
 def _document(path: Path) -> Any:
