@@ -89,7 +89,7 @@ def _values(samples: Any, field: str) -> list[Any]:
 
 def _fiftyone() -> Any:
     try:
-        import fiftyone
+        import fiftyone  # pyright: ignore[reportMissingImports] - in an environment of its own
     except ImportError:
         raise MissingExtraError("equipoise.fiftyone", "fiftyone", "fiftyone") from None
     return fiftyone
