@@ -12,26 +12,29 @@ UV = $(1)/bin/uv pip install --quiet --python $(1)/bin/python
 LOWEST_TESTS := $(addprefix tests/,test_space.py test_debias.py test_certificate.py test_hub.py cli/test_cli.py verbs/test_fit.py encoders/test_mini.py applying/test_apply.py evaluation/test_evaluate.py audit/test_audit.py annotate/test_labels.py annotate/test_server.py)
 FRAMEWORK_TESTS := $(addprefix tests/,kernels/test_torch.py kernels/test_jax.py encoders/test_hf.py encoders/test_sentence_transformers.py encoders/test_hostile_models.py generation/test_attach.py generation/test_annotators.py prompts/test_llm.py prompts/test_hostile_llm.py applying/test_databases.py applying/test_ray.py)
 
-.PHONY: demo test test-slow test-open-clip test-lowest test-lowest-frameworks lint format docs wheels check-wheels bench clean
+.PHONY: demo test test-slow test-open-clip test-fiftyone test-lowest test-lowest-frameworks lint format docs wheels check-wheels bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/python examples/first.py
 	$(BIN)/equipoise audit --out build/demo --force
 
 test: $(VENV)/.test
-	$(PYTEST) -n 2 --dist worksteal -m "not slow and not open_clip"
+	$(PYTEST) -n 2 --dist worksteal -m "not slow and not open_clip and not fiftyone"
 
 test-slow: $(VENV)/.test
 	$(PYTEST) -m slow
 
 test-open-clip: $(VENV)-open-clip/.test
-	$(VENV)-open-clip/bin/python -m pytest -m open_clip tests/encoders/test_open_clip.py
+	$(VENV)-open-clip/bin/python -m pytest -m open_clip tests/encoders/test_open_clip.py tests/encoders/test_open_clip_model.py
+
+test-fiftyone: $(VENV)-fiftyone/.test
+	$(VENV)-fiftyone/bin/python -m pytest -m fiftyone tests/test_fiftyone.py
 
 test-lowest: $(VENV)-lowest/.test
-	PYTHONPATH=src:mini/src $(VENV)-lowest/bin/python -m pytest -m "not slow and not open_clip" $(LOWEST_TESTS)
+	PYTHONPATH=src:mini/src $(VENV)-lowest/bin/python -m pytest -m "not slow and not open_clip and not fiftyone" $(LOWEST_TESTS)
 
 test-lowest-frameworks: $(VENV)-lowest-frameworks/.test
-	PYTHONPATH=src:mini/src $(VENV)-lowest-frameworks/bin/python -m pytest -m "not open_clip" $(FRAMEWORK_TESTS)
+	PYTHONPATH=src:mini/src $(VENV)-lowest-frameworks/bin/python -m pytest -m "not open_clip and not fiftyone" $(FRAMEWORK_TESTS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -81,6 +84,12 @@ $(VENV)-open-clip/.test: pyproject.toml constraints.txt
 	$(VENV)-open-clip/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group test-open-clip
 	touch $@
 
+$(VENV)-fiftyone/.test: pyproject.toml # no constraints.txt: its starlette is another; fiftyone-db downloads MongoDB
+	$(PYTHON) -m venv $(VENV)-fiftyone
+	$(VENV)-fiftyone/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
+	$(VENV)-fiftyone/bin/python -m pip install --quiet --disable-pip-version-check -e . -e ./mini --group test-fiftyone
+	touch $@
+
 $(VENV)-lowest/.test: pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
@@ -96,4 +105,4 @@ $(VENV)-lowest-frameworks/.test: pyproject.toml # about 7 GB: torch brings CUDA'
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-open-clip $(VENV)-lowest $(VENV)-lowest-frameworks build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-open-clip $(VENV)-fiftyone $(VENV)-lowest $(VENV)-lowest-frameworks build dist .pytest_cache .ruff_cache .hypothesis

@@ -16,6 +16,9 @@ PACKAGES = {
     "scikit-learn": ["scikit-learn"],
     "transformers": ["transformers"],
     "sentence-transformers": ["sentence-transformers"],
+    "open-clip": ["open_clip_torch"],
+    "vector-databases": ["qdrant-client", "chromadb", "pymilvus", "milvus-lite"],
+    "fiftyone": ["fiftyone"],
     "hugging-face-hub": ["huggingface_hub"],
     "langchain": ["langchain-core"],
     "llama-index": ["llama-index-core"],
@@ -34,7 +37,7 @@ Each page is short, and a test runs its code with the real package, at the versi
 """
 FOOT = """
 The table is made from the pages and from `constraints.txt`: `python -m scripts.integrations`.
-[Recipes for vector databases](../how-to/databases.md) are on a page of their own, and so are [PostgreSQL, LanceDB and Ray](../apply.md).
+[Recipes for balanced searches of databases](../how-to/databases.md) are on a page of their own, and so are [PostgreSQL, LanceDB and Ray](../apply.md).
 """
 
 

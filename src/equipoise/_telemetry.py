@@ -13,6 +13,7 @@ SWITCHES = {
     "RAY_USAGE_STATS_ENABLED": "0",  # a Ray cluster that equipoise starts
     "MLFLOW_DISABLE_TELEMETRY": "1",  # mlflow: which of its functions are called
     "WANDB_ERROR_REPORTING": "0",  # wandb: its own errors, even where it is offline
+    "FIFTYONE_DO_NOT_TRACK": "true",  # fiftyone: that it is imported, and on what system
 }
 
 

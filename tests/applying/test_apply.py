@@ -904,7 +904,7 @@ def test_somebody_elses_lock_keeps_what_it_says(clip_folder, tmp_path, space):
         (
             "t.lance#v",
             ["--key", "id", "--rows", "*"],
-            "`rows`, `key` would do nothing for such a column",
+            "`rows`, `key` would do nothing for such a database",
         ),
         (
             "postgresql://u@h/d#t.e",
@@ -914,7 +914,7 @@ def test_somebody_elses_lock_keeps_what_it_says(clip_folder, tmp_path, space):
         (
             "postgresql://u:secret@h/d#t.e",
             ["--dry-run"],
-            "`dry_run` would do nothing for such a column",
+            "`dry_run` would do nothing for such a database",
         ),
     ],
 )

@@ -183,6 +183,31 @@ def folder(root: Path) -> list:
     return [root / "people", *by_folder, *queries(root)]
 
 
+def fiftyone(root: Path) -> list:
+    names = [f"data/{i}.png" for i in range(COUNT)]
+    pictures(root, names)
+    samples = [
+        {
+            "_id": {"$oid": f"{i:024x}"},
+            "filepath": name,
+            "_media_type": "image",
+            "ground_truth": {"_cls": "Classification", "label": job},
+            "gender": gender,
+        }
+        for i, (name, job, gender) in enumerate(
+            zip(
+                names,
+                alternate("doctor", "doctor", "nurse", "nurse"),
+                alternate("male", "female"),
+                strict=True,
+            )
+        )
+    ]
+    (root / "samples.json").write_text(json.dumps({"samples": samples}))
+    columns = ["--label-column", "ground_truth", "--group-columns", "gender"]
+    return ["fiftyone", "--root", root, *columns]
+
+
 TABLES = {suffix: table(suffix) for suffix in (".csv", ".tsv", ".parquet", ".csv.gz")}
 READERS: dict[str, Callable[[Path], list]] = {
     "celeba": celeba,
@@ -192,6 +217,7 @@ READERS: dict[str, Callable[[Path], list]] = {
     "fairface": fairface,
     "utkface": utkface,
     "waterbirds": waterbirds,
+    "fiftyone": fiftyone,
     "folder": folder,
     **TABLES,
 }

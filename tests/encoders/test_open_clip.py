@@ -11,6 +11,7 @@ from PIL import Image
 
 import equipoise as eq
 from tests.helpers.common import unit
+from tests.helpers.open_clips import SMALL, import_open_clip
 from tests.helpers.traps import Payload, set_trap
 
 pytestmark = pytest.mark.open_clip
@@ -21,24 +22,12 @@ TEXTS = [
     "an old woman with a hat, and a young man with glasses in front of the hospital",
 ]
 PRECISION = 2e-6  # float32, another batch
-SMALL = {
-    "embed_dim": 24,
-    "vision_cfg": {"image_size": 32, "layers": 2, "width": 64, "patch_size": 8, "head_width": 32},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 32, "heads": 2, "layers": 2},
-}
 
 
 @pytest.fixture(scope="module")
 def open_clip():
-    torch = pytest.importorskip("torch")
-    # torchvision from PyPI expects operators of a CUDA build; models need none of them, only that they are declared.
-    library = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    import open_clip
-
-    yield open_clip
-    del library
+    with import_open_clip() as module:
+        yield module
 
 
 @pytest.fixture(scope="module")

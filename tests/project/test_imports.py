@@ -95,6 +95,7 @@ FLOORS = {
     "langchain": 7,
     "llama_index": 7,
     "spark": 6,
+    "fiftyone": 6,
     "trackers": 13,
     "plots": 2,
     "__main__": 15,

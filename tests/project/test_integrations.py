@@ -63,7 +63,9 @@ PAGES = {  # what a page needs, and what it says that the reader has
     "wandb": (["wandb"], for_mini),
     "matplotlib": (["matplotlib"], for_matplotlib),
 }
-ELSEWHERE = {"github-action", "hugging-face-hub", "spark"}  # a test of their own, below
+ELSEWHERE = {"github-action", "hugging-face-hub", "spark", "vector-databases"}  # see below
+# tests/encoders/test_open_clip_model.py and tests/test_fiftyone.py, in environments of their own
+APART = {"open-clip", "fiftyone"}
 
 
 @pytest.mark.slow
@@ -134,6 +136,31 @@ def test_the_page_on_the_hub_runs(tmp_path, monkeypatch):
         exec(compile(block, "hugging-face-hub.md", "exec"), names)
     assert names["operator"].method == "leace" and names["space"].rank == 1
     assert len(names["book"].prompts) > 1
+
+
+def test_the_page_on_vector_databases_runs(tmp_path, monkeypatch):
+    """Its second recipe needs a server that no package brings: it is compiled, and the page says that it was not run."""
+    component("qdrant_client")
+    rng = np.random.default_rng(0)
+    make_space(rng, 16).save(tmp_path / "gender.safetensors")
+    monkeypatch.chdir(tmp_path)
+    names = {"rows": rng.standard_normal((30, 16))}
+    page = (FOLDER / "vector-databases.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(compile(block, "vector-databases.md", "exec"), names)
+    assert names["report"].rows == 30
+    (recipe,) = re.findall(r"```py\n(.*?)```", page, re.S)
+    compile(recipe, "vector-databases.md", "exec")
+    assert "**never run against a server**" in page
+
+
+def test_the_versions_of_vector_databases_are_those_of_the_tests(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = (FOLDER / "vector-databases.md").read_text()
+    known = integrations.versions()
+    packages = [*integrations.PACKAGES["vector-databases"], "pgvector", "lancedb", "faiss-cpu"]
+    for package in packages:
+        assert f"| {package} {known[package]}" in page or f", {package} {known[package]}" in page
 
 
 @pytest.mark.slow
@@ -211,7 +238,7 @@ def test_the_page_on_the_action_names_inputs_that_there_are():
 def test_every_page_is_tested_and_in_the_table(monkeypatch):
     monkeypatch.chdir(ROOT)
     pages = {path.stem for path in FOLDER.glob("*.md")} - {"index"}
-    assert pages == set(integrations.PACKAGES) == set(PAGES) | ELSEWHERE
+    assert pages == set(integrations.PACKAGES) == set(PAGES) | ELSEWHERE | APART
     assert (FOLDER / "index.md").read_text() == integrations.page()
 
 
@@ -220,7 +247,7 @@ def test_a_page_is_short(page):
     assert len((FOLDER / f"{page}.md").read_text().splitlines()) <= LONGEST
 
 
-@pytest.mark.parametrize("page", [page for page, names in integrations.PACKAGES.items() if names])
+@pytest.mark.parametrize("page", sorted({*PAGES, *ELSEWHERE}))
 def test_what_is_installed_is_the_version_of_the_table(page, monkeypatch):
     monkeypatch.chdir(ROOT)
     for package in integrations.PACKAGES[page]:

@@ -109,3 +109,20 @@ class LancePart(Document):
     id: int
     fragment: FreeValue = Field(description="Lance's own metadata of the fragment.")
     totals: WholeTotals
+
+
+class CollectionRun(TransformIdentity):
+    """What a run on a collection of a vector database does: the first line of its journal."""
+
+    collection: str
+    vector: str
+    modality: Modality
+    rows: int = Field(description="Of the collection, when the run began.")
+
+
+class CollectionPart(Document):
+    """A batch of rows that is in the new collection: a line of the journal."""
+
+    rows: int
+    next: int | str | None = Field(description="Where the next batch begins; null: nowhere.")
+    totals: WholeTotals

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from equipoise._applying.documents import LancePart, LanceRun
+from equipoise._applying.notes import Notes
 from equipoise._applying.report import ApplyReport, certificate, merged
-from equipoise._artefact import NOT_WHOLE, write_atomically
 from equipoise._engines.transform import Meter, Modality, Transform
-from equipoise._paths import add_to
 from equipoise._progress import progress
 from equipoise._space import EncoderRef
 from equipoise._stores.lock import alone_in
@@ -75,7 +73,7 @@ def apply_lance(
                 )
             _require_whole(table, path, name)
             return report(written)
-        done = journal.begin(identity, resume)
+        done = {part.id: part for part in journal.begin(identity, resume)}
         fragments = table.get_fragments()
         left = [fragment for fragment in fragments if fragment.fragment_id not in done]
         rows = sum(fragment.count_rows() for fragment in left)
@@ -121,77 +119,29 @@ def _opened(lance: Any, path: str) -> Any:
         ) from None
 
 
-class _Journal:
-    """A line for the run, and one for each fragment that is written and waits for the commit.
-
-    After the commit the journal is kept under another name.
-    """
+class _Journal(Notes[LanceRun, LancePart]):
+    """A line for the run, and one for each fragment that is written and waits for the commit."""
 
     def __init__(self, path: Path):
-        self.path, self.kept = path, path.with_suffix(".done")
-
-    def finish(self) -> None:
-        self.path.replace(self.kept)
+        super().__init__(path, LanceRun, LancePart, "column", _is_whole)
 
     def finished(self, identity: LanceRun, fragments: set[int]) -> list[LancePart] | None:
         """Return the fragments of this run, if it wrote the column; None where another did."""
         # Where the journal still has its name, the commit was the last thing that happened.
         if self.path.is_file():
-            head, parts = _read(self.path)
+            head, parts = self.read(self.path)
             whole = {part.id for part in parts} >= fragments
             return parts if _same(head, identity) and whole else None
-        head, parts = _read(self.kept)
+        head, parts = self.read(self.kept)
         return parts if _same(head, identity) else None
 
-    def begin(self, identity: LanceRun, resume: bool) -> dict[int, LancePart]:
-        """Return what is done of the run; remove the notes of one whose column was dropped."""
-        head, parts = _read(self.path)
-        if self.path.is_file() and head != identity:
-            raise InputError(
-                "another run to this column was begun, or the table changed since; delete"
-                f" {self.path}, or write to another column"
-            )
-        if self.path.is_file() and not resume:
-            raise InputError(
-                f"a part of this run is done; pass `resume` to go on, or delete {self.path}"
-            )
-        lines = [_line(document) for document in (identity, *parts)]
-        write_atomically(self.path, b"".join(lines))
-        self.kept.unlink(missing_ok=True)
-        return {part.id: part for part in parts}
 
-    def add(self, part: LancePart) -> None:
-        add_to(self.path, _line(part))
-
-
-def _line(document: LanceRun | LancePart) -> bytes:
-    return json.dumps(document.model_dump(mode="json")).encode() + b"\n"
-
-
-def _read(path: Path) -> tuple[LanceRun | None, list[LancePart]]:
-    """Return the run, None where there is none, and its fragments.
-
-    Lines that a kill tore are left out.
-    """
-    if not path.is_file():
-        return None, []
-    head, *lines = path.read_text(errors="replace").split("\n")
-    parts = [part for part in map(_part, lines) if part is not None]
-    with suppress(ValueError):
-        return LanceRun.model_validate_json(head), parts
-    return None, parts
-
-
-def _part(line: str) -> LancePart | None:
-    """Return the note of a fragment; None where it is not whole enough to go on from."""
+def _is_whole(part: LancePart) -> bool:
+    """Return whether the note of a fragment is whole enough to go on from."""
     import lance
 
-    try:
-        part = LancePart.model_validate_json(line)
-        metadata = lance.fragment.FragmentMetadata.from_json(json.dumps(part.fragment))
-    except NOT_WHOLE:
-        return None
-    return part if part.id == metadata.id else None
+    metadata = lance.fragment.FragmentMetadata.from_json(json.dumps(part.fragment))
+    return part.id == metadata.id
 
 
 def _same(head: LanceRun | None, identity: LanceRun) -> bool:

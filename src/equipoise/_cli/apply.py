@@ -21,14 +21,17 @@ def apply(
         typer.Argument(
             help=(
                 "A .npy or .parquet file, or a folder of them (of clip-retrieval, of"
-                " equipoise embed, or any other); a path or a URL."
+                " equipoise embed, or any other), a path or a URL; or a column or collection of a"
+                " database, such as qdrant:FOLDER#NAME."
             )
         ),
     ],
     out: Annotated[
         str,
         typer.Option(
-            "--out", "-o", help="The file or folder to write; the new column of a database."
+            "--out",
+            "-o",
+            help="The file or folder to write; the new column or collection of a database.",
         ),
     ],
     space: Annotated[
@@ -143,6 +146,7 @@ def apply(
             space=space,
             operator=operator,
             kappa=kappa,
+            column=column,
             modality=modality,
             on_invalid=on_invalid,
             key=key,

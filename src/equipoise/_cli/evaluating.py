@@ -19,8 +19,8 @@ Dataset = Annotated[
     str | None,
     typer.Argument(
         help=(
-            "celeba, facet, flickr30k, coco2017, fairface, utkface or waterbirds (with"
-            " --root); a .csv, .tsv or .parquet table with one row per image; a folder;"
+            "celeba, facet, flickr30k, coco2017, fairface, utkface, waterbirds or fiftyone"
+            " (with --root); a .csv, .tsv or .parquet table with one row per image; a folder;"
             " or nothing, if --embeddings has the columns."
         ),
         show_default=False,

@@ -10,6 +10,8 @@ from equipoise._applying.files import Engine, Options, apply_files
 from equipoise._applying.lance import apply_lance
 from equipoise._applying.postgres import SCHEMES, apply_column
 from equipoise._applying.report import ApplyReport
+from equipoise._applying.vector_databases import SCHEMES as COLLECTIONS
+from equipoise._applying.vector_databases import apply_collection
 from equipoise._engines import threads
 from equipoise._engines.transform import Transform
 from equipoise._space import AttributeSpace
@@ -17,7 +19,7 @@ from equipoise.errors import InputError
 from equipoise.methods import Operator
 
 # What databases have no use for.
-FOR_FILES = ("rows", "metadata", "column", "device", "ray", "address", "verify", "dry_run")
+FOR_FILES = ("rows", "metadata", "device", "ray", "address", "verify", "dry_run")
 
 
 def apply(
@@ -48,6 +50,10 @@ def apply(
     A column of PostgreSQL (``postgresql://user@host/database#table.column``) or of Lance
     (``photos.lance#column``) is debiased into a new column beside it, whose name is the
     destination. key: the unique column that orders a PostgreSQL table, its primary key by default.
+
+    A collection of Qdrant, Chroma or Milvus (``qdrant:folder#photos``, ``chroma:folder#photos``,
+    ``milvus:photos.db#photos``) is debiased into a new one of the same database, whose name is the
+    destination. column: the vector, where a row has several.
     """
     legal = {
         "norm": (norm, ["unit", "keep"]),
@@ -66,6 +72,10 @@ def apply(
         }
         if is_postgres(source):
             return apply_column(str(source), str(destination), transform, key=key, **options)
+        if is_collection(source):
+            return apply_collection(
+                str(source), str(destination), transform, column=column, **options
+            )
         return apply_lance(str(source), str(destination), transform, **options)
     options = Options(rows, metadata, column, modality, on_invalid == "keep")
     return apply_files(source, destination, transform, options, engine=engine, resume=resume)
@@ -76,8 +86,10 @@ def require_fitting(source: str | os.PathLike[str], **given: Any) -> None:
     idle: list[str] = []
     kind = "files on this machine's threads"
     if in_database(source):
-        kind = "such a column"
+        kind = "such a database"
         idle.extend(FOR_FILES)
+        if not is_collection(source):
+            idle.append("column")
     elif not given["ray"]:
         idle.append("address")
     if not is_postgres(source):
@@ -90,8 +102,13 @@ def require_fitting(source: str | os.PathLike[str], **given: Any) -> None:
 
 
 def in_database(source: str | os.PathLike[str]) -> bool:
-    """Return whether a source is a column of a database."""
-    return is_postgres(source) or ".lance#" in os.fspath(source)
+    """Return whether a source is a column or a collection of a database."""
+    return is_postgres(source) or is_collection(source) or ".lance#" in os.fspath(source)
+
+
+def is_collection(source: str | os.PathLike[str]) -> bool:
+    """Return whether a source is a collection of a vector database."""
+    return os.fspath(source).startswith(COLLECTIONS)
 
 
 def is_postgres(source: str | os.PathLike[str]) -> bool:

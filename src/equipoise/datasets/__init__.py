@@ -5,6 +5,7 @@ from equipoise.datasets._coco import coco2017
 from equipoise.datasets._dataset import Dataset
 from equipoise.datasets._facet import facet, write_crops
 from equipoise.datasets._fairface import fairface
+from equipoise.datasets._fiftyone import fiftyone
 from equipoise.datasets._flickr30k import flickr30k
 from equipoise.datasets._one_person import one_person_images
 from equipoise.datasets._table import PATH_COLUMNS, folder, table
@@ -18,6 +19,7 @@ __all__ = [
     "coco2017",
     "facet",
     "fairface",
+    "fiftyone",
     "flickr30k",
     "folder",
     "one_person_images",

@@ -23,6 +23,7 @@ KNOWN: dict[str, Callable[..., Dataset]] = {
     "fairface": datasets.fairface,
     "utkface": datasets.utkface,
     "waterbirds": datasets.waterbirds,
+    "fiftyone": datasets.fiftyone,
 }
 TABLES = (".csv", ".tsv", ".parquet", ".gz")
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -21,6 +22,17 @@ from equipoise.methods._closed_form import ClosedFormOperator
 Gate = bool | Callable[[str], bool] | None
 
 
+class OpenCLIPModel(Protocol):
+    """What ``open_clip.create_model`` returns."""
+
+    logit_scale: Any
+
+    def get_logits(self, image: Any, text: Any) -> Any: ...
+
+
+M = TypeVar("M", bound=OpenCLIPModel)
+
+
 @overload
 def wrap(encoder: Encoder, operator: Any, *, gate: Gate = None) -> WrappedEncoder: ...
 
@@ -29,17 +41,21 @@ def wrap(encoder: Encoder, operator: Any, *, gate: Gate = None) -> WrappedEncode
 def wrap(encoder: P, operator: Any, *, gate: Gate = None) -> P: ...
 
 
+@overload
+def wrap(encoder: M, operator: Any, *, gate: Gate = None) -> M: ...
+
+
 def wrap(encoder: Any, operator: Any, *, gate: Gate = None) -> Any:
     """Return an encoder whose rows ``operator`` debiases.
 
     encoder: what ``load_encoder`` returns, or a transformers pipeline for
-    "zero-shot-image-classification" or "image-feature-extraction", of which a debiased copy comes
-    back. operator: an attribute space (the closed form), or what fitting a method gave. With a
-    ``SpaceSet`` each text is debiased in the space of its own prompt, and images, which have no
-    prompt, cannot be. gate: keep texts that name a group ("a female doctor") as they are; True asks
-    ``explicit_groups``, a function decides by itself, and None leaves it to the operator: on for
-    ``balanced``, which also keeps texts about no person, and off for most. A space or an operator
-    that was fitted with another encoder is refused.
+    "zero-shot-image-classification" or "image-feature-extraction", or a model of open_clip, of
+    which a debiased copy comes back. operator: an attribute space (the closed form), or what
+    fitting a method gave. With a ``SpaceSet`` each text is debiased in the space of its own prompt,
+    and images, which have no prompt, cannot be. gate: keep texts that name a group ("a female
+    doctor") as they are; True asks ``explicit_groups``, a function decides by itself, and None
+    leaves it to the operator: on for ``balanced``, which also keeps texts about no person, and off
+    for most. A space or an operator that was fitted with another encoder is refused.
     """
     if not (hasattr(encoder, "encode_text") or is_pipeline(encoder)):
         raise InputError(
@@ -49,6 +65,10 @@ def wrap(encoder: Any, operator: Any, *, gate: Gate = None) -> Any:
     operator = as_operator(operator)
     if is_pipeline(encoder):
         return wrap_pipeline(encoder, operator, gate)
+    if _is_open_clip(encoder):
+        from equipoise.encoders._open_clip_model import wrap_model
+
+        return wrap_model(encoder, operator, gate)
     if hasattr(operator, "require_encoder"):
         operator.require_encoder(encoder)
     if getattr(operator, "in_dim", 0) not in (0, encoder.dim):
@@ -57,6 +77,14 @@ def wrap(encoder: Any, operator: Any, *, gate: Gate = None) -> Any:
             " fit it with this encoder"
         )
     return WrappedEncoder(encoder, operator, gate)
+
+
+def _is_open_clip(thing: Any) -> bool:
+    """Return whether this is a model of open_clip, which need not be installed."""
+    open_clip = sys.modules.get("open_clip")
+    if open_clip is None:
+        return False
+    return isinstance(thing, open_clip.CLIP | open_clip.CustomTextCLIP | open_clip.CoCa)
 
 
 def as_operator(thing: Any) -> Any:
