@@ -261,8 +261,8 @@ def _started(folder: Path, manifest: StoreManifest, resume: bool) -> StoreManife
         )
     if not resume and found.shards:
         raise InputError(
-            f"{folder} holds {len(found.shards)} shards of this very run; pass `resume` to go on,"
-            " or a new folder"
+            f"{folder} already holds {len(store):,} embeddings of this very run; pass `resume` to"
+            " keep them and go on, or a new folder"
         )
     damaged = store.damaged()
     if damaged is not None:

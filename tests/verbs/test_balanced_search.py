@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
+from equipoise.methods._balanced_page import PageCertificate
 from equipoise.methods._specs import MethodSpec, serve
 from equipoise.prompts._text_vectors import TextVectors
 from tests.helpers.collections import GENDER, RACE, K, collection, fitted
@@ -167,6 +168,46 @@ def test_audits_and_evaluations_balance_at_their_own_places(tmp_path):
     serve(saved, images)
     assert saved.index is images and saved.options.k == K
     np.testing.assert_allclose(saved.text(texts), fitted().text(texts), atol=1e-6)
+
+
+def test_a_printed_result_says_what_balancing_did_or_why_it_did_nothing():
+    images, *_ = collection()
+    found = eq.search(images, TEXTS[:3], K, encoder=encoder(), balance=GENDER, target="equal")
+    lines = repr(found).splitlines()
+    assert lines[0] == f"SearchResults(3 queries, the first {K} images of each, 1 balanced)"
+    assert "target 50%" in lines[1] and "score kept" in lines[1]
+    assert "a female doctor: left as it is: " in lines[2] and "no person" in lines[3]
+
+
+def test_a_target_needs_an_attribute_that_it_is_of():
+    images, _, texts, _ = collection()
+    with pytest.raises(eq.errors.InputError, match="needs `balance`"):
+        eq.search(images, texts, 5, target="equal")
+    with pytest.raises(eq.errors.InputError, match="which has its own"):
+        eq.search(images, texts, 5, balance=fitted(), target="equal")
+
+
+def test_a_store_is_searched_by_its_path(tmp_path):
+    mini = embedded_model()
+    (tmp_path / "words.txt").write_text("a man\na woman\na cook\n")
+    store = eq.embed(tmp_path / "words.txt", tmp_path / "store")
+    query = mini.encode_text(["a photo of a man"])
+    by_path = eq.search(tmp_path / "store", query, 2)
+    np.testing.assert_array_equal(by_path.indices, eq.search(store, query, 2).indices)
+
+
+def test_counts_that_miss_the_target_are_said():
+    """The mean membership is held, and a page may still count otherwise where groups are unsure."""
+    certificate = balanced_page({"male": 0.5, "female": 0.5}, after={"male": 0.95, "female": 0.05})
+    assert certificate.off_target == pytest.approx(0.18, abs=0.01)
+    assert "the counts are 18% of the page off the target" in repr(certificate)
+    near = balanced_page({"male": 0.95, "female": 0.05}, after={"male": 0.7, "female": 0.3})
+    assert "off the target" not in repr(near)  # by no more images than may tie at the edge
+
+
+def balanced_page(before, after):
+    target = {"male": 0.77, "female": 0.23}
+    return PageCertificate(20, target, 1.0, before, after, 0.9, 1.0, 0.9, 0.0, 0.1, 240, True)
 
 
 def test_bench_as_json_and_as_a_table():

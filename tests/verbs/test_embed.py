@@ -267,7 +267,9 @@ def test_resume_does_nothing_twice(photos, tmp_path):
     source, towers = embedding.read_source(photos), Averages()
     embedding.embed(source, tmp_path / "store", Encoder(towers), shard_items=20)
     towers.batches.clear()
-    with pytest.raises(eq.EquipoiseError, match="holds 3 shards of this very run; pass `resume`"):
+    with pytest.raises(
+        eq.EquipoiseError, match="holds 57 embeddings of this very run; pass `resume` to keep"
+    ):
         embedding.embed(source, tmp_path / "store", Encoder(towers), shard_items=20)
     assert (
         len(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from equipoise._search import top_k
-from equipoise._stores import Store
+from equipoise._stores import Store, open_store
 from equipoise.errors import InputError
 from equipoise.methods import FitContext, Operator
 from equipoise.methods._balanced import Balanced
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 PEOPLE = "people-gender"  # the curated book whose prompts tell groups of any attribute apart
 PROTOTYPE = "anchor"  # variants tell groups apart no better, and take ten times as long to encode
+
+COLLECTION = "collection"  # the target that is not named
+SHOWN = 3  # queries that a printed result tells about
+
+Target = str | Mapping[str, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +90,19 @@ class SearchResults:
         if self.certificates is not None:
             done = sum(one is not None for one in self.certificates)
             balanced = f", {done} balanced"
-        return f"SearchResults({count} queries, the first {depth} images of each{balanced})"
+        head = f"SearchResults({count} queries, the first {depth} images of each{balanced})"
+        return "\n".join([head, *self._balanced_lines()])
+
+    def _balanced_lines(self) -> list[str]:
+        """Return what balancing did to the first few queries."""
+        if self.certificates is None or self.left_alone is None:
+            return []
+        names = self.queries or tuple(f"query {i}" for i in range(len(self.certificates)))
+        told = zip(names, self.certificates, self.left_alone, strict=True)
+        return [
+            f"  {name}: {certificate or f'left as it is: {reason}'}"
+            for name, certificate, reason in islice(told, SHOWN)
+        ]
 
     def _repr_html_(self) -> str:
         return self.to_frame().head(100).to_html(index=False, escape=True)
@@ -97,20 +116,26 @@ def search(
     offset: int = 0,
     encoder: Any = None,
     balance: str | Attribute | Operator | None = None,
+    target: Target | None = None,
     gate: bool = True,
 ) -> SearchResults:
     """Find the k images of ``index`` with the largest inner product for each query, exactly.
 
-    index: rows (n, d) as an array or memory map, a store, or blocks of rows. queries: rows (q, d),
-    or texts, which ``encoder`` encodes. offset: how many images the results leave out at the front:
-    0, k, 2 k for pages 1, 2, 3. Past the end of the index there are fewer than k, or none.
+    index: rows (n, d) as an array or memory map, a store or the path of one, or blocks of rows.
+    queries: rows (q, d), or texts, which ``encoder`` encodes. offset: how many images the results
+    leave out at the front: 0, k, 2 k for pages 1, 2, 3. Past the end of the index there
+    are fewer than k, or none.
 
     balance: an attribute, or its name ("gender"), whose groups each page of k shall show as often
     as the index does; ``encoder`` encodes the prompts that tell the groups apart, and the index is
     read twice more. Or a fitted ``balanced`` operator, which is quicker where there are several
     searches; its own k is then the page. Page 2 is the best balanced page of what page 1 left.
+    target: the shares of the groups on a page, where not those of the index: "equal", or a share
+    for each group.
     gate: texts that name a group, and texts about no person, are searched for as they are.
     """
+    if isinstance(index, str | Path):
+        index = open_store(index)
     texts = None
     if not hasattr(queries, "shape"):
         texts = (queries,) if isinstance(queries, str) else tuple(queries)
@@ -119,10 +144,11 @@ def search(
         queries = encoder.encode_text(list(texts))
     rows = np.asarray(queries)
     _check_offset(offset)
+    _check_target(target, balance)
     if balance is None:
         indices, scores = _plain(index, rows, k, offset)
         return SearchResults(indices, scores, texts, index=index)
-    operator = _balanced_operator(balance, index, k, encoder)
+    operator = _balanced_operator(balance, index, k, encoder, target)
     reasons = ("",) * len(rows)
     if gate and texts is not None:
         reasons = tuple(operator.left_alone(text) for text in texts)
@@ -133,6 +159,18 @@ def _check_offset(offset: Any) -> None:
     whole = isinstance(offset, int | np.integer) and not isinstance(offset, bool)
     if not whole or offset < 0:
         raise InputError(f"offset={offset!r} is not legal; pass a whole number from 0")
+
+
+def _check_target(target: Target | None, balance: Any) -> None:
+    """Raise where a target is given that nothing would keep to."""
+    if target is None or isinstance(balance, str | Attribute):
+        return
+    if balance is None:
+        raise InputError(f"target={target!r} needs `balance`, the attribute that it is of")
+    raise InputError(
+        f"target={target!r} is not legal beside a fitted operator, which has its own; fit one with"
+        " this target, or pass the attribute as `balance`"
+    )
 
 
 def _plain(index: Any, rows: np.ndarray, k: int, offset: int) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +209,9 @@ def _balanced(
     return SearchResults(indices, scores, texts, tuple(certificates), reasons, groups, index)
 
 
-def _balanced_operator(balance: Any, index: Any, k: int, encoder: Any) -> BalancedOperator:
+def _balanced_operator(
+    balance: Any, index: Any, k: int, encoder: Any, target: Target | None
+) -> BalancedOperator:
     """Return an operator that serves ``index``: the one given, or one fitted on it."""
     if not can_be_served(index):
         raise InputError(
@@ -195,7 +235,7 @@ def _balanced_operator(balance: Any, index: Any, k: int, encoder: Any) -> Balanc
             " the index, or a fitted balanced operator"
         )
     attribute = Attribute.load(balance) if isinstance(balance, str) else balance
-    return fit_balanced(attribute, index, k, encoder)
+    return fit_balanced(attribute, index, k, encoder, target or COLLECTION)
 
 
 def balancing_context(attribute: Attribute, index: Any, encoder: Any) -> FitContext:
@@ -204,7 +244,9 @@ def balancing_context(attribute: Attribute, index: Any, encoder: Any) -> FitCont
     return FitContext(attribute, encoder=encoder, book=book, images=index)
 
 
-def fit_balanced(attribute: Attribute, index: Any, k: int, encoder: Any) -> BalancedOperator:
+def fit_balanced(
+    attribute: Attribute, index: Any, k: int, encoder: Any, target: Target = COLLECTION
+) -> BalancedOperator:
     """Return the operator of a balanced search of an index."""
     context = balancing_context(attribute, index, encoder)
-    return Balanced(k=k, prototype=PROTOTYPE).fit(context)
+    return Balanced(k=k, prototype=PROTOTYPE, target=target).fit(context)

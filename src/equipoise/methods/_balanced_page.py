@@ -44,11 +44,13 @@ class PageCertificate:
 
     target: the shares of the groups that were aimed at, and strength: how far the page was to go
     there. nearest: the nearest shares that k images reach, where the target is out of reach.
-    before, after: the shares among the first k, as the prototypes name the groups. kept: the page's
-    total score as a share of the undebiased page's, and of the largest that any page of that mean
-    membership can have (``kept_of_bound``). kept_above_mean: the first of these with scores counted
-    from the collection's mean score. gap: of the programme and its dual, which is rounding.
-    largest_move: no similarity of a unit image moves by more. candidates: images that were looked
+    before, after: the shares among the first k, where each image counts for the group whose
+    prototype is nearest. The mean membership is what is held to the target, so these counts may be
+    off it where the prompts are unsure. kept: the page's total score as a share of the undebiased
+    page's, and of the largest that any page of that mean membership can have (``kept_of_bound``,
+    above 1 where images that tie leave the page a little off its mean). kept_above_mean: the first
+    of these with scores counted from the collection's mean score. gap: of the programme and its
+    dual, which is rounding. largest_move: no similarity of a unit image moves by more. candidates: images that were looked
     at. exact: no other image could change the answer. left_alone: why nothing was done, or "".
     doubt: why the shares may mean nothing, or "".
     """
@@ -116,6 +118,19 @@ class PageCertificate:
             left_alone=reason,
         )
 
+    @property
+    def off_target(self) -> float:
+        """Return how far the counted shares are off the target: what would have to change groups,
+        as a share of the page.
+        """
+        distances = [abs(self.after[group] - aimed) for group, aimed in self.target.items()]
+        return sum(distances) / 2
+
+    def _counts_miss(self) -> bool:
+        """Return whether the counts are further off than images that tie at the edge explain."""
+        held = self.strength == 1 and self.nearest is None
+        return held and self.off_target > len(self.target) / self.k
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON."""
         return asdict(self)
@@ -138,6 +153,11 @@ class PageCertificate:
             notes.append("the target is out of reach, so the nearest shares were aimed at")
         if self.doubt:
             notes.append(f"in doubt: {self.doubt}")
+        if self._counts_miss():
+            notes.append(
+                f"the counts are {self.off_target:.0%} of the page off the target, as the prompts"
+                " are unsure of these images; the mean membership is at it"
+            )
         return f"PageCertificate(first {self.k}: {', '.join(shares)}; {', '.join(notes)})"
 
 
