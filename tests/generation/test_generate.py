@@ -23,7 +23,7 @@ from equipoise._verbs.generate import GenerationRequest as Request
 from equipoise._verbs.generate import generate as perform
 from equipoise.errors import InputError
 from equipoise.generation import _table as table
-from equipoise.generation._drawing import draw, read_provenance
+from equipoise.generation import draw, read_provenance
 from equipoise.generation._labels import LabelFile, read_labels, unanimous
 from equipoise.generation._manifest import MANIFEST, Manifest
 from equipoise.generation._painters import DiffusersPainter, load_painter

@@ -17,7 +17,7 @@ from equipoise._verbs.generate import GenerationRequest as Request
 from equipoise._verbs.generate import generate as perform
 from equipoise.errors import ArtefactError, InputError
 from equipoise.generation import _paper_preset as preset
-from equipoise.generation._drawing import read_provenance
+from equipoise.generation import read_provenance
 from equipoise.generation._mini import MiniPipeline, load_mini
 from tests.helpers.common import ROOT, component, embedded_file, embedded_model, exact
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import equipoise as eq
 from equipoise.errors import InputError
-from equipoise.generation._drawing import draw, read_provenance
+from equipoise.generation import draw, read_provenance
 from equipoise.generation._manifest import Manifest
 from equipoise.generation._plan import make_plan
 from equipoise.generation._treatments.fair_diffusion import FairDiffusion, SemanticGuidance
