@@ -177,6 +177,66 @@ def test_a_lora_gets_a_space_of_its_own():
     )
 
 
+def model_offload(pipe, folder):
+    pipe.enable_model_cpu_offload(device="cpu")
+
+
+def group_offload(pipe, folder):
+    pipe.enable_group_offload(torch.device("cpu"), offload_type="leaf_level")
+
+
+def disk_offload(pipe, folder):
+    path = str(folder)
+    options = {"offload_type": "leaf_level", "offload_to_disk_path": path}
+    pipe.enable_group_offload(torch.device("cpu"), **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("offload", [model_offload, group_offload, disk_offload])
+def test_weights_that_come_and_go_with_each_call(sd1, offload, tmp_path):
+    """diffusers' own offloading, before attaching and after: the pictures are those of a pipeline that stays."""
+    component("accelerate")
+    prompts = [DOCTOR, WOMAN]
+    plain = draw(sd1, prompts)
+    with attach(sd1):
+        edited = draw(sd1, prompts)
+    before, later = pipelines.sd1(), pipelines.sd1()
+    offload(before, tmp_path / "before")
+    assert torch.equal(draw(before, prompts), plain)
+    with attach(before, kappa=0):
+        assert torch.equal(draw(before, prompts), plain)
+    with attach(before) as hook:
+        assert torch.equal(draw(before, prompts), edited)
+        assert hook.edited == {DOCTOR: 1} and hook.gated == {WOMAN: 1}
+    assert torch.equal(draw(before, prompts), plain)
+    with attach(later):
+        offload(later, tmp_path / "later")
+        assert torch.equal(draw(later, prompts), edited)
+    assert torch.equal(draw(later, prompts), plain)
+
+
+@pytest.mark.parametrize("guidance", [0.0, 1.0])
+def test_without_classifier_free_guidance_there_is_one_half_and_it_is_edited(sd1, guidance):
+    """As models are called that were distilled to few steps: guidance up to 1 has no unconditional half."""
+    seen = []
+
+    def drawn():
+        seen.clear()
+        return draw(sd1, [DOCTOR, WOMAN], guidance_scale=guidance)
+
+    handle = sd1.unet.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+    try:
+        plain = drawn()
+        assert set(seen) == {2}  # a row per prompt, and none without a text
+        with attach(sd1, kappa=0):
+            assert torch.equal(drawn(), plain)
+        with attach(sd1):
+            edited = drawn()
+    finally:
+        handle.remove()
+    assert [torch.equal(a, b) for a, b in zip(edited, plain, strict=True)] == [False, True]
+
+
 def test_a_skipped_layer_gets_a_space_of_its_own():
     pipe = pipelines.sdxl()
     plain = parts(pipe, encode(pipe, [DOCTOR], clip_skip=1))["text_encoder"]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 import equipoise as eq
 from equipoise._verbs.generate import GenerationRequest as Request
@@ -202,6 +203,9 @@ def test_intervals_of_a_prompt_hold_all_its_groups_at_once():
             held += all(one.holds(share) for one, share in zip(found, shares, strict=True))
         assert held >= 200 * 0.95 - 5 * np.sqrt(200 * 0.95 * 0.05)
     assert seen_shares([0, 0]) == []
+    for count in (0, 3, 17, 40):
+        ends = binomtest(count, 40).proportion_ci(0.95, method="wilson")
+        assert seen_shares([count, 40 - count])[0][1:] == pytest.approx(tuple(ends), abs=1e-12)
     assert seen_shares([0, 9])[0].low == pytest.approx(0, abs=1e-12)
 
 
@@ -348,6 +352,7 @@ def test_tables_and_page_say_what_the_loop_found(run):
     assert len(lines) == 1 + 2 * 2 and lines[1].startswith(f"{METHOD},{DOCTOR},male,0.5,")
 
 
+@pytest.mark.slow
 def test_a_finished_loop_is_kept_and_another_annotator_may_measure(places, run, tmp_path):
     out = shutil.copytree(run[0], tmp_path / "run")
     before = tree(out)
@@ -362,6 +367,7 @@ def test_a_finished_loop_is_kept_and_another_annotator_may_measure(places, run, 
     assert len(more.pictures) == 2 * 4 * 6
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_not_finished_keeps_its_annotator(places, run, tmp_path):
     out = shutil.copytree(run[0], tmp_path / "run")
     path = out / "pilot" / "steering.json"
@@ -377,6 +383,7 @@ def test_a_loop_that_is_not_finished_keeps_its_annotator(places, run, tmp_path):
         request(places, out).perform()
 
 
+@pytest.mark.slow
 def test_from_the_library_and_by_states(places, tmp_path):
     painter = load_painter(str(places / "sd1"), steps=1, device="cpu", offline=True)
     book = str(places / "book.json")
@@ -388,7 +395,6 @@ def test_from_the_library_and_by_states(places, tmp_path):
     draw(plan, painter, GENDER, tmp_path / "run", annotator=annotator)
     (found,) = read_steering(tmp_path / "run").methods
     assert [done.pictures for done in found.prompts[0].rounds] in ([4], [4, 4])
-    said = read_provenance(tmp_path / "run" / next(iter(tree(tmp_path / "run"))))
     pilot = Manifest(tmp_path / "run" / "pilot").pictures[found.method, DOCTOR, 0]
     said = read_provenance(tmp_path / "run" / "pilot" / pilot.image)
     assert said.round == 1 and said.spaces

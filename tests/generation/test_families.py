@@ -161,6 +161,48 @@ def test_batches_and_copies_go_by_their_own_prompt(family):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["Flux", "Flux.2"])
+def test_a_guidance_distilled_model_is_told_its_guidance_and_sees_the_edited_prompt_alone(name):
+    """Its denoiser takes guidance as a number, and is called once per step."""
+    family = families.family(name)._replace(options={**families.SMALL, "num_inference_steps": 2})
+    plain, before = drawn(family, [DOCTOR, WOMAN])
+    with attach(family, kappa=0):
+        assert same(drawn(family, [DOCTOR, WOMAN])[0], plain)
+    with attach(family) as hook:
+        edited, after = drawn(family, [DOCTOR, WOMAN])
+    assert len(before) == len(after) == 2
+    assert hook.edited == {DOCTOR: 1} and hook.gated == {WOMAN: 1}
+    assert [torch.equal(a, b) for a, b in zip(edited, plain, strict=True)] == [False, True]
+    told = families.SMALL["guidance_scale"]
+    assert any(each.ndim == 1 and bool((each == told).all()) for each in after[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Flux", "Stable Diffusion 3"])
+def test_a_lora_of_any_encoder_gets_a_space_of_its_own(name):
+    component("peft")
+    from peft import LoraConfig
+
+    found = families.FAMILIES[name]()
+    found.pipe.set_progress_bar_config(disable=True)
+    encoder, part = found.pipe.text_encoder_2, "text_encoder_2"
+    target = ["q", "v"] if name == "Flux" else ["q_proj", "v_proj"]
+    with attach(found) as hook:
+        before = hook.spaces
+        torch.manual_seed(1)
+        encoder.add_adapter(
+            LoraConfig(r=4, target_modules=target, init_lora_weights=False), "style"
+        )
+        encoded(found, [DOCTOR])
+        after = hook.spaces
+    assert before[part].fingerprint != after[part].fingerprint
+    others = "pooled" if name == "Flux" else "text_encoder_3"
+    assert before[others].fingerprint == after[others].fingerprint
+    for kappa in (1.0, np.inf):
+        require_theorem(found, kappa, EPS)
+
+
+@pytest.mark.slow
 def test_each_prompt_of_several_encoders_is_gated_by_itself():
     family = families.family("Stable Diffusion 3")
     prompts = {"prompt_2": DOCTOR, "prompt_3": WOMAN}

@@ -51,17 +51,22 @@ def seen_shares(counts: Sequence[int], level: float = LEVEL) -> list[SeenShare]:
     have one number between them, and of more groups each has its part of what may be missed. Groups
     are drawn in fixed numbers, which vary less than chance does, so the true chance is larger.
     """
-    from scipy.stats import binomtest
+    from scipy.special import ndtri
 
     total = int(sum(counts))
     if not total:
         return []
-    each = level if len(counts) == 2 else 1 - (1 - level) / len(counts)
-    found = []
-    for count in counts:
-        ends = binomtest(int(count), total).proportion_ci(each, method="wilson")
-        found.append(SeenShare(count / total, float(ends.low), float(ends.high)))
-    return found
+    missed = 1 - level if len(counts) == 2 else (1 - level) / len(counts)
+    z = float(ndtri(1 - missed / 2))
+    return [_wilson(count / total, total, z) for count in counts]
+
+
+def _wilson(share: float, total: int, z: float) -> SeenShare:
+    """Return a share with the ends at which it lies z standard deviations from them."""
+    middle = (share + z * z / (2 * total)) / (1 + z * z / total)
+    spread = np.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
+    half = z * float(spread) / (1 + z * z / total)
+    return SeenShare(share, max(0.0, middle - half), min(1.0, middle + half))
 
 
 def strength_of(shares: Mapping[str, float], wanted: Mapping[str, float]) -> float:
