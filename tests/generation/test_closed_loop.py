@@ -25,6 +25,7 @@ from equipoise.generation import draw, load_annotator, load_painter, make_plan, 
 from equipoise.generation._loop_table import loop_lines, loop_note
 from equipoise.generation._manifest import MANIFEST, Manifest
 from equipoise.generation._plan import STRIDE
+from equipoise.generation._quota import whole_counts
 from equipoise.generation._results_document import GenerationResults
 from equipoise.generation._share_controller import (
     ShareController,
@@ -33,6 +34,7 @@ from equipoise.generation._share_controller import (
     seen_shares,
     strength_of,
 )
+from equipoise.generation._shares import exact_shares
 from equipoise.generation._steering_document import read_steering
 from equipoise.report import _number_format as numbers
 from tests.helpers import models
@@ -66,7 +68,7 @@ class Generator:
 
     def __call__(self, shares, size: int) -> np.ndarray:
         self.drawn += size
-        counts = self._rng.multinomial(size, list(shares.values()))
+        counts = whole_counts(exact_shares(shares), size)  # in fixed numbers, as groups are drawn
         sure = [self._rng.binomial(count, 1 - self.unsure) for count in counts]
         rows = zip(sure, self.seen_as, strict=True)
         self.last = np.stack([self._rng.multinomial(count, row) for count, row in rows])
@@ -152,6 +154,24 @@ def test_with_few_pictures_noise_is_not_followed_for_ever():
     assert (
         root < 1.25 * sampling < plain / 2
     )  # a quarter more, as the rounds were drawn off the aim
+
+
+def reached(enough: int, trials: int = 400) -> float:
+    """The share of runs of 100 that have the wanted shares in their interval, after a pilot of 96."""
+    held = 0
+    for seed in range(trials):
+        generator = Generator([[0.95, 0.05], [0.35, 0.65]], seed)
+        controller = steered(generator, 96, enough=enough)
+        run = generator(controller.shares, 100).sum(0).tolist()
+        held += all(share.holds(0.5) for share in seen_shares(run))
+    return held / trials
+
+
+def test_a_pilot_that_may_stop_early_takes_for_even_what_the_run_can_tell_apart():
+    """docs/decisions/generation.md has these two numbers."""
+    noise = 5 * np.sqrt(0.25 / 400)
+    assert reached(enough=100) == pytest.approx(0.86, abs=noise)
+    assert reached(enough=0) == pytest.approx(0.32, abs=noise)
 
 
 matrices = st.integers(2, 4).flatmap(

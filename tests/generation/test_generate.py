@@ -28,7 +28,7 @@ from equipoise.generation._labels import LabelFile, read_labels, unanimous
 from equipoise.generation._manifest import MANIFEST, Manifest
 from equipoise.generation._painters import DiffusersPainter, load_painter
 from equipoise.generation._plan import STRIDE, make_plan
-from equipoise.generation._results_document import GenerationResults
+from equipoise.generation._results_document import GenerationResults, TableCell
 from equipoise.prompts._book_writers import GrammarWriter
 from equipoise.report import _number_format as numbers
 from tests.helpers import models
@@ -634,7 +634,25 @@ def test_the_page_in_a_browser(places, run, browser, tmp_path):
     assert 10_000 < (folder / "generation.png").stat().st_size < 100_000
     tab.set_viewport_size({"width": 360, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    # On a phone the two prompts of a figure are stacked, so no words may place them beside another.
+    stacked = tab.evaluate(
+        "[...document.querySelectorAll('.sides')].some(s => s.children.length > 1"
+        " && s.children[0].getBoundingClientRect().bottom"
+        " <= s.children[1].getBoundingClientRect().top)"
+    )
+    assert stacked and not re.search(r"\b(left|right)\b:", tab.inner_text("main").lower())
     tab.close()
+
+
+def test_what_rounds_to_zero_has_no_sign():
+    """A change of -0.04 % is printed as 0.0 %, on the page and in the table."""
+    for value in (-0.0004, 0.0004, 0.0, -0.0):
+        assert numbers.text(value, "1%") == numbers.text(value, "+1%") == "0.0 %"
+        assert numbers.text(value, "2") == numbers.text(value, "+2") == "0.00"
+        cell = TableCell(value=0.1, low=value, high=0.2, n=1, left_out=0)
+        assert table.interval(cell) == "10.0 [0.0, 20.0]"
+        assert table.interval(cell, "+.1f") == "+10.0 [0.0, +20.0]"
+    assert numbers.text(-0.0005001, "+1%") == "-0.1 %" and numbers.text(0.001, "+1%") == "+0.1 %"
 
 
 def test_the_figure_numbers_the_minority_left_and_the_mismatches_right(run):
