@@ -10,10 +10,10 @@ from equipoise.generation import _treatments as treatments
 from equipoise.generation._measures import UNKNOWN, PictureGrid
 from equipoise.generation._plan import DrawingPlan
 from equipoise.generation._results_document import (
-    GroupShare,
     LoopOfMethod,
     LoopOfPrompt,
     LoopVerdict,
+    SeenGroupShare,
 )
 from equipoise.generation._share_controller import PilotEnd, SeenShare, seen_shares
 from equipoise.generation._steering_document import SteeredMethod, SteeredPrompt, Steering
@@ -88,13 +88,13 @@ def _prompt(one: SteeredPrompt, shown: np.ndarray | None, level: float) -> LoopO
     )
 
 
-def _named(groups: Sequence[str], shares: Sequence[SeenShare]) -> dict[str, GroupShare]:
+def _named(groups: Sequence[str], shares: Sequence[SeenShare]) -> dict[str, SeenGroupShare]:
     """Return group -> share; {} where no picture counts."""
     if not shares:
         return {}
     found = {}
     for group, share in zip(groups, shares, strict=True):
-        found[group] = GroupShare(value=share.value, low=share.low, high=share.high)
+        found[group] = SeenGroupShare(value=share.value, low=share.low, high=share.high)
     return found
 
 

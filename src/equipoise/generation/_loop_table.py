@@ -9,9 +9,9 @@ from typing import Any
 
 from equipoise.generation._results_document import (
     GenerationResults,
-    GroupShare,
     LoopOfMethod,
     LoopOfPrompt,
+    SeenGroupShare,
 )
 
 HEADER = ("Prompt", "Wanted", "Pilot, first round", "Strength", "Drawn", "Run", "Verdict")
@@ -48,7 +48,7 @@ def _shares(shares: Mapping[str, float]) -> str:
     return "; ".join(f"{group} {100 * share:.1f}" for group, share in shares.items())
 
 
-def _seen(shares: Mapping[str, GroupShare]) -> str:
+def _seen(shares: Mapping[str, SeenGroupShare]) -> str:
     if not shares:
         return "not known"
     found = []
@@ -116,7 +116,7 @@ def _numbers(one: LoopOfPrompt, group: str) -> list[Any]:
     ]
 
 
-def _ends(shares: Mapping[str, GroupShare], group: str) -> tuple[Any, Any, Any]:
+def _ends(shares: Mapping[str, SeenGroupShare], group: str) -> tuple[Any, Any, Any]:
     if group not in shares:
         return None, None, None
     share = shares[group]

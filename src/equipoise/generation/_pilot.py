@@ -28,10 +28,10 @@ from equipoise.generation._picture_files import draw_pictures, require_all
 from equipoise.generation._plan import DrawingPlan
 from equipoise.generation._share_controller import (
     LEVEL,
-    GroupShares,
     ShareController,
     control,
 )
+from equipoise.generation._shares import GroupShares
 from equipoise.generation._steering_document import (
     FOLDER,
     PilotRound,
@@ -40,13 +40,13 @@ from equipoise.generation._steering_document import (
     Steering,
     read_steering,
 )
-from equipoise.generation._treatments import Aim, DrawingRun, DrawnGroups
+from equipoise.generation._treatments import DrawingRun, DrawnGroups, LoopAim
 from equipoise.methods._specs import MethodSpec
 
 
 def steer_methods(
     run: DrawingRun, folder: Path, annotator: Annotator | None, batches: ShrinkingBatches
-) -> dict[str, dict[str, Aim]]:
+) -> dict[str, dict[str, LoopAim]]:
     """Return method -> prompt -> what the run aims at, once every closed loop is finished.
 
     Only loops that the folder does not hold are run.
@@ -59,7 +59,7 @@ def steer_methods(
     manifest = _pilot_manifest(folder)
     for label in looping:
         if steering.of(label) is None and annotator is not None:
-            found = _steered(specs[label], run, _Tools(manifest, annotator, batches))
+            found = _steered(specs[label], run, _PilotTools(manifest, annotator, batches))
             methods = [*steering.methods, found]
             steering = steering.model_copy(update={"methods": methods})
             steering.save(folder)
@@ -97,7 +97,7 @@ def _pilot_manifest(folder: Path) -> Manifest:
 
 
 @dataclass(frozen=True)
-class _Tools:
+class _PilotTools:
     """Where a pilot's pictures go, who labels them, and how many are drawn at once."""
 
     manifest: Manifest
@@ -105,7 +105,7 @@ class _Tools:
     batches: ShrinkingBatches
 
 
-def _steered(spec: MethodSpec, run: DrawingRun, tools: _Tools) -> SteeredMethod:
+def _steered(spec: MethodSpec, run: DrawingRun, tools: _PilotTools) -> SteeredMethod:
     """Run the closed loop of a method, prompt by prompt."""
     sizes = treatments.pilot_rounds(spec)
     prompts, left_alone = [], {}
@@ -122,7 +122,7 @@ def _steered(spec: MethodSpec, run: DrawingRun, tools: _Tools) -> SteeredMethod:
 class _PromptPilot:
     """The pilot of one prompt: its rounds, one after the other."""
 
-    def __init__(self, prompt: str, method: str, treatment: DrawnGroups, tools: _Tools):
+    def __init__(self, prompt: str, method: str, treatment: DrawnGroups, tools: _PilotTools):
         self.prompt, self.method = prompt, method
         self.treatment, self.tools = treatment, tools
         self.plan: DrawingPlan = treatment.run.plan
@@ -146,7 +146,7 @@ class _PromptPilot:
     def _observe(self, shares: GroupShares, size: int) -> np.ndarray:
         """Draw a round and have it labelled; return how many of each drawn group show each."""
         strength, place = self.controller.strength, len(self.rounds) + 1
-        self.treatment.aim({self.prompt: Aim(shares, strength, place)})
+        self.treatment.aim({self.prompt: LoopAim(shares, strength, place)})
         first = sum(done.pictures for done in self.rounds)
         pictures = [self._picture(number) for number in range(first, first + size)]
         self._draw(pictures)
@@ -204,5 +204,5 @@ class _PromptPilot:
         return counts, unsure
 
 
-def _aims(found: SteeredMethod) -> dict[str, Aim]:
-    return {one.prompt: Aim(one.shares, one.strength, 0) for one in found.prompts}
+def _aims(found: SteeredMethod) -> dict[str, LoopAim]:
+    return {one.prompt: LoopAim(one.shares, one.strength, 0) for one in found.prompts}

@@ -145,7 +145,7 @@ class Figure(Document):
     rows: list[FigureRow]
 
 
-class GroupShare(Document):
+class SeenGroupShare(Document):
     """The share of a group among the pictures that the annotator was sure of, with its interval."""
 
     value: Number
@@ -158,13 +158,13 @@ class LoopOfPrompt(Document):
 
     prompt: str
     wanted: dict[str, float] = Field(description="Group -> the share that is aimed at.")
-    first: dict[str, GroupShare] = Field(
+    first: dict[str, SeenGroupShare] = Field(
         description="What the first round of the pilot showed; empty where nobody could tell."
     )
     drawn: dict[str, float] = Field(description="Group -> the share that the run drew.")
     strength: float = Field(description="0: the wanted shares were drawn. 1: a group was left out.")
     spent: int = Field(description="Pictures of the pilot.")
-    seen: dict[str, GroupShare] = Field(
+    seen: dict[str, SeenGroupShare] = Field(
         description="What the run itself showed, of which no picture is the pilot's."
     )
     n: int = Field(description="Pictures of the run that count.")

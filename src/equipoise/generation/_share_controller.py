@@ -153,7 +153,8 @@ class ShareController:
             return False  # one group was drawn, which tells nothing
         if table.shape[1] < 2:
             return True
-        return bool(chi2_contingency(table, correction=False).pvalue >= 1 - self.level)
+        _, chance, *_ = chi2_contingency(table, correction=False)
+        return bool(float(chance) >= 1 - self.level)
 
 
 Observe = Callable[[GroupShares, int], np.ndarray]

@@ -17,8 +17,8 @@ from equipoise.generation._treatments.balanced import BalancedDrawing, DrawnGrou
 from equipoise.generation._treatments.fair_diffusion import FairDiffusion
 from equipoise.generation._treatments.prompt_intervention import PromptIntervention
 from equipoise.generation._treatments.treatment import (
-    Aim,
     DrawingRun,
+    LoopAim,
     Treatment,
     TreatmentFacts,
     Untouched,
@@ -28,9 +28,9 @@ from equipoise.methods._specs import MethodSpec, parse
 
 __all__ = [
     "OWN",
-    "Aim",
     "DrawingRun",
     "DrawnGroups",
+    "LoopAim",
     "Treatment",
     "TreatmentFacts",
     "check",

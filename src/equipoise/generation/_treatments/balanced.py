@@ -15,8 +15,8 @@ from equipoise.generation._quota import WINDOW
 from equipoise.generation._shares import EQUAL
 from equipoise.generation._states_towards import StatesTowards, steer
 from equipoise.generation._treatments.treatment import (
-    Aim,
     DrawingRun,
+    LoopAim,
     Treatment,
     TreatmentFacts,
 )
@@ -81,9 +81,9 @@ class DrawnGroups(Treatment):
         plan = run.plan
         self.draws = GroupDraws(run.attribute, EQUAL, plan.book or None, shares=plan.shares)
         self._places = {asked.prompt: place for place, asked in enumerate(plan.prompts)}
-        self._aims: dict[str, Aim] = {}
+        self._aims: dict[str, LoopAim] = {}
 
-    def aim(self, aims: Mapping[str, Aim]) -> None:
+    def aim(self, aims: Mapping[str, LoopAim]) -> None:
         """Draw prompts with the shares that a closed loop chose, from now on."""
         self._aims |= aims
         for prompt, aim in aims.items():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Aim:
+class LoopAim:
     """What a closed loop draws for a prompt.
 
     shares: of the groups. round: of its pilot, from 1 on; 0 in the run itself.
@@ -42,7 +42,7 @@ class DrawingRun:
     plan: DrawingPlan
     painter: Painter
     attribute: Attribute
-    aims: Mapping[str, Mapping[str, Aim]] = field(default_factory=dict)
+    aims: Mapping[str, Mapping[str, LoopAim]] = field(default_factory=dict)
 
     def gated(self, prompt: str) -> bool:
         """Return whether the run's gate leaves a prompt as it is."""
@@ -64,7 +64,7 @@ class TreatmentFacts:
     wording: str = ""
     left_alone: str = ""
     shares: Mapping[str, float] = field(default_factory=dict)
-    aim: Aim | None = None
+    aim: LoopAim | None = None
 
 
 class Treatment(ABC):
