@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -153,8 +153,8 @@ class ShareController:
             return False  # one group was drawn, which tells nothing
         if table.shape[1] < 2:
             return True
-        _, chance, *_ = chi2_contingency(table, correction=False)
-        return bool(float(chance) >= 1 - self.level)
+        found: Any = chi2_contingency(table, correction=False)
+        return bool(found.pvalue >= 1 - self.level)
 
 
 Observe = Callable[[GroupShares, int], np.ndarray]
