@@ -23,6 +23,7 @@ from equipoise.evaluation import EvaluationRun, SweepResults
 from equipoise.generation import DrawingPlan, PictureProvenance
 from equipoise.generation._manifest import DrawnPicture
 from equipoise.generation._results_document import ChosenPrompts, GenerationResults
+from equipoise.generation._steering_document import Steering
 from equipoise.methods._operator_document import OperatorMetadata, SpaceSettings
 from equipoise.prompts._attribute_document import AttributeFile
 
@@ -56,6 +57,7 @@ KINDS = (
         "the text `equipoise` in a PNG",
         "`equipoise generate`",
     ),
+    FileKind("generation-steering", Steering, "`pilot/steering.json`", "`equipoise generate`"),
     FileKind("generation-subsets", ChosenPrompts, "`subsets.json`", "`equipoise generate`"),
     FileKind("generation", GenerationResults, "`results.json`", "`equipoise generate`"),
     FileKind("agreement", Agreement, "what is printed", "`equipoise annotate agreement --json`"),

@@ -37,7 +37,7 @@ CALLBACKS = {
     "metrics/_walk.py": "the counting of one block, which `kernels/_host.py` spreads over threads",
     "evaluation/_classification.py": "a metric, which `metrics/_resample_cells.py` computes for"
     " each resample",
-    "generation/_drawing.py": "the painting of one batch, whose size `encoders/_batching.py` finds",
+    "generation/_picture_files.py": "the painting of one batch, whose size `encoders/_batching.py` finds",
     "generation/_results_document.py": "how the plan of a run is written, which `_documents.py` asks"
     " for",
     "generation/_fitting.py": "the pipeline's text encoder, with which `prompts/_prototypes.py`"

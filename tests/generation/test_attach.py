@@ -8,7 +8,7 @@ import pytest
 import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.generation._fitting import as_float64
-from tests.helpers.common import component, exact, unit
+from tests.helpers.common import component, exact, rounding, unit
 
 diffusers = component("diffusers")
 torch = component("torch")
@@ -80,13 +80,14 @@ def test_edited_states_are_the_closed_form_and_keep_their_length(pipe, kappa):
             assert np.array_equal(u[:, 0], h[:, 0])
             h, u = h[:, 1:], u[:, 1:]
         h, u = h.reshape(-1, space.dim), u.reshape(-1, space.dim)
-        np.testing.assert_allclose(
-            np.linalg.norm(u, axis=1), np.linalg.norm(h, axis=1), rtol=1e-6
-        )  # float32
-        np.testing.assert_allclose(unit(u), exact(h, space.basis, kappa).astype(float), atol=2e-6)
+        error = rounding(space.dim)
+        lengths = np.linalg.norm(h, axis=1)
+        np.testing.assert_allclose(np.linalg.norm(u, axis=1), lengths, rtol=error)
+        np.testing.assert_allclose(unit(u), exact(h, space.basis, kappa).astype(float), atol=error)
         leakage = np.linalg.norm(unit(u) @ space.basis, axis=1)
         gaps = np.ptp(unit(u) @ space.parts[0].prototypes.T, axis=1)
-        assert (gaps <= space.group_gap_bound(leakage) + 1e-6).all()
+        of_float64 = space.dim * np.finfo(float).eps  # sums of products of numbers below one
+        assert (gaps <= space.group_gap_bound(leakage) + of_float64).all()
 
 
 def test_the_negative_branch_is_left_alone(pipe):
@@ -112,13 +113,20 @@ def test_the_gate_leaves_prompts_that_name_a_group_and_counts_them(pipe):
 
 
 def test_copies_of_a_prompt_and_batches_are_edited_as_one_by_one(pipe):
+    def encoded():
+        return encode(pipe, [NURSE]), encode(pipe, [DOCTOR, NURSE], copies=3)
+
+    plain_one, plain_batch = encoded()
     with attach(pipe):
-        one, batch = encode(pipe, [NURSE]), encode(pipe, [DOCTOR, NURSE], copies=3)
+        one, batch = encoded()
     for place in (0, 2)[: len(one) // 2]:
         assert all(torch.equal(batch[place][3 + i], batch[place][3]) for i in range(3))
-        torch.testing.assert_close(
-            batch[place][3], one[place][0], rtol=1e-4, atol=1e-5
-        )  # a batch's products round otherwise
+        # A batch's products round otherwise in the encoder. The edit turns what is outside the
+        # space by at most 1 / sqrt(1 - b^2) of that, which is below 2 for leakages b below 0.86.
+        rounded = abs(plain_batch[place][3] - plain_one[place][0]).max()
+        longest = one[place][0].norm(dim=-1).max()
+        most = 2 * float(rounded) + rounding(one[place].shape[-1]) * float(longest)
+        assert abs(batch[place][3] - one[place][0]).max() <= most
     assert len(batch[0]) == 6
 
 
@@ -163,8 +171,70 @@ def test_a_lora_gets_a_space_of_its_own():
         assert not np.allclose(abs(before.T @ space.basis), 1)
     plain = as_float64(encode(pipe, [DOCTOR])[0])
     np.testing.assert_allclose(
-        unit(edited[0, 1:]), exact(plain[0, 1:], space.basis).astype(float), atol=2e-6
+        unit(edited[0, 1:]),
+        exact(plain[0, 1:], space.basis).astype(float),
+        atol=rounding(space.dim),
     )
+
+
+def model_offload(pipe, folder):
+    pipe.enable_model_cpu_offload(device="cpu")
+
+
+def group_offload(pipe, folder):
+    pipe.enable_group_offload(torch.device("cpu"), offload_type="leaf_level")
+
+
+def disk_offload(pipe, folder):
+    path = str(folder)
+    options = {"offload_type": "leaf_level", "offload_to_disk_path": path}
+    pipe.enable_group_offload(torch.device("cpu"), **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("offload", [model_offload, group_offload, disk_offload])
+def test_weights_that_come_and_go_with_each_call(sd1, offload, tmp_path):
+    """diffusers' own offloading, before attaching and after: the pictures are those of a pipeline that stays."""
+    component("accelerate")
+    prompts = [DOCTOR, WOMAN]
+    plain = draw(sd1, prompts)
+    with attach(sd1):
+        edited = draw(sd1, prompts)
+    before, later = pipelines.sd1(), pipelines.sd1()
+    offload(before, tmp_path / "before")
+    assert torch.equal(draw(before, prompts), plain)
+    with attach(before, kappa=0):
+        assert torch.equal(draw(before, prompts), plain)
+    with attach(before) as hook:
+        assert torch.equal(draw(before, prompts), edited)
+        assert hook.edited == {DOCTOR: 1} and hook.gated == {WOMAN: 1}
+    assert torch.equal(draw(before, prompts), plain)
+    with attach(later):
+        offload(later, tmp_path / "later")
+        assert torch.equal(draw(later, prompts), edited)
+    assert torch.equal(draw(later, prompts), plain)
+
+
+@pytest.mark.parametrize("guidance", [0.0, 1.0])
+def test_without_classifier_free_guidance_there_is_one_half_and_it_is_edited(sd1, guidance):
+    """As models are called that were distilled to few steps: guidance up to 1 has no unconditional half."""
+    seen = []
+
+    def drawn():
+        seen.clear()
+        return draw(sd1, [DOCTOR, WOMAN], guidance_scale=guidance)
+
+    handle = sd1.unet.register_forward_pre_hook(lambda module, args: seen.append(len(args[0])))
+    try:
+        plain = drawn()
+        assert set(seen) == {2}  # a row per prompt, and none without a text
+        with attach(sd1, kappa=0):
+            assert torch.equal(drawn(), plain)
+        with attach(sd1):
+            edited = drawn()
+    finally:
+        handle.remove()
+    assert [torch.equal(a, b) for a, b in zip(edited, plain, strict=True)] == [False, True]
 
 
 def test_a_skipped_layer_gets_a_space_of_its_own():
@@ -180,7 +250,9 @@ def test_a_skipped_layer_gets_a_space_of_its_own():
 
         space = eq.AttributeSpace.from_prompts(Skipped(), BOOK, GENDER)
     np.testing.assert_allclose(
-        unit(edited[0, 1:]), exact(plain[0, 1:], space.basis).astype(float), atol=2e-6
+        unit(edited[0, 1:]),
+        exact(plain[0, 1:], space.basis).astype(float),
+        atol=rounding(space.dim),
     )
 
 
@@ -211,13 +283,12 @@ def test_saved_spaces_are_used_in_place_of_a_book(pipe, tmp_path):
 def test_a_certificate_of_prompts(pipe):
     with attach(pipe) as hook:
         for certificate in hook.certify([DOCTOR, NURSE]).values():
-            assert (certificate.leakage < certificate.leakage_before / 2 + 1e-9).all()
-            o = np.sqrt(1 - certificate.leakage_before**2)
-            np.testing.assert_allclose(
-                certificate.leakage / certificate.leakage_before,
-                certificate.self_loss / (1 - o),
-                rtol=1e-3,
-            )
+            before = certificate.leakage_before
+            assert (certificate.leakage < before / 2).all()
+            o = np.sqrt(1 - before**2)
+            gap = abs(certificate.leakage / before - certificate.self_loss / (1 - o))
+            # e / b of the leakage and 2 e / b of the loss, as test_families explains
+            assert (gap <= 3 * rounding(40) / before).all()  # the widest part has 40
 
 
 def test_orth_proj_takes_the_prompts_span_away_and_scales_nothing_up(sd1):
@@ -226,7 +297,9 @@ def test_orth_proj_takes_the_prompts_span_away_and_scales_nothing_up(sd1):
         u = as_float64(encode(sd1, [DOCTOR])[0])[0, 1:]
         basis = hook.spaces["text_encoder"].basis
     assert basis.shape[1] == 2
-    np.testing.assert_allclose(u, h - h @ basis @ basis.T, atol=1e-5)
+    lengths = np.linalg.norm(h, axis=1, keepdims=True)
+    twice = 2 * rounding(32)  # a direction, and then a length
+    np.testing.assert_allclose(u / lengths, (h - h @ basis @ basis.T) / lengths, atol=twice)
 
 
 @pytest.mark.parametrize("projection", [True, False])
@@ -250,7 +323,11 @@ def test_orth_cali_is_its_equation(sd1, projection):
     calibrated = np.linalg.inv(np.eye(32) + 500 * gaps.T @ gaps / len(gaps))
     basis = np.linalg.qr(unit(z.sum(0)).T)[0]
     p0 = np.eye(32) - basis @ basis.T if projection else np.eye(32)
-    np.testing.assert_allclose(u, h @ (p0 @ calibrated).T, atol=2e-5)
+    # (I + 500 g g^T)^-1 changes by up to sqrt(500) of what g does: the encoder's own rounding, since
+    # the book is encoded here in other batches than there.
+    lengths = np.linalg.norm(h, axis=1, keepdims=True)
+    error = np.sqrt(500) * rounding(32)
+    np.testing.assert_allclose(u / lengths, h @ (p0 @ calibrated).T / lengths, atol=error)
 
 
 def test_sfid_overwrites_coordinates_of_every_state_with_the_same_values(sd1):
@@ -261,9 +338,10 @@ def test_sfid_overwrites_coordinates_of_every_state_with_the_same_values(sd1):
     with eq.generation.attach(sd1, GENDER, book, method="sfid", k=4, tau=1.0, renormalise=False):
         u = as_float64(encode(sd1, [DOCTOR])[0])[0, 1:]
     ratio = u / np.linalg.norm(h, axis=1, keepdims=True)
-    written = np.ptp(ratio, axis=0) < 1e-6
+    twice = 2 * rounding(32)  # a direction, and then a length
+    written = np.ptp(ratio, axis=0) < twice
     assert written.sum() == 4
-    np.testing.assert_allclose(u[:, ~written], h[:, ~written], rtol=1e-5)
+    np.testing.assert_allclose(u[:, ~written], h[:, ~written], rtol=twice)
 
 
 def test_sfid_in_the_unet_writes_channels_of_the_conditional_half_alone(sd1):
@@ -286,9 +364,12 @@ def test_sfid_in_the_unet_writes_channels_of_the_conditional_half_alone(sd1):
     assert len(seen) == 2  # steps
     for maps in seen:
         channels = maps[:, places].mean((2, 3))
-        assert any(np.allclose(channels[2], value, atol=1e-5) for value in values)
+        error = rounding(maps[0, 0].size) * abs(np.asarray(values)).max()  # of a mean over a map
+        assert any(np.allclose(channels[2], value, rtol=0, atol=error) for value in values)
         assert not any(
-            np.allclose(channels[i], value, atol=1e-5) for i in (0, 1, 3) for value in values
+            np.allclose(channels[i], value, rtol=0, atol=error)
+            for i in (0, 1, 3)
+            for value in values
         )
     assert torch.equal(draw(sd1, [DOCTOR, WOMAN]), plain)
 

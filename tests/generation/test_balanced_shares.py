@@ -24,7 +24,7 @@ from equipoise.generation._plan import make_plan
 from equipoise.generation._quota import WINDOW, Quota, whole_counts
 from equipoise.generation._shares import ShareTable, read_table, shares_of, table_names
 from equipoise.generation._states_towards import moved
-from tests.helpers.common import ROOT, component
+from tests.helpers.common import ROOT, component, rounding
 
 GENDER = eq.Attribute.load("gender")
 DOCTOR, NURSE, MAN, TREE = (
@@ -183,16 +183,17 @@ def test_moved_states_have_new_coordinates_and_all_else_of_the_old(seed):
     result = moved(states, basis, shift)
     wanted = inside + shift
     short = np.linalg.norm(wanted, axis=1) < 0.99
-    rounding = 1e-9
+    # float64: some sums of 12 products, and a rest that may be as short as 0.14 of a state
+    error = 12 * np.finfo(float).eps / 0.14
     np.testing.assert_allclose(np.linalg.norm(result, axis=1, keepdims=True), lengths)
     coordinates = result / lengths @ basis
-    np.testing.assert_allclose(coordinates[short], wanted[short], atol=rounding)
+    np.testing.assert_allclose(coordinates[short], wanted[short], atol=error)
 
     def outside(rows):
         rest = rows - rows @ basis @ basis.T
         return rest / np.linalg.norm(rest, axis=1, keepdims=True)
 
-    np.testing.assert_allclose(outside(result), outside(states), atol=rounding)
+    np.testing.assert_allclose(outside(result), outside(states), atol=error)
 
 
 # --- Runs on real small pipelines
@@ -312,8 +313,9 @@ def test_states_reach_the_anchor_s_coordinates_and_the_pipeline_is_left_as_it_wa
     def coordinates(row):
         return row / np.linalg.norm(row) @ basis
 
-    rounding = 1e-5  # of float32 states
-    np.testing.assert_allclose(coordinates(after[end]), coordinates(ends[1]), atol=rounding)
+    # The way to the anchor is measured in a batch of two, where the encoder rounds otherwise.
+    apart = abs(coordinates(before[end]) - coordinates(ends[0])).max() + rounding(len(basis))
+    np.testing.assert_allclose(coordinates(after[end]), coordinates(ends[1]), atol=apart)
     assert np.array_equal(after[0], before[0])  # the start token
     steered.remove()
     assert "encode_prompt" not in pipe.__dict__

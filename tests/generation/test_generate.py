@@ -23,16 +23,16 @@ from equipoise._verbs.generate import GenerationRequest as Request
 from equipoise._verbs.generate import generate as perform
 from equipoise.errors import InputError
 from equipoise.generation import _table as table
-from equipoise.generation._drawing import draw, read_provenance
+from equipoise.generation import draw, read_provenance
 from equipoise.generation._labels import LabelFile, read_labels, unanimous
 from equipoise.generation._manifest import MANIFEST, Manifest
 from equipoise.generation._painters import DiffusersPainter, load_painter
 from equipoise.generation._plan import STRIDE, make_plan
-from equipoise.generation._results_document import GenerationResults
+from equipoise.generation._results_document import GenerationResults, TableCell
 from equipoise.prompts._book_writers import GrammarWriter
 from equipoise.report import _number_format as numbers
 from tests.helpers import models
-from tests.helpers.common import ROOT, component
+from tests.helpers.common import ROOT, component, rounding
 
 component("diffusers")
 component("torch")
@@ -47,7 +47,7 @@ PROMPTS = [
     "a photo of a female nurse",
 ]
 BOOK = "occupations-gender"
-ROUNDING = 1e-12
+ROUNDING = 1e-12  # of means of at most a thousand float64 numbers below one
 
 
 @pytest.fixture(scope="module")
@@ -429,7 +429,10 @@ def test_clip_score_is_the_cosine_with_the_prompt(run, places):
     ]
     rows = encoder.encode_images([out / p.image for p in pictures])
     cosines = np.einsum("nd,nd->n", rows, encoder.encode_text([p.prompt for p in pictures])).clip(0)
-    assert results.methods[0].cells["clip"].value == pytest.approx(cosines.mean(), abs=1e-5)
+    # other batches, whose products the encoder rounds otherwise: some sums of its width
+    assert results.methods[0].cells["clip"].value == pytest.approx(
+        cosines.mean(), abs=4 * rounding(rows.shape[1])
+    )
 
 
 def test_the_encoder_that_conditioned_the_pictures_is_no_judge(places, tmp_path):
@@ -459,7 +462,9 @@ def test_the_floor_of_parity_is_what_a_fair_generator_gives():
     rng = np.random.default_rng(0)
     for groups, pictures in ((2, 10), (2, 100), (4, 20)):
         drawn = parity(rng.integers(0, groups, (1, 4000, pictures)), groups)
-        assert parity_floor(pictures, groups) == pytest.approx(drawn.mean(), rel=0.05)  # 4000 draws
+        assert parity_floor(pictures, groups) == pytest.approx(
+            drawn.mean(), rel=0.05
+        )  # 4 sd: 0.76 / sqrt(4000)
 
 
 def test_the_floor_is_of_the_pictures_that_somebody_was_sure_of():
@@ -573,7 +578,11 @@ def test_tables_and_page_say_what_the_results_say(run):
     markdown = (out / "table.md").read_text()
     assert "| none |" in markdown and "SP_all ↓" in markdown and "Regenerated" in markdown
     change = results.methods[1].cells["sp"].change
-    said = f"change | {100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    value, low, high = (
+        numbers.text(end, "+1%").removesuffix(" %")
+        for end in (change.value, change.low, change.high)
+    )
+    said = f"change | {value} [{low}, {high}]"
     assert said in markdown and said.replace("|", "&") in (out / "table.tex").read_text()
 
 
@@ -625,7 +634,25 @@ def test_the_page_in_a_browser(places, run, browser, tmp_path):
     assert 10_000 < (folder / "generation.png").stat().st_size < 100_000
     tab.set_viewport_size({"width": 360, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+    # On a phone the two prompts of a figure are stacked, so no words may place them beside another.
+    stacked = tab.evaluate(
+        "[...document.querySelectorAll('.sides')].some(s => s.children.length > 1"
+        " && s.children[0].getBoundingClientRect().bottom"
+        " <= s.children[1].getBoundingClientRect().top)"
+    )
+    assert stacked and not re.search(r"\b(left|right)\b:", tab.inner_text("main").lower())
     tab.close()
+
+
+def test_what_rounds_to_zero_has_no_sign():
+    """A change of -0.04 % is printed as 0.0 %, on the page and in the table."""
+    for value in (-0.0004, 0.0004, 0.0, -0.0):
+        assert numbers.text(value, "1%") == numbers.text(value, "+1%") == "0.0 %"
+        assert numbers.text(value, "2") == numbers.text(value, "+2") == "0.00"
+        cell = TableCell(value=0.1, low=value, high=0.2, n=1, left_out=0)
+        assert table.interval(cell) == "10.0 [0.0, 20.0]"
+        assert table.interval(cell, "+.1f") == "+10.0 [0.0, +20.0]"
+    assert numbers.text(-0.0005001, "+1%") == "-0.1 %" and numbers.text(0.001, "+1%") == "+0.1 %"
 
 
 def test_the_figure_numbers_the_minority_left_and_the_mismatches_right(run):

@@ -12,7 +12,7 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise.errors import InputError, ServiceError
-from equipoise.generation._drawing import draw, read_provenance
+from equipoise.generation import draw, read_provenance
 from equipoise.generation._hosted import HostedPainter, ImageService, hosted_painter
 from equipoise.generation._manifest import Manifest
 from equipoise.generation._painters import load_painter

@@ -78,6 +78,19 @@ def unit(x: np.ndarray) -> np.ndarray:
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
+EPS = float(np.finfo(np.float32).eps)
+
+
+def rounding(width: int, eps: float = EPS) -> float:
+    """How far an edited row of so many entries may be from the theorem's, in parts of its length.
+
+    Each entry is rounded once, by at most half of its own eps, and so is the row. Before that, sums
+    of ``width`` products are made in float32 (also for half precision), and the roundings of such
+    a sum, half an eps each, grow as the root of their number.
+    """
+    return eps / 2 + np.sqrt(width) * EPS / 2
+
+
 def make_space(
     rng: np.random.Generator, dim: int = 64, groups: int = 3, **options
 ) -> eq.AttributeSpace:

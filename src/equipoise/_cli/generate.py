@@ -41,11 +41,22 @@ def generate(
     attribute: options.Attribute = "gender",
     method: options.Methods = None,
     target: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="The shares that balanced aims at: equal, male=0.3,female=0.7, kay2015 or a file."
+            help="The shares that balanced aims at: equal (the default), male=0.3,female=0.7,"
+            " kay2015 or a file. With --annotator and no --method, a closed loop looks for them.",
+            show_default=False,
         ),
-    ] = "equal",
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option(
+            help="Pictures per prompt of the pilot by which balanced adjusts what it draws; it"
+            " needs --annotator. 96 where --target and --annotator alone ask for a closed loop.",
+            show_default=False,
+            min=1,
+        ),
+    ] = None,
     per_prompt: Annotated[
         int | None,
         typer.Option(
@@ -145,6 +156,7 @@ def generate(
     """Draw pictures with and without debiasing, from the same noise; label and measure them."""
     from equipoise._verbs.generate import GenerationRequest
     from equipoise._verbs.generate import generate as run
+    from equipoise.generation._loop_table import rich_loops
     from equipoise.generation._table import rich_table
 
     request = GenerationRequest(
@@ -163,6 +175,7 @@ def generate(
         guidance=guidance,
         size=size,
         target=target,
+        budget=budget,
         batch_size=batch_size,
         annotator=annotator,
         labels=labels,
@@ -185,6 +198,8 @@ def generate(
         return
     console = table_console()
     console.print(rich_table(results))
+    for loop in rich_loops(results):
+        console.print(loop)
     console.print(
         f"Report: [bold]{escape(str(out / 'report.html'))}[/bold]",
         soft_wrap=True,

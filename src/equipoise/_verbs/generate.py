@@ -31,12 +31,15 @@ from equipoise.generation._results_document import (
 )
 from equipoise.generation._scores import clip_scores, require_independent
 from equipoise.generation._shares import EQUAL
+from equipoise.generation._treatments import pilot_rounds
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._book_writers import read_prompts
 from equipoise.prompts._prompt_book import PromptBook
 from equipoise.report._generation import page
 
 REPORT = "report.html"
+BALANCED = "balanced"
+BUDGET = 96  # pictures per prompt of a pilot, where no budget was given
 
 
 def generate(request: GenerationRequest) -> tuple[Manifest, GenerationResults]:
@@ -52,7 +55,9 @@ def generate(request: GenerationRequest) -> tuple[Manifest, GenerationResults]:
 class GenerationRequest:
     """What to draw and measure, by names and files.
 
-    loading: device, dtype and offline. server: base_url of a language model.
+    target: the shares that are aimed at; with an annotator and without methods, a closed loop looks
+    for them. budget: pictures per prompt of its pilot, for each ``balanced`` that has none of its
+    own. loading: device, dtype and offline. server: base_url of a language model.
     """
 
     out: Path
@@ -69,7 +74,8 @@ class GenerationRequest:
     steps: int | None = None
     guidance: float | None = None
     size: int | None = None
-    target: str = EQUAL
+    target: str | None = None
+    budget: int | None = None
     batch_size: int | None = None
     annotator: str | None = None
     labels: Path | None = None
@@ -104,6 +110,12 @@ class GenerationRequest:
                 "`redraw` draws again what people disagree on or are unsure of; pass their answers"
                 " as `labels`"
             )
+        steered = [label for label, spec in plan.specs().items() if pilot_rounds(spec)]
+        if steered and self.annotator is None:
+            raise InputError(
+                f"{steered[0]} is adjusted by what an annotator sees, and none was given; pass"
+                " `annotator`, or leave its budget out"
+            )
         return _Asked(attribute, plan, labels)
 
     def _load(self, attribute: Attribute) -> _Tools:
@@ -135,6 +147,7 @@ class GenerationRequest:
             self.out,
             batch_size=self.batch_size,
             replace=again,
+            annotator=tools.annotator,
         )
 
     def _measure(self, asked: _Asked, tools: _Tools, manifest: Manifest) -> PictureFacts:
@@ -176,7 +189,7 @@ class GenerationRequest:
             self.model,
             attribute,
             prompts,
-            self.methods or self._default_methods(),
+            self._methods(),
             self.per_prompt or images,
             seed=self.seed,
             gate=gate,
@@ -186,7 +199,7 @@ class GenerationRequest:
             guidance=self.guidance,
             size=self.size,
             preset=self.preset or "",
-            target=self.target,
+            target=EQUAL if self.target is None else self.target,
         )
 
     def _check_preset(self, attribute: Attribute) -> None:
@@ -199,10 +212,28 @@ class GenerationRequest:
                 " `prompts`, `attribute` and `gate` out"
             )
 
+    def _methods(self) -> tuple[str, ...]:
+        """Return the methods as they would be typed, with the budget of each ``balanced``."""
+        methods, budget = self.methods or self._default_methods(), self.budget
+        if budget is None and not self.methods:
+            budget = BUDGET
+        if budget is None:
+            return methods
+        found = tuple(_with_budget(method, budget) for method in methods)
+        if self.budget is not None and found == methods and "budget=" not in "".join(found):
+            raise InputError(
+                f"`budget` {budget} is for balanced, which is not among the methods; add it, or"
+                " leave `budget` out"
+            )
+        return found
+
     def _default_methods(self) -> tuple[str, ...]:
-        if self.preset is None:
-            return ("closed-form",)
-        return preset.MINI_METHODS if self.model == MINI else preset.METHODS
+        if self.preset is not None:
+            return preset.MINI_METHODS if self.model == MINI else preset.METHODS
+        aims = self.target is not None and self.annotator is not None
+        if aims or self.budget is not None:
+            return (BALANCED,)
+        return ("closed-form",)
 
 
 @dataclass
@@ -221,6 +252,14 @@ class _Tools:
     painter: Painter
     annotator: Annotator | None
     scorer: Any
+
+
+def _with_budget(method: str, budget: int) -> str:
+    """Return a method as it would be typed with a budget, where it is ``balanced`` without one."""
+    name, _, params = method.partition(":")
+    if name.strip() != BALANCED or "budget=" in params:
+        return method
+    return f"{name}:{params},budget={budget}" if params else f"{name}:budget={budget}"
 
 
 def _prompts(given: str | None) -> list[str]:

@@ -6,65 +6,33 @@ can be replaced.
 
 from __future__ import annotations
 
-import io
-import json
-import os
+import dataclasses
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from PIL import Image, PngImagePlugin
-from pydantic import Field
-
-from equipoise._artefact import clear_torn, write_atomically
-from equipoise._documents import Document, read_document
+from equipoise._artefact import clear_torn
 from equipoise._paths import inside
 from equipoise._progress import progress
 from equipoise._stores.lock import alone_in
-from equipoise._version import __version__
 from equipoise.encoders._batching import ShrinkingBatches
-from equipoise.encoders._images import identified
-from equipoise.errors import ArtefactError, InputError, ServiceError
+from equipoise.errors import ArtefactError, InputError
 from equipoise.generation import _treatments as treatments
+from equipoise.generation._annotators.annotator import Annotator
 from equipoise.generation._manifest import DrawnPicture, Manifest
-from equipoise.generation._painters import Painter, PartlyPaintedError
+from equipoise.generation._painters import Painter
+from equipoise.generation._picture_files import draw_pictures, require_all
+from equipoise.generation._pilot import steer_methods
 from equipoise.generation._plan import PLAN, DrawingPlan
 from equipoise.generation._results import RESULTS
 from equipoise.generation._sheets import write_sheets
-from equipoise.generation._treatments import DrawingRun, Treatment, TreatmentFacts
+from equipoise.generation._treatments import DrawingRun
 from equipoise.prompts._attribute import Attribute
 
 BATCH = 8
-CHUNK = "equipoise"  # the PNG text chunk that holds the provenance
 
 Verdicts = Callable[[DrawnPicture], bool]
 """Whether a picture is to be replaced."""
-
-
-class PictureProvenance(Document):
-    """What a picture says of itself, in a text of its PNG."""
-
-    prompt: str
-    method: str
-    seed: int
-    explicit_group: str
-    attempt: int
-    number: int
-    model: str
-    revision: str
-    precision: str
-    steps: int | None
-    guidance: float | None
-    tokens: str
-    spaces: dict[str, str] = Field(description="Part of the pipeline -> hash of its space.")
-    gated: bool = Field(description="Whether the prompt was left as it is.")
-    drawn: str = Field(default="", description="The group that was drawn for it, or an empty text.")
-    shares: dict[str, float] = Field(default={}, description="The shares that it was drawn with.")
-    wording: str = Field(default="", description="What was asked for, where not the prompt.")
-    left_alone: str = Field(default="", description="Why no group was drawn for it.")
-    equipoise: str = Field(description="The version that drew it.")
 
 
 def draw(
@@ -75,11 +43,13 @@ def draw(
     *,
     batch_size: int | None = None,
     replace: Verdicts | None = None,
+    annotator: Annotator | None = None,
 ) -> Manifest:
     """Draw the pictures of a plan that the folder lacks, then a contact sheet per prompt.
 
     With ``replace``, new attempts at the pictures that it names are drawn too. A batch that the
-    device has no room for is halved, and later ones are as small.
+    device has no room for is halved, and later ones are as small. annotator: who labels the pilot
+    of a method that has a budget, before its pictures are drawn.
     """
     painter.require([asked.prompt for asked in plan.prompts])
     run = DrawingRun(plan, painter, attribute)
@@ -106,14 +76,12 @@ def draw(
         for picture in wanted:
             inside(folder, picture.image)
         batches = ShrinkingBatches(batch_size or BATCH)
+        aims = steer_methods(run, folder, annotator, batches)
+        run = dataclasses.replace(run, aims=aims)
         refusals = _draw_all(wanted, run, manifest, batches)
         manifest.compact()
         write_sheets(plan, manifest, {picture.prompt for picture in wanted})
-    if refusals:
-        raise ServiceError(
-            f"{sum(refusals.values())} of {len(wanted)} pictures were not drawn, and the others are"
-            f" kept: {next(iter(refusals))}; the same command asks for them again"
-        )
+    require_all(refusals, len(wanted))
     return manifest
 
 
@@ -125,10 +93,9 @@ def _draw_all(
     with progress("pictures", len(wanted)) as advance:
         for method, pictures in groupby(wanted, key=lambda picture: picture.method):
             with treatments.open_treatment(run.plan.specs()[method], run) as treatment:
-                for batch in _batches(list(pictures), batches):
-                    for reason in _draw(treatment, manifest, batch, batches):
-                        refusals[reason] = refusals.get(reason, 0) + 1
-                    advance(len(batch))
+                some = draw_pictures(treatment, manifest, list(pictures), batches, advance)
+            for reason, count in some.items():
+                refusals[reason] = refusals.get(reason, 0) + count
     return refusals
 
 
@@ -186,115 +153,3 @@ def _picture(
         attempt=attempt,
         number=number,
     )
-
-
-def _batches(
-    pictures: list[DrawnPicture], batches: ShrinkingBatches
-) -> Iterable[list[DrawnPicture]]:
-    """Yield batches of pictures of one prompt each."""
-    for _, group in groupby(pictures, key=lambda picture: picture.prompt):
-        rest = list(group)
-        while rest:
-            batch = rest[: batches.size]
-            yield batch
-            rest = rest[len(batch) :]
-
-
-def _draw(
-    treatment: Treatment,
-    manifest: Manifest,
-    pictures: list[DrawnPicture],
-    batches: ShrinkingBatches,
-) -> list[str]:
-    """Draw pictures of one prompt and add them to the manifest; return why some were not drawn."""
-    failures: list[PartlyPaintedError] = []
-
-    def paint(some: list[DrawnPicture]) -> np.ndarray:
-        # A server may say that it is out of memory, which must not halve the batch and ask again.
-        try:
-            return treatment.paint(some)
-        except PartlyPaintedError as error:
-            failures.append(error)
-            return np.empty(0)
-
-    drawn = batches.run(paint, pictures)
-    if not failures:
-        _add(treatment, manifest, pictures, drawn)
-        return []
-    error = failures[0]
-    places = sorted(error.painted)
-    painted = [error.painted[place] for place in places]
-    _add(treatment, manifest, [pictures[place] for place in places], painted)
-    if not error.passing:
-        raise ServiceError(str(error))
-    return [str(error)] * (len(pictures) - len(places))
-
-
-def _add(
-    treatment: Treatment,
-    manifest: Manifest,
-    pictures: list[DrawnPicture],
-    drawn: Iterable[np.ndarray],
-) -> None:
-    """Write pictures, each with what it says of itself, and then their lines."""
-    written = []
-    for picture, pixels in zip(pictures, drawn, strict=True):
-        facts = treatment.says(picture)
-        about = _provenance(picture, treatment.run, facts)
-        write_atomically(manifest.folder / picture.image, _png(pixels, about))
-        written.append(_with_group(picture, facts.drawn))
-    manifest.add(written)
-
-
-def _with_group(picture: DrawnPicture, drawn: str) -> DrawnPicture:
-    return picture.model_copy(update={"drawn": drawn}) if drawn else picture
-
-
-def _provenance(picture: DrawnPicture, run: DrawingRun, facts: TreatmentFacts) -> PictureProvenance:
-    """Return what a picture says of itself."""
-    plan, painter = run.plan, run.painter
-    about = PictureProvenance(
-        prompt=picture.prompt,
-        method=picture.method,
-        seed=picture.seed,
-        explicit_group=picture.explicit_group,
-        attempt=picture.attempt,
-        number=picture.number,
-        model=painter.id,
-        revision=plan.revision,
-        precision=painter.precision,
-        steps=plan.steps,
-        guidance=plan.guidance,
-        tokens=plan.tokens,
-        spaces=dict(facts.spaces),
-        gated=facts.gated,
-        equipoise=__version__,
-    )
-    told = {"drawn": facts.drawn, "wording": facts.wording, "left_alone": facts.left_alone}
-    update: dict[str, Any] = {name: value for name, value in told.items() if value}
-    if facts.drawn:
-        update["shares"] = plan.shares_of(picture.prompt, run.attribute)
-    return about.model_copy(update=update)
-
-
-def _png(pixels: np.ndarray, about: PictureProvenance) -> bytes:
-    notes = PngImagePlugin.PngInfo()
-    notes.add_itxt(CHUNK, json.dumps(about.to_plain(), ensure_ascii=False, sort_keys=True))
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG", pnginfo=notes)
-    return out.getvalue()
-
-
-def read_provenance(path: str | os.PathLike[str]) -> PictureProvenance | None:
-    """Return what ``generate`` wrote into a picture; None where it did not write it."""
-    try:
-        with identified(path) as image:
-            text = getattr(image, "text", {}).get(CHUNK)
-    except FileNotFoundError:
-        raise InputError(f"there is no picture {path}; pass one that exists") from None
-    except (OSError, ValueError, SyntaxError) as error:
-        raise ArtefactError(f"{path} is no whole picture ({error}); draw it again") from None
-    if text is None:
-        return None
-    where = f"the text {CHUNK!r} of {path}"
-    return read_document(PictureProvenance, text, where, "a picture's origin", "draw it again")

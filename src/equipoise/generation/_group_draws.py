@@ -81,6 +81,10 @@ class GroupDraws:
             self._shares[prompt] = self._read_shares(prompt)
         return self._shares[prompt]
 
+    def aim(self, prompt: str, shares: GroupShares) -> None:
+        """Draw with other shares for a prompt from now on, as a closed loop does."""
+        self._shares[prompt] = dict(shares)
+
     def left_alone(self, prompt: str) -> str:
         """Return why a prompt is left as it is; "" where a group is drawn for it."""
         if prompt not in self._left_alone:

@@ -36,6 +36,7 @@ from equipoise.prompts._stated_groups import explicit_groups, names_person
 PLAN = "run.json"
 FORMAT = 1
 STRIDE = 1_000_000  # seeds between one attempt and the next
+PILOT = 500 * STRIDE  # seeds between a run and its pilot: what 500 attempts at a picture leave free
 
 
 class Asked(Document):
@@ -111,6 +112,10 @@ class DrawingPlan(Document):
     def seed_of(self, number: int, attempt: int) -> int:
         """Return the seed; pictures of one number begin from the same noise everywhere."""
         return self.seed + number + attempt * STRIDE
+
+    def pilot_seed_of(self, number: int) -> int:
+        """Return the seed of a picture of a pilot, which no picture of the run has."""
+        return self.seed + number + PILOT
 
     def place_of(self, prompt: str, method: str, number: int, attempt: int) -> str:
         """Return where a picture lies in the run's folder."""

@@ -20,6 +20,7 @@ from equipoise.errors import ArtefactError
 from equipoise.evaluation._run_document import Better
 from equipoise.generation._gallery import gallery
 from equipoise.generation._labels import Verdict
+from equipoise.generation._loop_results import loops
 from equipoise.generation._manifest import Manifest
 from equipoise.generation._measures import PictureGrid, Resamples, mean_parity_floor, parity
 from equipoise.generation._paper_preset import SUBSET
@@ -39,6 +40,7 @@ from equipoise.generation._results_document import (
     TableCell,
     TableColumn,
 )
+from equipoise.generation._steering_document import read_steering
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._attribute_document import AttributeFacts
 
@@ -87,6 +89,13 @@ def results(measured: PictureFacts) -> GenerationResults:
     if shown is not None:
         groups = measured.attribute.groups
         figures = gallery(measured.plan, cells, shown, groups, subsets.neutral)
+    closed = loops(
+        measured.plan,
+        cells,
+        codes,
+        read_steering(measured.manifest.folder),
+        measured.annotator.name if measured.annotator else "",
+    )
     prompts = range(len(cells.prompts))
     attribute, draw = measured.attribute, measured.resamples
     return GenerationResults(
@@ -104,6 +113,7 @@ def results(measured: PictureFacts) -> GenerationResults:
         methods=[_method(cells, columns, i) for i in range(len(cells.methods))],
         prompts=[_prompt(measured, cells, codes, human, clip, j) for j in prompts],
         gallery=figures,
+        **({"loops": closed} if closed else {}),  # what there is not is not in the file
     )
 
 

@@ -12,6 +12,7 @@ from equipoise.generation._plan import DrawingPlan
 from equipoise.prompts._attribute_document import AttributeFacts
 
 KIND = "equipoise generation"
+LoopVerdict = Literal["reached", "could not be moved", "not reached", "not known"]
 
 
 class AnnotatorFacts(Document):
@@ -144,6 +145,48 @@ class Figure(Document):
     rows: list[FigureRow]
 
 
+class SeenGroupShare(Document):
+    """The share of a group among the pictures that the annotator was sure of, with its interval."""
+
+    value: Number
+    low: Number
+    high: Number
+
+
+class LoopOfPrompt(Document):
+    """A prompt of a closed loop: what was wanted, what its pilot found, and what the run shows."""
+
+    prompt: str
+    wanted: dict[str, float] = Field(description="Group -> the share that is aimed at.")
+    first: dict[str, SeenGroupShare] = Field(
+        description="What the first round of the pilot showed; empty where nobody could tell."
+    )
+    drawn: dict[str, float] = Field(description="Group -> the share that the run drew.")
+    strength: float = Field(description="0: the wanted shares were drawn. 1: a group was left out.")
+    spent: int = Field(description="Pictures of the pilot.")
+    seen: dict[str, SeenGroupShare] = Field(
+        description="What the run itself showed, of which no picture is the pilot's."
+    )
+    n: int = Field(description="Pictures of the run that count.")
+    left_out: int = Field(description="Pictures of the run of which nothing is known.")
+    verdict: LoopVerdict
+    reason: str
+
+
+class LoopOfMethod(Document):
+    """A closed loop: shares that were adjusted by what an annotator saw, prompt by prompt."""
+
+    method: str
+    steered_by: str = Field(description="Who labelled the pilot.")
+    by: str = Field(description="Who labelled the run; empty where nobody did.")
+    budget: int = Field(description="Pictures per prompt that the pilot could draw.")
+    level: float = Field(
+        description="Of the intervals. They are per prompt, and hold all groups of it at once."
+    )
+    prompts: list[LoopOfPrompt]
+    left_alone: dict[str, str] = Field(description="Prompt -> why no group was drawn for it.")
+
+
 class GenerationResults(Document):
     """What ``equipoise generate`` measured of the pictures that it drew."""
 
@@ -161,6 +204,7 @@ class GenerationResults(Document):
     methods: list[DrawnMethod]
     prompts: list[PromptResults]
     gallery: list[Figure]
+    loops: list[LoopOfMethod] = Field(default=[], description="Of methods that have a budget.")
 
     @field_serializer("plan")
     def _whole_plan(self, plan: DrawingPlan) -> dict[str, Any]:

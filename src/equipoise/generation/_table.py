@@ -14,9 +14,11 @@ from typing import Any
 from equipoise import published
 from equipoise._artefact import write_atomically
 from equipoise.evaluation._grids import HasInterval
+from equipoise.generation._loop_table import loop_csv, loop_lines, loop_note
 from equipoise.generation._results_document import GenerationResults, TableCell
 from equipoise.generation._shares import EQUAL
 
+LOOPS = "loops.csv"
 ARROWS = {"lower": "↓", "higher": "↑"}
 TEX = {"↓": r"$\downarrow$", "↑": r"$\uparrow$", "^": r"\^{}"}
 # Columns, as ``published`` names their metrics.
@@ -102,10 +104,16 @@ def interval(found: HasInterval, form: str = ".1f") -> str:
     """Return "value [low, high]" in percent."""
     if found.value is None:
         return "not known"
-    value = f"{100 * found.value:{form}}"
+    value = _percent(found.value, form)
     if found.low is None or found.high is None:
         return value
-    return f"{value} [{100 * found.low:{form}}, {100 * found.high:{form}}]"
+    return f"{value} [{_percent(found.low, form)}, {_percent(found.high, form)}]"
+
+
+def _percent(share: float, form: str) -> str:
+    """Return a share in percent; what rounds to zero has no sign."""
+    written = f"{100 * share:{form}}"
+    return written if float(written) else written.lstrip("+-")
 
 
 def _change(cell: TableCell) -> str:
@@ -134,11 +142,16 @@ def _broken(cell: str) -> str:
 
 
 def markdown(results: GenerationResults) -> str:
-    """Return a pipe table."""
-    header, rows = lines(results)
+    """Return a pipe table, and one for each closed loop."""
+    tables = [f"{_pipes(*lines(results))}\n\n{note(results)}\n"]
+    for loop in results.loops:
+        tables.append(f"{_pipes(*loop_lines(loop))}\n\n{loop_note(loop)}\n")
+    return "\n".join(tables)
+
+
+def _pipes(header: list[str], rows: list[list[str]]) -> str:
     rule = ["---"] * len(header)
-    table = "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
-    return f"{table}\n\n{note(results)}\n"
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
 
 
 def latex(results: GenerationResults) -> str:
@@ -175,9 +188,11 @@ WRITERS: dict[str, Callable[[GenerationResults], str]] = {
 
 
 def write(folder: Path, results: GenerationResults) -> None:
-    """Write table.csv, table.md and table.tex."""
+    """Write table.csv, table.md and table.tex; loops.csv where there is a closed loop."""
     for name, writer in WRITERS.items():
         write_atomically(folder / name, writer(results).encode())
+    if results.loops:
+        write_atomically(folder / LOOPS, loop_csv(results.loops).encode())
 
 
 def _published(results: GenerationResults, label: str) -> dict[str, str]:

@@ -50,9 +50,9 @@ class PageCertificate:
     page's, and of the largest that any page of that mean membership can have (``kept_of_bound``,
     above 1 where images that tie leave the page a little off its mean). kept_above_mean: the first
     of these with scores counted from the collection's mean score. gap: of the programme and its
-    dual, which is rounding. largest_move: no similarity of a unit image moves by more. candidates: images that were looked
-    at. exact: no other image could change the answer. left_alone: why nothing was done, or "".
-    doubt: why the shares may mean nothing, or "".
+    dual, which is rounding. largest_move: no similarity of a unit image moves by more. candidates:
+    images that were looked at. exact: no other image could change the answer. left_alone: why
+    nothing was done, or "". doubt: why the shares may mean nothing, or "".
     """
 
     k: int

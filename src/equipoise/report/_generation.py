@@ -6,6 +6,7 @@ import base64
 import io
 
 from equipoise.generation import _table as table
+from equipoise.generation._loop_table import loop_note
 from equipoise.generation._manifest import Manifest
 from equipoise.generation._results_document import GenerationResults
 from equipoise.report import _charts as charts
@@ -29,6 +30,7 @@ def page(results: GenerationResults, manifest: Manifest) -> str:
         r=document,
         small=small,
         note=table.note(results, judges=False),
+        loop_notes=[loop_note(loop) for loop in results.loops],
         axes=_axes(results),
     )
 

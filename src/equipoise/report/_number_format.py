@@ -68,8 +68,14 @@ def _decimals(number: float, form: str) -> str:
     sign = "+" if form.startswith("+") else ""
     digits = int(form.removeprefix("+").removesuffix("%") or 0)
     if form.endswith("%"):
-        return f"{100 * number:{sign}.{digits}f} %"
-    return f"{number:{sign}.{digits}f}"
+        return f"{_fixed(100 * number, sign, digits)} %"
+    return _fixed(number, sign, digits)
+
+
+def _fixed(number: float, sign: str, digits: int) -> str:
+    """Return a number with so many digits; what rounds to zero has no sign."""
+    written = f"{number:{sign}.{digits}f}"
+    return written if float(written) else written.lstrip("+-")
 
 
 def fill(sentence: str, results: Any, render: Callable[[str, str], str] | None = None) -> str:

@@ -11,12 +11,14 @@ from typing import Any, Protocol
 from equipoise.errors import InputError
 from equipoise.generation import _edits as edits
 from equipoise.generation._painters import Painter
+from equipoise.generation._share_controller import round_sizes
 from equipoise.generation._treatments.attached import EditedStates
-from equipoise.generation._treatments.balanced import BalancedDrawing
+from equipoise.generation._treatments.balanced import BalancedDrawing, DrawnGroups
 from equipoise.generation._treatments.fair_diffusion import FairDiffusion
 from equipoise.generation._treatments.prompt_intervention import PromptIntervention
 from equipoise.generation._treatments.treatment import (
     DrawingRun,
+    LoopAim,
     Treatment,
     TreatmentFacts,
     Untouched,
@@ -27,10 +29,13 @@ from equipoise.methods._specs import MethodSpec, parse
 __all__ = [
     "OWN",
     "DrawingRun",
+    "DrawnGroups",
+    "LoopAim",
     "Treatment",
     "TreatmentFacts",
     "check",
     "open_treatment",
+    "pilot_rounds",
     "require",
     "specs_of",
 ]
@@ -96,9 +101,20 @@ def open_treatment(spec: MethodSpec, run: DrawingRun) -> Treatment:
     """Return a method at work on a run; a context manager."""
     if spec.name == edits.NONE:
         return Untouched(run)
-    if spec.name in OWN:
-        return _create(spec).open(run)
-    return EditedStates.of(run, spec)
+    if spec.name not in OWN:
+        return EditedStates.of(run, spec)
+    treatment = _create(spec).open(run)
+    if isinstance(treatment, DrawnGroups):
+        treatment.aim(run.aims.get(spec.label, {}))
+    return treatment
+
+
+def pilot_rounds(spec: MethodSpec) -> list[int]:
+    """Return how many pictures per prompt each round of a method's pilot has; [] without one."""
+    method = _create(spec) if spec.name in OWN else None
+    if not isinstance(method, BalancedDrawing) or not method.budget:
+        return []
+    return round_sizes(method.budget, method.rounds)
 
 
 def _create(spec: MethodSpec) -> DrawingMethod:

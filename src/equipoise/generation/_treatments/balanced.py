@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -14,9 +14,15 @@ from equipoise.generation._manifest import DrawnPicture
 from equipoise.generation._quota import WINDOW
 from equipoise.generation._shares import EQUAL
 from equipoise.generation._states_towards import StatesTowards, steer
-from equipoise.generation._treatments.treatment import DrawingRun, Treatment, TreatmentFacts
+from equipoise.generation._treatments.treatment import (
+    DrawingRun,
+    LoopAim,
+    Treatment,
+    TreatmentFacts,
+)
 
 HOW = ("prompt", "states")
+LEAST = 4  # pictures of a round: of fewer, all alike, the interval still holds one half
 
 
 @dataclass(frozen=True)
@@ -25,11 +31,14 @@ class BalancedDrawing:
 
     how: "prompt" asks for the group's anchor, which works with any generator; "states" moves the
     prompt's states along the attribute space to where the anchor's are. strength: how far of that
-    way.
+    way. budget: pictures per prompt of a pilot, by which the shares that are drawn are adjusted
+    until an annotator sees those asked for; 0 for none. rounds: how often they may be adjusted.
     """
 
     how: Literal["prompt", "states"] = "prompt"
     strength: float = 1.0
+    budget: int = 0
+    rounds: int = 3
 
     def __post_init__(self) -> None:
         if self.how not in HOW:
@@ -39,6 +48,14 @@ class BalancedDrawing:
         if self.how == "prompt" and self.strength != 1:
             raise InputError(
                 f"strength={self.strength} goes with how=states; a wording has no strength"
+            )
+        if not _whole(self.rounds, 1):
+            raise InputError(f"rounds={self.rounds!r} is not legal; it is a whole number from 1")
+        least = LEAST * self.rounds
+        if self.budget != 0 and not _whole(self.budget, least):
+            raise InputError(
+                f"budget={self.budget!r} is not legal; {self.rounds} rounds need a whole number"
+                f" of pictures per prompt, from {least}; 0 is for no closed loop"
             )
 
     @property
@@ -52,6 +69,10 @@ class BalancedDrawing:
         return GroupStates(run, self.strength)
 
 
+def _whole(number: object, least: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= least
+
+
 class DrawnGroups(Treatment):
     """Draws a group for each picture of a run."""
 
@@ -60,6 +81,13 @@ class DrawnGroups(Treatment):
         plan = run.plan
         self.draws = GroupDraws(run.attribute, EQUAL, plan.book or None, shares=plan.shares)
         self._places = {asked.prompt: place for place, asked in enumerate(plan.prompts)}
+        self._aims: dict[str, LoopAim] = {}
+
+    def aim(self, aims: Mapping[str, LoopAim]) -> None:
+        """Draw prompts with the shares that a closed loop chose, from now on."""
+        self._aims |= aims
+        for prompt, aim in aims.items():
+            self.draws.aim(prompt, aim.shares)
 
     def drawn(self, picture: DrawnPicture) -> DrawnGroup:
         """Return what is drawn for a picture: by its number, and its prompt's place in the run.
@@ -72,9 +100,11 @@ class DrawnGroups(Treatment):
 
     def says(self, picture: DrawnPicture) -> TreatmentFacts:
         drawn = self.drawn(picture)
-        return TreatmentFacts(
-            gated=bool(drawn.left_alone), drawn=drawn.group, left_alone=drawn.left_alone
-        )
+        if drawn.left_alone:
+            return TreatmentFacts(gated=True, left_alone=drawn.left_alone)
+        shares = self.draws.shares(picture.prompt)
+        aim = self._aims.get(picture.prompt)
+        return TreatmentFacts(gated=False, drawn=drawn.group, shares=shares, aim=aim)
 
 
 class GroupWordings(DrawnGroups):
@@ -95,12 +125,7 @@ class GroupWordings(DrawnGroups):
     def says(self, picture: DrawnPicture) -> TreatmentFacts:
         drawn = self.drawn(picture)
         wording = "" if drawn.left_alone else drawn.wording
-        return TreatmentFacts(
-            gated=bool(drawn.left_alone),
-            drawn=drawn.group,
-            wording=wording,
-            left_alone=drawn.left_alone,
-        )
+        return replace(super().says(picture), wording=wording)
 
 
 class GroupStates(DrawnGroups):
@@ -133,11 +158,5 @@ class GroupStates(DrawnGroups):
         return np.stack([painted[i] for i in range(len(pictures))])
 
     def says(self, picture: DrawnPicture) -> TreatmentFacts:
-        drawn = self.drawn(picture)
         spaces = {part: space.fingerprint for part, space in self.steered.hook.spaces.items()}
-        return TreatmentFacts(
-            gated=bool(drawn.left_alone),
-            spaces=spaces,
-            drawn=drawn.group,
-            left_alone=drawn.left_alone,
-        )
+        return replace(super().says(picture), spaces=spaces)

@@ -11,6 +11,7 @@ import numpy as np
 
 from equipoise.generation._manifest import DrawnPicture
 from equipoise.generation._painters import Painter
+from equipoise.generation._shares import GroupShares
 from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._stated_groups import explicit_groups
 
@@ -19,12 +20,29 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class LoopAim:
+    """What a closed loop draws for a prompt.
+
+    shares: of the groups. round: of its pilot, from 1 on; 0 in the run itself.
+    """
+
+    shares: GroupShares
+    strength: float
+    round: int
+
+
+@dataclass(frozen=True)
 class DrawingRun:
-    """What every method of a run works with."""
+    """What every method of a run works with.
+
+    aims: method -> prompt -> what a closed loop found; other prompts are drawn as they were asked
+    for.
+    """
 
     plan: DrawingPlan
     painter: Painter
     attribute: Attribute
+    aims: Mapping[str, Mapping[str, LoopAim]] = field(default_factory=dict)
 
     def gated(self, prompt: str) -> bool:
         """Return whether the run's gate leaves a prompt as it is."""
@@ -36,8 +54,8 @@ class TreatmentFacts:
     """What a method says of a picture.
 
     gated: its prompt was left as it is, and left_alone may say why. spaces: part of the pipeline ->
-    hash of its space. drawn: the group that was drawn for it. wording: what the generator was
-    asked for, where that is not the prompt.
+    hash of its space. drawn: the group that was drawn for it, and shares: with which. wording: what
+    the generator was asked for, where that is not the prompt. aim: where a closed loop decided.
     """
 
     gated: bool
@@ -45,6 +63,8 @@ class TreatmentFacts:
     drawn: str = ""
     wording: str = ""
     left_alone: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    aim: LoopAim | None = None
 
 
 class Treatment(ABC):
