@@ -27,6 +27,7 @@ MADE_BY: dict[str, tuple[str, ...]] = {
     "bench_retrieval_*.json": ("src/equipoise/_bench/retrieval.py", *KERNELS),
     "beside.json": ("scripts/beside.py", "src/equipoise/methods"),
     "check_gpu_*.txt": ("scripts/check_gpu.py", *KERNELS),
+    "cost_*.json": ("scripts/cost_over_rows.py", *KERNELS),
     "coverage.json": ("scripts/interval_coverage.py", "src/equipoise/metrics"),
     "fairer_clip_seeds.json": ("scripts/fairer_clip_seeds.py", "src/equipoise/methods"),
     "leaderboard/*.json": ("scripts/leaderboard.py", *METHODS),

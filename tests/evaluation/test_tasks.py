@@ -400,3 +400,39 @@ def test_bad_input(i, operators, data):
     call, message = calls(operators, data)[i]
     with pytest.raises(eq.EquipoiseError, match=message):
         call()
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1, 2, 3, 64, 512]),
+    st.floats(-1e-7, 1e-7),
+    st.floats(-30, 30),
+)
+def test_rows_that_are_settled_are_those_that_unit_gives_back(seed, dim, off, decades):
+    """Searches read settled rows as they lie, so the copy that is saved must be equal in every bit.
+
+    off: of the length from one, around the bound. decades: between the entries of a row.
+    """
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((5, dim)) * 10 ** (decades * rng.random(dim))
+    made = blocks.unit(rows.astype(np.float32))
+    near = (made * (1 + off)).astype(np.float32)
+    for given_rows in (made, near):
+        if blocks.are_settled(given_rows):
+            np.testing.assert_array_equal(blocks.unit(given_rows), given_rows)
+
+
+def test_unit_rows_are_searched_where_they_lie(rng):
+    """A copy is made of rows that need one, and of no others."""
+    made = blocks.unit(rng.standard_normal((9000, 512)).astype(np.float32))
+    [whole] = blocks.unit_blocks(made, together=10_000)
+    assert np.shares_memory(whole, made) and len(whole) == len(made)
+    longer = made.copy()
+    longer[5000] *= 2
+    found = list(blocks.unit_blocks(longer, together=10_000))
+    assert max(map(len, found)) <= blocks.BLOCK
+    np.testing.assert_array_equal(np.concatenate(found), made)
+    for bad in (np.nan, np.inf, 0):
+        longer[5000] = bad
+        with pytest.raises(eq.EquipoiseError, match="image 5000 has no direction"):
+            list(blocks.unit_blocks(longer, together=10_000))

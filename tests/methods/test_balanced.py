@@ -10,6 +10,7 @@ from equipoise import _balance as balance
 from equipoise._balance import InfeasibleTargetError
 from equipoise.errors import InputError
 from equipoise.methods._interleave import interleaved
+from equipoise.methods._served_index import Served
 from equipoise.methods._told_apart import agreement, chance_agreement
 from equipoise.prompts._text_vectors import TextVectors
 from tests.helpers.collections import DIM, GENDER, RACE, K, collection, fitted
@@ -68,6 +69,29 @@ def test_a_revised_operator_is_the_one_that_would_be_fitted(options):
     assert np.array_equal(revised.text(texts), again.text(texts))
     assert np.array_equal(revised.search(texts).indices, again.search(texts).indices)
     assert revised.fingerprint == again.fingerprint
+
+
+def test_kept_pages_are_the_pages_and_are_searched_for_once(monkeypatch):
+    """Whoever asks for the same texts again waits for no search; another index forgets them."""
+    images, _, texts, _ = collection()
+    plain, op = fitted(), fitted()
+    op.keep_pages()
+    searches = []
+    search = Served.search_adjusted
+
+    def counted(self, *given):
+        searches.append(len(given[0]))
+        return search(self, *given)
+
+    monkeypatch.setattr(Served, "search_adjusted", counted)
+    first, few = op.text(texts), op.text(texts[:2])
+    once = len(searches)
+    assert np.array_equal(op.text(texts), first) and op.certificates(texts)
+    assert np.array_equal(op.text(texts[:2]), few) and len(searches) == once > 0
+    op.bind(index=images[::-1].copy())
+    assert np.array_equal(op.text(texts), fitted().bind(index=images[::-1].copy()).text(texts))
+    assert len(searches) > once
+    assert np.array_equal(plain.text(texts), first) and np.array_equal(plain.text(texts[:2]), few)
 
 
 @pytest.mark.parametrize(

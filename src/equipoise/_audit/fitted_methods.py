@@ -208,8 +208,10 @@ def _fit(
     operator = spec.fit(context, "shared", page=None if index is None else index.m)
     if index is not None:
         serve(operator, index.rows)
-    if isinstance(operator, BalancedOperator) and labels is not None:
-        operator.check_labels(labels)
+    if isinstance(operator, BalancedOperator):
+        operator.keep_pages()  # an audit asks for the same prompts five times
+        if labels is not None:
+            operator.check_labels(labels)
     operator.require_encoder(context.encoder)
     if isinstance(getattr(operator, "space", None), SpaceSet):
         raise InputError(

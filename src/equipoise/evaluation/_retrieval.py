@@ -9,7 +9,7 @@ import numpy as np
 
 from equipoise import metrics
 from equipoise._rows import encoded_texts, unit_blocks
-from equipoise._search import top_k
+from equipoise._search import WINDOW, top_k
 from equipoise.encoders import TextEncoder
 from equipoise.errors import InputError
 from equipoise.evaluation._estimates import Measured, check_operators, gated
@@ -36,14 +36,18 @@ def rank(
     Equal scores stand in the order of the images.
 
     Held at once: a block of images, its scores for some of the queries, and ``depth`` places and
-    scores per query. labels: how many images there must be, where they have labels.
+    scores per query; images that are unit rows already are searched where they lie. labels: how
+    many images there must be, where they have labels.
     """
     if getattr(operator, "per_prompt", False):
         blocks = unit_blocks(images, min(len(prompts), QUERIES), labels)
         return _rank_by_scores(operator, blocks, texts, prompts, depth, gate)
     changed = np.asarray(operator.text(texts, prompts, **gated(operator, gate)))
-    blocks = unit_blocks(images, labels=labels)
-    places, _ = top_k(changed, blocks, depth, transform=operator.image)
+    together = max(1, WINDOW // (4 * changed.shape[1]))
+    blocks = unit_blocks(images, labels=labels, together=together)
+    leaves_images = "image" not in getattr(operator, "changes", ("image",))
+    transform = None if leaves_images else operator.image
+    places, _ = top_k(changed, blocks, depth, transform=transform)
     return places
 
 

@@ -23,6 +23,7 @@ from equipoise.methods._memberships import Kind, Memberships, Moments, wanted_sh
 from equipoise.methods._operator import Gate, Operator
 from equipoise.methods._page_options import PageOptions
 from equipoise.methods._page_solver import More, PageSolver
+from equipoise.methods._recent_pages import RecentPages
 from equipoise.methods._search_rounds import Solved
 from equipoise.methods._served_index import Served, can_be_served
 from equipoise.methods._told_apart import check_labels, why_in_doubt
@@ -105,11 +106,17 @@ class BalancedOperator(Operator):
                 f"k={self.options.k} images were asked for, and the index has {served.count}; pass"
                 " a k of at most that"
             )
-        self._solver = replace(self._solver, served=served)
+        self._solver = replace(self._solver, served=served, recent=None)
 
     def remember(self, recent: RecentScores) -> None:
         """Keep the scores of recent texts, so that the rounds of a search read the index once."""
         self._solver.require_served().remember(recent)
+
+    def keep_pages(self) -> None:
+        """Keep the pages of the last texts until another index is bound, for who asks for the same
+        texts again.
+        """
+        self._solver = replace(self._solver, recent=RecentPages())
 
     def update(self, rows: Any) -> BalancedOperator:
         """Return the operator of a collection to which these rows (n, d) were added.

@@ -18,6 +18,7 @@ from equipoise.errors import InputError
 from equipoise.geometry import Float64, limits
 from equipoise.methods._candidates import Found, Pool, read
 from equipoise.methods._memberships import Memberships, Moments, closest
+from equipoise.methods._recent_pages import RecentPages
 from equipoise.methods._search_rounds import (
     ROUNDS,
     WIDER,
@@ -41,7 +42,8 @@ class PageSolver:
     """Finds the page of k images whose mean membership is ``target`` (r,), for any query.
 
     groups: their names, for errors. bounds: of the memberships of the collection, seen or not.
-    served: the index to search; without one, candidates must be given.
+    served: the index to search; without one, candidates must be given. recent: keeps pages of that
+    index for who asks for the same texts again.
     """
 
     groups: tuple[str, ...]
@@ -53,6 +55,7 @@ class PageSolver:
     strength: float
     nearest: bool
     served: Served | None = None
+    recent: RecentPages | None = None
 
     @property
     def linear(self) -> bool:
@@ -91,6 +94,8 @@ class PageSolver:
         served = self.require_served()
         if shown is None:
             shown = np.empty((len(texts), 0), np.int64)
+        if self.linear and self.recent is not None and not shown.size:
+            return iter(self.recent.of(texts, lambda: self._by_search(texts, shown, served)))
         if self.linear:
             return iter(self._by_search(texts, shown, served))
         pairs = zip(texts, shown, strict=True)  # one at a time: each holds all scores

@@ -13,13 +13,16 @@ _jit = compiler(nogil=True)
 
 @_jit
 def _by_group(images, groups, sorted_images, ends):
-    """Sort the images of a list by group; write where each group ends."""
+    """Sort the first images of a list by group; write where each group ends.
+
+    Every image is written, and the next one overwrites it where it is of another group: which group
+    an image has cannot be foreseen. ``sorted_images`` has one place more for that.
+    """
     end = 0
     for g in range(ends.size):
-        for j in range(sorted_images.size):
-            if groups[images[j]] == g:
-                sorted_images[end] = images[j]
-                end += 1
+        for j in range(sorted_images.size - 1):
+            sorted_images[end] = images[j]
+            end += groups[images[j]] == g
         ends[g] = end
 
 
@@ -34,7 +37,7 @@ def count_top(start, stop, order, groups, times, places, counts, left):
     """
     smallest = places.min()
     sure = min(order.shape[1], max(0, smallest - 5 * int(smallest**0.5)))
-    by_group = np.empty((stop - start, sure), np.int32)
+    by_group = np.empty((stop - start, sure + 1), np.int32)
     ends = np.empty((stop - start, counts.shape[2]), np.int64)
     for q in range(start, stop):
         _by_group(order[q], groups, by_group[q - start], ends[q - start])
