@@ -77,6 +77,34 @@ class SearchResults:
         added = [name for name in about.columns if name not in found.columns]
         return pd.concat([found, about[added]], axis=1)
 
+    def plot(
+        self,
+        pictures: Sequence[Any] | None = None,
+        *,
+        groups: Sequence[Any] | None = None,
+        query: int = 0,
+        axes: Any = None,
+    ) -> Any:
+        """Draw the images found for one query, best first; return matplotlib's axes.
+
+        pictures: of the whole index, one per row: paths, bytes, PIL images or arrays. A store of
+        pictures needs none. groups: who is in each, one per row; a line below each picture shows
+        it. By default a balanced search shows the groups that its prompts see.
+        """
+        from equipoise import _plots as plots
+        from equipoise._verbs.found_pictures import drawn_groups, drawn_pictures
+
+        count = len(self.indices)
+        if not isinstance(query, int | np.integer) or not 0 <= query < count:
+            raise InputError(f"query={query!r} is not legal; pass a whole number below {count}")
+        found = self.indices[query]
+        shown = drawn_pictures(self.index, pictures, found)
+        names = drawn_groups(self.index, groups, found)
+        if names is None and self.groups is not None:
+            names = [str(group) for group in self.groups[query]]
+        title = self.queries[query] if self.queries else f"query {query}"
+        return plots.draw_pictures(axes, shown, names, title)
+
     def __repr__(self) -> str:
         count, depth = self.indices.shape
         balanced = ""
