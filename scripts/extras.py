@@ -53,7 +53,7 @@ ENCODERS = "encoders/test_onnx.py"
 DATABASES = "applying/test_databases.py"
 PROOFS = {
     "numba": of_tests("kernels/test_kernels.py::test_one_line_tells_the_kernel"),
-    "torch": of_tests("kernels/test_torch.py"),
+    "torch": of_tests("kernels/test_torch.py::test_gradcheck"),
     "jax": of_tests("kernels/test_jax.py"),
     "transformers": of_page("transformers"),
     "open-clip": of_tests("encoders/test_open_clip.py", needs=("transformers",)),

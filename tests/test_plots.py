@@ -110,9 +110,9 @@ def test_a_search_shows_the_pictures_that_it_found(found, tmp_path):
 
 def test_groups_are_shown_and_counted(found):
     images = [Image.new("RGB", (8, 8), colour) for colour in COLOURS]
-    axes = found.plot(images, groups=["b", "a", "b", "a", "a"])
+    axes = found.plot(images, groups=["b", "a", "b", "a", "c"])
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == ["b 2 of 3", "a 1 of 3"]
+    assert labels == ["b 2 of 3", "a 1 of 3", "c 0 of 3"]  # so that colours are those of all pages
     below = axes.images[0].get_array()[100, [40, 140, 240]]
     assert (below[0] == below[2]).all() and (below[0] != below[1]).any()
 

@@ -90,18 +90,22 @@ def draw_intervals(
 
 
 def draw_pictures(
-    axes: Any, pictures: Sequence[np.ndarray], groups: Sequence[str] | None, title: str
+    axes: Any,
+    pictures: Sequence[np.ndarray],
+    groups: Sequence[str] | None,
+    known: Sequence[str],
+    title: str,
 ) -> Any:
     """Draw square pictures (side, side, 3) in rows, from the left and from the top.
 
-    groups: one per picture. A line below each picture has the colour of its group, and a legend
-    says how many pictures each group has, most frequent first.
+    groups: one per picture, each of ``known``. A line below each picture has the colour of its
+    group, and a legend says how many pictures each group has, most frequent first.
     """
     side = pictures[0].shape[0] if pictures else 1
     across = min(ACROSS, max(1, len(pictures)))
     down = -(-len(pictures) // across)
     axes = axes_for(axes, (INCHES * across, INCHES * 1.1 * down + 0.7))
-    colours = _group_colours(groups or ())
+    colours = _group_colours(known)
     height = side + BAR + GAP
     sheet = np.full((max(1, down) * height, across * (side + GAP), 3), 255, np.uint8)
     for i, picture in enumerate(pictures):
@@ -116,12 +120,14 @@ def draw_pictures(
     return axes
 
 
-def _group_colours(groups: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return a colour for each group, by its name, so that two figures of one search agree."""
+def _group_colours(known: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return a colour for each group; two figures that know the same groups agree."""
     from matplotlib.colors import to_rgb
 
-    names = sorted(set(groups))
-    return {name: np.array(to_rgb(f"C{i % 10}")) * 255 for i, name in enumerate(names)}
+    colours = {}
+    for i, name in enumerate(sorted(set(known))):
+        colours[name] = np.array(to_rgb(f"C{i % 10}")) * 255
+    return colours
 
 
 def _legend(axes: Any, colours: Mapping[str, np.ndarray], groups: Sequence[str]) -> None:

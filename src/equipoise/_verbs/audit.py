@@ -84,7 +84,10 @@ class AuditResults:
         return written
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the summary: one row per metric and method, with its interval."""
+        """Return the summary: one row per metric and method, with its interval.
+
+        difference: from ``none``, on the same resamples.
+        """
         import pandas as pd
 
         labels = [method["label"] for method in self.results["methods"]]
@@ -92,7 +95,10 @@ class AuditResults:
         for metric in self.results["summary"]:
             about = {"metric": metric["key"], "name": metric["name"], "n": metric["n"]}
             for label, value in zip(labels, metric["values"], strict=True):
-                rows.append(about | {"method": label} | value)
+                row = about | {"method": label} | value
+                change = row.pop("difference", None)
+                row["difference"] = None if change is None else change["value"]
+                rows.append(row)
         return pd.DataFrame(rows)
 
     def plot(self, metric: str | None = None, axes: Any = None) -> Any:

@@ -24,12 +24,14 @@ def drawn_pictures(index: Any, pictures: Any, found: np.ndarray) -> list[np.ndar
     return [_square(listed[row]) for row in found]
 
 
-def drawn_groups(index: Any, groups: Any, found: np.ndarray) -> list[str] | None:
-    """Return the group of each image found; None where none are given."""
+def drawn_groups(
+    index: Any, groups: Any, found: np.ndarray
+) -> tuple[list[str] | None, Sequence[str]]:
+    """Return the group of each image found, None where none are given; and those of all rows."""
     if groups is None:
-        return None
-    listed = _one_per_row(index, groups, "groups", "a group")
-    return [str(listed[row]) for row in found]
+        return None, ()
+    listed = [str(group) for group in _one_per_row(index, groups, "groups", "a group")]
+    return [listed[row] for row in found], listed
 
 
 def _one_per_row(index: Any, given: Any, name: str, what: str) -> Sequence[Any]:

@@ -99,11 +99,11 @@ class SearchResults:
             raise InputError(f"query={query!r} is not legal; pass a whole number below {count}")
         found = self.indices[query]
         shown = drawn_pictures(self.index, pictures, found)
-        names = drawn_groups(self.index, groups, found)
+        names, known = drawn_groups(self.index, groups, found)
         if names is None and self.groups is not None:
-            names = [str(group) for group in self.groups[query]]
+            names, known = self.groups[query].tolist(), self.groups.ravel().tolist()
         title = self.queries[query] if self.queries else f"query {query}"
-        return plots.draw_pictures(axes, shown, names, title)
+        return plots.draw_pictures(axes, shown, names, known, title)
 
     def __repr__(self) -> str:
         count, depth = self.indices.shape
