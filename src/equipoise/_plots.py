@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.errors import MissingExtraError
+from equipoise.errors import InputError, MissingExtraError
 from equipoise.geometry import Float64
 
 PAPER = 1.0  # kappa of the paper
@@ -22,6 +22,10 @@ def axes_for(axes: Any, size: tuple[float, float] = (5.0, 3.6)) -> Any:
         from matplotlib import pyplot
     except ImportError:
         raise MissingExtraError("a plot", "matplotlib", "plot") from None
+    if axes is not None and not hasattr(axes, "imshow"):
+        raise InputError(
+            f"axes={axes!r} is not legal; pass axes of matplotlib, such as pyplot.subplots()[1]"
+        )
     if axes is not None:
         return axes
     return pyplot.subplots(figsize=size, layout="constrained")[1]

@@ -16,6 +16,7 @@ import numpy as np
 from equipoise._explore.collection import collect_rows, read_collection
 from equipoise._explore.explorer import Explorer
 from equipoise._explore.prompt_list import PromptFile
+from equipoise._paths import TAKEN, path_of
 from equipoise._serving.listening import LOOPBACK, address, listen
 from equipoise._serving.server import require_extra, server
 from equipoise._stores import Store
@@ -131,7 +132,8 @@ def make_explorer(
     if isinstance(index, np.ndarray):
         collection = collect_rows(index, pictures)
     else:
-        where = index.folder if isinstance(index, Store) else _path(index)
+        where = index.folder if isinstance(index, Store) else index
+        where = None if where is None else path_of(where, "index", f"{TAKEN}, or pass rows (n, d)")
         collection = read_collection(
             where,
             encoder,

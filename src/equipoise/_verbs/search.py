@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -139,12 +140,10 @@ def search(
     searches; its own k is then the page. Page 2 is the best balanced page of what page 1 left.
     gate: texts that name a group, and texts about no person, are searched for as they are.
     """
-    texts = None
-    if not hasattr(queries, "shape"):
-        texts = (queries,) if isinstance(queries, str) else tuple(queries)
-        if encoder is None:
-            raise InputError("the queries are texts; pass the `encoder` of the index too")
-        queries = encoder.encode_text(list(texts))
+    _check_index(index)
+    texts = _texts_of(queries)
+    if texts is not None:
+        queries = _encoded(texts, encoder)
     rows = np.asarray(queries)
     _check_offset(offset)
     if balance is None:
@@ -155,6 +154,53 @@ def search(
     if gate and texts is not None:
         reasons = tuple(operator.left_alone(text) for text in texts)
     return _balanced(operator, index, rows, k, offset, texts, reasons)
+
+
+def _check_index(index: Any) -> None:
+    """Raise for what holds no rows, with the line that gives some."""
+    if isinstance(index, str | os.PathLike):
+        raise InputError(
+            f"the index is a path, {os.fspath(index)!r}; pass eq.open_store(path) for a store, or"
+            " eq.embed(folder, store) for a folder of pictures"
+        )
+    if hasattr(index, "to_numpy"):
+        raise InputError(
+            f"the index is a {type(index).__name__} of pandas; pass its numbers:"
+            " frame.to_numpy(), or np.stack(frame[column]) for a column that holds rows"
+        )
+
+
+def _texts_of(queries: Any) -> tuple[str, ...] | None:
+    """Return queries that are texts; None for rows of numbers."""
+    if isinstance(queries, str):
+        return (queries,)
+    if getattr(queries, "ndim", 1) == 1 and getattr(queries, "dtype", None) is not None:
+        if queries.dtype.kind not in "OUT":  # texts of numpy, and of pandas
+            return None
+        return tuple(str(one) if isinstance(one, str) else one for one in queries)
+    if hasattr(queries, "columns"):
+        raise InputError(
+            f"the queries are a {type(queries).__name__}; pass one column of it, of"
+            f" {list(queries.columns)}"
+        )
+    if hasattr(queries, "shape"):
+        return None
+    if not isinstance(queries, Iterable):
+        raise InputError(
+            f"queries={queries!r} is not legal; pass a text, a list of texts, or rows (q, d)"
+        )
+    return tuple(queries)
+
+
+def _encoded(texts: tuple[str, ...], encoder: Any) -> np.ndarray:
+    if encoder is None:
+        raise InputError("the queries are texts; pass the `encoder` of the index too")
+    if not hasattr(encoder, "encode_text"):
+        raise InputError(
+            f"encoder={encoder!r} has no encode_text; pass what eq.load_encoder returns, the"
+            " encoder that made the index"
+        )
+    return encoder.encode_text(list(texts))
 
 
 def _check_offset(offset: Any) -> None:
