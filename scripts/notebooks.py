@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from PIL import Image
 
@@ -40,9 +39,8 @@ def run(notebook: Any) -> float:
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
             notebook,
-            # sockets that are files: nothing listens on a port
-            km=AsyncKernelManager(kernel_name="python3", transport="ipc"),
             timeout=LONGEST,
+            kernel_name="python3",
             resources={"metadata": {"path": folder}},
         )
         client.execute()

@@ -207,7 +207,7 @@ def test_a_kappa_that_is_none_is_found_when_fitting(rows):
     for kappa in ("big", -1, float("nan")):
         debiaser = Debiaser("gender", kappa=kappa)
         with pytest.raises(
-            EquipoiseError, match="is not legal; (pass a number >= 0|it must be from 0)"
+            EquipoiseError, match=r"is not legal; (pass a number >= 0|it must be from 0)"
         ):
             debiaser.fit(rows, sensitive_features=labels)
     assert Debiaser("gender", kappa="printed").fit(rows, sensitive_features=labels).space_.rank == 1
