@@ -386,9 +386,10 @@ def _checked_texts(texts: Sequence[str]) -> list[str]:
         )
     if not isinstance(texts, Iterable):
         raise InputError(f"{type(texts).__name__} is not a list of texts; pass a list of str")
-    if hasattr(texts, "columns"):  # a table would give the names of its columns
+    columns = getattr(texts, "columns", None)
+    if columns is not None:  # a table would give the names of its columns
         raise InputError(
-            f"a {type(texts).__name__} was given; pass one column of it, of {list(texts.columns)}"
+            f"a {type(texts).__name__} was given; pass one column of it, of {list(columns)}"
         )
     texts = list(texts)
     for i, text in enumerate(texts):
