@@ -29,6 +29,7 @@ MADE_BY: dict[str, tuple[str, ...]] = {
     "check_gpu_*.txt": ("scripts/check_gpu.py", *KERNELS),
     "cost_*.json": ("scripts/cost_over_rows.py", *KERNELS),
     "coverage.json": ("scripts/interval_coverage.py", "src/equipoise/metrics"),
+    "extras.json": ("scripts/extras.py", "pyproject.toml", "constraints.txt"),
     "fairer_clip_seeds.json": ("scripts/fairer_clip_seeds.py", "src/equipoise/methods"),
     "leaderboard/*.json": ("scripts/leaderboard.py", *METHODS),
     "learned_on_clip_*.json": ("scripts/learned_on_clip.py", *METHODS),

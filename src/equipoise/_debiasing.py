@@ -91,10 +91,14 @@ def _require_space(e: Any, space: Any) -> None:
             "a SpaceSet was given, which holds one space per prompt; pick one (spaces[prompt]), or"
             " use eq.wrap or a method, which pick by prompt"
         )
-    swapped = "; the embeddings come first" if isinstance(e, AttributeSpace) else ""
+    advice = ""
+    if isinstance(e, AttributeSpace):
+        advice = "; the embeddings come first"
+    elif hasattr(space, "image") or hasattr(space, "fit"):
+        advice = "; another method is fitted, and then applied by operator.image(rows)"
     raise InputError(
         f"the space is of type {type(space).__name__}; pass an AttributeSpace"
-        f" (AttributeSpace.load reads a file){swapped}"
+        f" (AttributeSpace.load reads a file){advice}"
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from equipoise._artefact import clear_torn
-from equipoise._paths import is_utf8
+from equipoise._paths import is_utf8, path_of
 from equipoise._space import EncoderRef
 from equipoise._stores import Store, StoreWriter, open_store, tar
 from equipoise._stores.folder import MANIFEST, Skipped, StoreManifest
@@ -29,6 +29,7 @@ from equipoise.encoders._towers import Modality
 from equipoise.errors import InputError
 
 SHARD_ITEMS = 10_000
+SOURCES = "a folder of pictures, or a .tar, .txt, .csv or .parquet file"
 BLOCK = 4096  # items at a time for encoders that do not stream
 COLUMNS: dict[Modality, tuple[str, ...]] = {
     "image": ("path", "image_path", "image", "file", "filename"),
@@ -77,7 +78,7 @@ def read_source(
     """
     import pandas as pd
 
-    path = Path(path)
+    path = path_of(path, "source", SOURCES)
     if path.is_dir():
         return _read_folder(path, modality)
     if not path.is_file():

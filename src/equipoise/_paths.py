@@ -24,6 +24,7 @@ from urllib.parse import unquote
 
 from equipoise.errors import ArtefactError, InputError
 
+TAKEN = "a folder of pictures, a .csv or .parquet table, a store or a .npy file"
 RANDOM = 8  # bytes in a temporary name
 HIDDEN = "***"
 LONGEST = 255  # bytes of a file's name
@@ -228,3 +229,16 @@ def _secrets(address: str) -> set[str]:
         pieces.append(head.partition(":")[2])
     forms = {*pieces, *map(unquote, pieces)}
     return {form for form in forms if len(form) > 2}
+
+
+def path_of(given: object, name: str, legal: str = TAKEN) -> Path:
+    """Return a path that a user typed; raise for what is none, with what to do about it."""
+    if isinstance(given, str | os.PathLike):
+        return Path(given)
+    kind = type(given).__name__
+    advice = ""
+    if hasattr(given, "to_parquet"):
+        advice = "; a table is written by frame.to_parquet(path)"
+    elif isinstance(given, list | tuple):
+        advice = "; write the pictures into a folder, or encode them by encoder.encode_images"
+    raise InputError(f"`{name}` is of type {kind}; pass the path of {legal}{advice}")

@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.errors import MissingExtraError
+from equipoise.errors import InputError, MissingExtraError
 from equipoise.geometry import Float64
 
 PAPER = 1.0  # kappa of the paper
+ACROSS = 10  # pictures that stand side by side
+GAP, BAR = 4, 8  # pixels between pictures, and of the line below each
+INCHES = 0.8  # of a picture
 
 
 def axes_for(axes: Any, size: tuple[float, float] = (5.0, 3.6)) -> Any:
@@ -19,6 +22,10 @@ def axes_for(axes: Any, size: tuple[float, float] = (5.0, 3.6)) -> Any:
         from matplotlib import pyplot
     except ImportError:
         raise MissingExtraError("a plot", "matplotlib", "plot") from None
+    if axes is not None and not hasattr(axes, "imshow"):
+        raise InputError(
+            f"axes={axes!r} is not legal; pass axes of matplotlib, such as pyplot.subplots()[1]"
+        )
     if axes is not None:
         return axes
     return pyplot.subplots(figsize=size, layout="constrained")[1]
@@ -84,3 +91,59 @@ def draw_intervals(
     axes.set_xlabel(label)
     axes.set_title(title)
     return axes
+
+
+def draw_pictures(
+    axes: Any,
+    pictures: Sequence[np.ndarray],
+    groups: Sequence[str] | None,
+    known: Sequence[str],
+    title: str,
+) -> Any:
+    """Draw square pictures (side, side, 3) in rows, from the left and from the top.
+
+    groups: one per picture, each of ``known``. A line below each picture has the colour of its
+    group, and a legend says how many pictures each group has, most frequent first.
+    """
+    side = pictures[0].shape[0] if pictures else 1
+    across = min(ACROSS, max(1, len(pictures)))
+    down = -(-len(pictures) // across)
+    axes = axes_for(axes, (INCHES * across, INCHES * 1.1 * down + 0.7))
+    colours = _group_colours(known)
+    height = side + BAR + GAP
+    sheet = np.full((max(1, down) * height, across * (side + GAP), 3), 255, np.uint8)
+    for i, picture in enumerate(pictures):
+        top, left = i // across * height, i % across * (side + GAP)
+        sheet[top : top + side, left : left + side] = picture
+        if groups is not None:
+            sheet[top + side : top + side + BAR, left : left + side] = colours[groups[i]]
+    axes.imshow(sheet)
+    axes.set_axis_off()
+    axes.set_title(title, loc="left")
+    _legend(axes, colours, groups or ())
+    return axes
+
+
+def _group_colours(known: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return a colour for each group; two figures that know the same groups agree."""
+    from matplotlib.colors import to_rgb
+
+    colours = {}
+    for i, name in enumerate(sorted(set(known))):
+        colours[name] = np.array(to_rgb(f"C{i % 10}")) * 255
+    return colours
+
+
+def _legend(axes: Any, colours: Mapping[str, np.ndarray], groups: Sequence[str]) -> None:
+    from matplotlib.patches import Patch
+
+    if not colours:
+        return
+    counts = {name: list(groups).count(name) for name in colours}
+    keys = []
+    for name in sorted(counts, key=lambda name: -counts[name]):
+        label = f"{name} {counts[name]} of {len(groups)}"
+        keys.append(Patch(color=tuple(colours[name] / 255), label=label))
+    axes.legend(
+        handles=keys, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(keys), frameon=False
+    )

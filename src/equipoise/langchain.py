@@ -78,6 +78,8 @@ class EncoderEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         """Return the row of a query."""
+        if not isinstance(text, str):
+            raise InputError(f"the query is of type {type(text).__name__}; pass one text, a str")
         return self.embed_documents([text])[0]
 
     def embed_image(self, uris: list[str]) -> ListedRows:

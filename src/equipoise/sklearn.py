@@ -11,6 +11,7 @@ import numpy as np
 from equipoise._debiasing import debias
 from equipoise._space import AttributeSpace
 from equipoise.errors import InputError, MissingExtraError
+from equipoise.kernels._recipe import preference
 from equipoise.methods import FitContext, Operator, create
 from equipoise.methods._fitting_rows import group_codes, unit_rows
 from equipoise.metrics import equal_opportunity
@@ -129,6 +130,8 @@ class Debiaser(_Debiasing):
 
         sensitive_features: the group of each row of X (n, d).
         """
+        if isinstance(self.kappa, int | float | str):
+            preference(self.kappa, None)  # raises for what is not legal
         rows = self._rows(X, reset=True)
         labels = self._labels(y, sensitive_features, len(rows))
         space = self._given_space()

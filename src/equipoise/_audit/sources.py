@@ -229,13 +229,13 @@ def _read_array(path: Path, columns: _Columns) -> ImageSource:
 def _read_store(path: Path, columns: _Columns) -> ImageSource:
     stored = open_embeddings(path)
     found = read_dataset(None, embeddings=path, **columns.options())
-    pictures = [_picture(stored, name) for name in found.table["path"]]
+    pictures = [picture_of(stored, name) for name in found.table["path"]]
     if not any(pictures):
         pictures = None
     return ImageSource(found.name, found.table, pictures, stored, found.dropped)
 
 
-def _picture(store: Store, name: str) -> str | None:
+def picture_of(store: Store, name: str) -> str | None:
     """Return the path of a picture that a store names; None where the file is gone.
 
     Names are relative to what was embedded, and to nothing else.

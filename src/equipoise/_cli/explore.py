@@ -42,6 +42,22 @@ def explore(
     port: Annotated[
         int, typer.Option(help="The port; 0 for any that is free.", min=0, max=65535)
     ] = 8766,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="The address to listen on. Any other than this machine's own needs --public."
+        ),
+    ] = "127.0.0.1",
+    public: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=(
+                "Let everybody in, without a key, under this name of a site, such as"
+                " me-explore.hf.space. Everybody then sees every picture."
+            ),
+        ),
+    ] = None,
     browser: Annotated[
         bool | None,
         typer.Option(
@@ -63,6 +79,7 @@ def explore(
     from equipoise.prompts._attribute import Attribute
 
     require_extra("explore")
+    commands.check_public(host, public, prompts_file)
     prompts = None if prompts_file is None else PromptFile(prompts_file)
     explorer = commands.make_explorer(
         images,
@@ -87,10 +104,11 @@ def explore(
             return
         count = f"{len(explorer.collection):,}"
         console.print(f"{count} images. Open {link}", soft_wrap=True, highlight=False, markup=False)
-        console.print("Serving this machine alone, until you press Ctrl-C.", style="dim")
+        whom = "this machine alone" if public is None else f"everybody, as {public}"
+        console.print(f"Serving {whom}, until you press Ctrl-C.", style="dim", markup=False)
         if console.is_terminal if browser is None else browser:
             import webbrowser
 
             webbrowser.open(link)
 
-    commands.serve(explorer, port, ready, prompts)
+    commands.serve(explorer, port, ready, prompts, host=host, public=public)

@@ -39,9 +39,18 @@ Compute = Callable[[], dict[str, Any]]
 
 
 def application(
-    explorer: Explorer, key: str, *, prompts: PromptFile | None = None, framed: bool = False
+    explorer: Explorer,
+    key: str | None,
+    *,
+    prompts: PromptFile | None = None,
+    framers: str = "",
+    names: tuple[str, ...] = (),
 ) -> ASGIApp:
-    """Return the whole site. key: what requests must know. framed: shown inside a notebook."""
+    """Return the whole site.
+
+    key: what requests must know, None for a page that everybody may see. framers: who may show it
+    inside their own page. names: what it is called beside the names of this machine.
+    """
     answers = _ExploreSite(explorer, key, prompts)
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
@@ -60,15 +69,15 @@ def application(
         exception_handlers={EquipoiseError: _trouble, HTTPException: refusal},
         max_body_size=LARGEST,
     )
-    return Guard(site, loopback=True, framed=framed)
+    return Guard(site, loopback=True, framers=framers, names=names)
 
 
 class _ExploreSite:
     """What each address answers with."""
 
-    def __init__(self, explorer: Explorer, key: str, prompts: PromptFile | None):
+    def __init__(self, explorer: Explorer, key: str | None, prompts: PromptFile | None):
         self.explorer, self.prompts = explorer, prompts
-        self._key = key.encode()
+        self._key = None if key is None else key.encode()
         self.computers = CapacityLimiter(COMPUTERS)
         self.decoders = CapacityLimiter(DECODERS)
 
@@ -168,6 +177,8 @@ class _ExploreSite:
 
     def _require_key(self, request: Request) -> None:
         """Raise unless the request knows the key: in a header, or, of a picture, in its address."""
+        if self._key is None:
+            return
         given = request.headers.get("authorization", "").removeprefix("Bearer ")
         if request.url.path.startswith("/picture/"):
             given = request.query_params.get("key", "")

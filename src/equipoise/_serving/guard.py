@@ -30,15 +30,18 @@ HEADERS = {
 class Guard:
     """A guard that refuses what comes from elsewhere, and sets the headers of what goes out.
 
-    loopback: only names of this machine are answered to. framed: a notebook of this machine may
-    show the page inside its own.
+    loopback: only names of this machine are answered to, and the ``names`` beside them. framers:
+    who may show the page inside a page of their own.
     """
 
-    def __init__(self, app: ASGIApp, loopback: bool, framed: bool = False):
+    def __init__(
+        self, app: ASGIApp, loopback: bool, framers: str = "", names: tuple[str, ...] = ()
+    ):
         self.app = app
         self.loopback = loopback
-        if framed:
-            self.headers = HEADERS | {"Content-Security-Policy": f"{POLICY} {NOTEBOOKS}"}
+        self.names = (*LOOPBACK, *names)
+        if framers:
+            self.headers = HEADERS | {"Content-Security-Policy": f"{POLICY} {framers}"}
         else:
             alone = {"Content-Security-Policy": f"{POLICY} 'none'", "X-Frame-Options": "DENY"}
             self.headers = HEADERS | alone
@@ -61,8 +64,8 @@ class Guard:
 
     def _refusal(self, method: str, path: str, headers: Headers) -> str | None:
         host = headers.get("host", "")
-        if self.loopback and _name(host) not in LOOPBACK:
-            return "this server answers to this machine's own names only"
+        if self.loopback and _name(host) not in self.names:
+            return "this server answers to its own names only"
         origin = headers.get("origin")
         if origin is not None and _netloc(origin) != host.lower():
             return "requests from other sites are refused"

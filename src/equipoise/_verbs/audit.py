@@ -17,6 +17,7 @@ from equipoise._audit.plan import AuditPlan, AuditSettings, columns_for, make_pl
 from equipoise._audit.record import AuditOrder
 from equipoise._audit.results import AuditDocument
 from equipoise._audit.sources import ImageSource, holds_embeddings, read_images
+from equipoise._paths import path_of
 from equipoise._space import AttributeSpace, check_options
 from equipoise._verbs.destinations import require_free_folder
 from equipoise._verbs.hand_over import AuditedIndex, hand_over
@@ -84,7 +85,10 @@ class AuditResults:
         return written
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the summary: one row per metric and method, with its interval."""
+        """Return the summary: one row per metric and method, with its interval.
+
+        difference: from ``none``, on the same resamples.
+        """
         import pandas as pd
 
         labels = [method["label"] for method in self.results["methods"]]
@@ -92,7 +96,10 @@ class AuditResults:
         for metric in self.results["summary"]:
             about = {"metric": metric["key"], "name": metric["name"], "n": metric["n"]}
             for label, value in zip(labels, metric["values"], strict=True):
-                rows.append(about | {"method": label} | value)
+                row = about | {"method": label} | value
+                change = row.pop("difference", None)
+                row["difference"] = None if change is None else change["value"]
+                rows.append(row)
         return pd.DataFrame(rows)
 
     def plot(self, metric: str | None = None, axes: Any = None) -> Any:
@@ -270,8 +277,9 @@ def audit(
     """
     if out is not None:
         require_free_folder(Path(out), force, RESULTS)
+    _check_lists(attribute, group_columns)
     request = AuditRequest(
-        images=_path(images),
+        images=None if images is None else path_of(images, "images"),
         model=model,
         vectors=_path(vectors),
         embeddings=_path(embeddings),
@@ -282,7 +290,7 @@ def audit(
         caption_column=caption_column,
         prompts=prompts,
         book=book,
-        methods=tuple(methods),
+        methods=methods if isinstance(methods, str) else tuple(methods),
         kappa=kappa,
     )
     [plan] = request.plans(settings or AuditSettings(), **encoder_options)
@@ -291,6 +299,20 @@ def audit(
     if out is not None:
         return found.handed_over(Path(out))
     return found
+
+
+def _check_lists(attribute: Any, group_columns: Any) -> None:
+    """Raise where one was given for a list, or a list for one."""
+    if isinstance(attribute, list | tuple):
+        raise InputError(
+            f"attribute={attribute!r} is a list; pass one name, and join several with &:"
+            " 'gender & age'"
+        )
+    if isinstance(group_columns, str):
+        raise InputError(
+            f"group_columns={group_columns!r} is a string; pass a list of column names,"
+            f" [{group_columns!r}]"
+        )
 
 
 def _call(request: AuditRequest) -> str:
@@ -355,8 +377,8 @@ def _read_prompts(given: str | Sequence[str] | None) -> list[str] | str | None:
         return given
     if not Path(given).is_file():
         raise InputError(
-            f"prompts={given!r} is neither a file nor a curated book; pass `prompts` as a text file"
-            " with one prompt per line, the .json file of a book, or one of"
+            f"prompts={given!r} is neither a file nor a curated book; pass a list of prompts,"
+            " a text file with one prompt per line, the .json file of a book, or one of"
             f" {', '.join(PromptBook.curated_names())}"
         )
     return read_prompts(Path(given))

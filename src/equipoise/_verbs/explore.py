@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +16,8 @@ import numpy as np
 from equipoise._explore.collection import collect_rows, read_collection
 from equipoise._explore.explorer import Explorer
 from equipoise._explore.prompt_list import PromptFile
-from equipoise._serving.listening import address, listen
+from equipoise._paths import TAKEN, path_of
+from equipoise._serving.listening import LOOPBACK, address, listen
 from equipoise._serving.server import require_extra, server
 from equipoise._stores import Store
 from equipoise._verbs.models import MINI, open_encoder
@@ -26,6 +28,8 @@ from equipoise.prompts._attribute import Attribute
 HOST = "127.0.0.1"
 ATTRIBUTES = ("gender", "age", "skin tone", "race")
 HEIGHT = 900  # pixels of the frame in a notebook
+HUGGING_FACE = "https://huggingface.co"  # whose pages frame a Space
+NAME = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")  # of a site, as browsers send it
 STARTING = 30.0  # seconds that a server may take to start
 
 Where = str | os.PathLike[str]
@@ -128,7 +132,8 @@ def make_explorer(
     if isinstance(index, np.ndarray):
         collection = collect_rows(index, pictures)
     else:
-        where = index.folder if isinstance(index, Store) else _path(index)
+        where = index.folder if isinstance(index, Store) else index
+        where = None if where is None else path_of(where, "index", f"{TAKEN}, or pass rows (n, d)")
         collection = read_collection(
             where,
             encoder,
@@ -150,26 +155,64 @@ def make_explorer(
 
 
 def serve(
-    explorer: Explorer, port: int, ready: Callable[[str], None], prompts: PromptFile | None = None
+    explorer: Explorer,
+    port: int,
+    ready: Callable[[str], None],
+    prompts: PromptFile | None = None,
+    *,
+    host: str = HOST,
+    public: str | None = None,
 ) -> None:
-    """Serve until stopped. ready: called with the link once requests are taken."""
+    """Serve until stopped. ready: called with the link once requests are taken.
+
+    public: a name under which everybody may see the page, without a key. ``check_public`` says
+    what goes with it.
+    """
     from equipoise._explore.site import application
 
-    key = secrets.token_urlsafe(24)
-    site = application(explorer, key, prompts=prompts)
+    if public is None:
+        key = secrets.token_urlsafe(24)
+        site = application(explorer, key, prompts=prompts)
+    else:
+        key = None
+        framers = HUGGING_FACE if public.endswith(".hf.space") else ""
+        site = application(explorer, None, framers=framers, names=(public,))
     # Ctrl-C may come before uvicorn listens for it; it raises one more when it has stopped
-    with listen(HOST, port) as listening, suppress(KeyboardInterrupt):
-        ready(_link(address(HOST, listening), key))
+    with listen(host, port) as listening, suppress(KeyboardInterrupt):
+        at = address(host, listening)
+        ready(at if key is None else _link(at, key))
         server(site).run(sockets=[listening])
+
+
+def check_public(host: str, public: str | None, prompts: Path | None) -> None:
+    """Raise where a page would be served to others than was said."""
+    if public is None:
+        if host not in LOOPBACK:
+            raise InputError(
+                f"{host} can be reached from other machines; pass `public` with the name of the"
+                " site as well, and everybody may see every picture. Legal without it:"
+                f" {', '.join(LOOPBACK)}"
+            )
+        return
+    if not NAME.fullmatch(public):
+        raise InputError(
+            f"public={public!r} is not the name of a site; pass it as browsers send it, in small"
+            " letters, without https:// and without a port: me-explore.hf.space"
+        )
+    if prompts is not None:
+        raise InputError(
+            "`prompts_file` would be written to by everybody; leave it out of a public page"
+        )
 
 
 def _start(explorer: Explorer, port: int, prompts: PromptFile | None) -> Exploration:
     """Serve from a thread of this process, inside notebooks too."""
     from equipoise._explore.site import application
+    from equipoise._serving.guard import NOTEBOOKS
 
     key = secrets.token_urlsafe(24)
     listening = listen(HOST, port)
-    running = server(application(explorer, key, prompts=prompts, framed=True))
+    running = server(application(explorer, key, prompts=prompts, framers=NOTEBOOKS))
     thread = threading.Thread(target=running.run, args=([listening],), daemon=True)
     thread.start()
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from equipoise._search import top_k
 from equipoise._stores import Store, open_store
-from equipoise.errors import InputError
+from equipoise.errors import EquipoiseError, InputError
 from equipoise.methods import FitContext, Operator
 from equipoise.methods._balanced import Balanced
 from equipoise.methods._balanced_operator import BalancedOperator
@@ -84,6 +84,34 @@ class SearchResults:
         added = [name for name in about.columns if name not in found.columns]
         return pd.concat([found, about[added]], axis=1)
 
+    def plot(
+        self,
+        pictures: Sequence[Any] | None = None,
+        *,
+        groups: Sequence[Any] | None = None,
+        query: int = 0,
+        axes: Any = None,
+    ) -> Any:
+        """Draw the images found for one query, best first; return matplotlib's axes.
+
+        pictures: of the whole index, one per row: paths, bytes, PIL images or arrays. A store of
+        pictures needs none. groups: who is in each, one per row; a line below each picture shows
+        it. By default a balanced search shows the groups that its prompts see.
+        """
+        from equipoise import _plots as plots
+        from equipoise._verbs.found_pictures import drawn_groups, drawn_pictures
+
+        count = len(self.indices)
+        if not isinstance(query, int | np.integer) or not 0 <= query < count:
+            raise InputError(f"query={query!r} is not legal; pass a whole number below {count}")
+        found = self.indices[query]
+        shown = drawn_pictures(self.index, pictures, found)
+        names, known = drawn_groups(self.index, groups, found)
+        if names is None and self.groups is not None:
+            names, known = self.groups[query].tolist(), self.groups.ravel().tolist()
+        title = self.queries[query] if self.queries else f"query {query}"
+        return plots.draw_pictures(axes, shown, names, known, title)
+
     def __repr__(self) -> str:
         count, depth = self.indices.shape
         balanced = ""
@@ -134,14 +162,10 @@ def search(
     for each group.
     gate: texts that name a group, and texts about no person, are searched for as they are.
     """
-    if isinstance(index, str | Path):
-        index = open_store(index)
-    texts = None
-    if not hasattr(queries, "shape"):
-        texts = (queries,) if isinstance(queries, str) else tuple(queries)
-        if encoder is None:
-            raise InputError("the queries are texts; pass the `encoder` of the index too")
-        queries = encoder.encode_text(list(texts))
+    index = _opened(index)
+    texts = _texts_of(queries)
+    if texts is not None:
+        queries = _encoded(texts, encoder)
     rows = np.asarray(queries)
     _check_offset(offset)
     _check_target(target, balance)
@@ -153,6 +177,61 @@ def search(
     if gate and texts is not None:
         reasons = tuple(operator.left_alone(text) for text in texts)
     return _balanced(operator, index, rows, k, offset, texts, reasons)
+
+
+def _opened(index: Any) -> Any:
+    """Return the store of a path, and any other index as it is; raise for what holds no rows."""
+    if isinstance(index, str | os.PathLike):
+        return _store_at(index)
+    if hasattr(index, "to_numpy"):
+        raise InputError(
+            f"the index is a {type(index).__name__} of pandas; pass its numbers:"
+            " frame.to_numpy(), or np.stack(frame[column]) for a column that holds rows"
+        )
+    return index
+
+
+def _store_at(path: str | os.PathLike[str]) -> Store:
+    try:
+        return open_store(path)
+    except EquipoiseError as error:
+        raise InputError(
+            f"the index is a path, {os.fspath(path)!r}, and no store can be opened there ({error});"
+            " eq.embed(folder, store) makes one of a folder of pictures"
+        ) from error
+
+
+def _texts_of(queries: Any) -> tuple[str, ...] | None:
+    """Return queries that are texts; None for rows of numbers."""
+    if isinstance(queries, str):
+        return (queries,)
+    if getattr(queries, "ndim", 1) == 1 and getattr(queries, "dtype", None) is not None:
+        if queries.dtype.kind not in "OUT":  # texts of numpy, and of pandas
+            return None
+        return tuple(str(one) if isinstance(one, str) else one for one in queries)
+    if hasattr(queries, "columns"):
+        raise InputError(
+            f"the queries are a {type(queries).__name__}; pass one column of it, of"
+            f" {list(queries.columns)}"
+        )
+    if hasattr(queries, "shape"):
+        return None
+    if not isinstance(queries, Iterable):
+        raise InputError(
+            f"queries={queries!r} is not legal; pass a text, a list of texts, or rows (q, d)"
+        )
+    return tuple(queries)
+
+
+def _encoded(texts: tuple[str, ...], encoder: Any) -> np.ndarray:
+    if encoder is None:
+        raise InputError("the queries are texts; pass the `encoder` of the index too")
+    if not hasattr(encoder, "encode_text"):
+        raise InputError(
+            f"encoder={encoder!r} has no encode_text; pass what eq.load_encoder returns, the"
+            " encoder that made the index"
+        )
+    return encoder.encode_text(list(texts))
 
 
 def _check_offset(offset: Any) -> None:

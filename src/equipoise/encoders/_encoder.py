@@ -386,8 +386,17 @@ def _checked_texts(texts: Sequence[str]) -> list[str]:
         )
     if not isinstance(texts, Iterable):
         raise InputError(f"{type(texts).__name__} is not a list of texts; pass a list of str")
+    columns = getattr(texts, "columns", None)
+    if columns is not None:  # a table would give the names of its columns
+        raise InputError(
+            f"a {type(texts).__name__} was given; pass one column of it, of {list(columns)}"
+        )
     texts = list(texts)
     for i, text in enumerate(texts):
+        if isinstance(text, Image.Image):
+            raise InputError(
+                f"text {i} is an image; pass a list of str, and images to encode_images"
+            )
         if not isinstance(text, str):
             raise InputError(f"text {i} is {type(text).__name__}; pass a list of str")
         if not text.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in text):

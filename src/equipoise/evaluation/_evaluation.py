@@ -93,6 +93,7 @@ class Evaluation:
     ):
         if task not in TASKS:
             raise InputError(f"task={task!r} is not legal; pass one of {', '.join(TASKS)}")
+        _check_dataset(dataset)
         self.task: Task = cast(Task, task)
         self.dataset: Dataset = dataset
         self.encoder: Any = encoder
@@ -184,6 +185,11 @@ class Evaluation:
 
         baseline: the label of the method that paired differences are from.
         """
+        if isinstance(specs, str) or not all(isinstance(spec, MethodSpec) for spec in specs):
+            raise InputError(
+                f"specs={specs!r} is not legal; pass eq.evaluation.parse(['closed-form',"
+                " 'orth-proj:...'])"
+            )
         specs = [MethodSpec(BASELINE), *(spec for spec in specs if spec.name != BASELINE)]
         self.check(specs)
         by_label = {spec.label: spec for spec in specs}
@@ -417,3 +423,22 @@ class Evaluation:
         lacking = books.unworded(book, self.asked.prompts, self.attribute) if written else 0
         told = BookFacts(hash=book.hash, prompts=len(book), unworded=lacking)
         return about.model_copy(update={"book": told})
+
+
+def _check_dataset(dataset: Any) -> None:
+    """Raise for a table in place of a dataset, and for a dataset that lacks what each one has."""
+    if not isinstance(dataset, Dataset):
+        raise InputError(
+            f"the dataset is of type {type(dataset).__name__}; pass eq.datasets.Dataset(name,"
+            " table, groups=('gender',)) with a column path, or what a reader of eq.datasets gives"
+        )
+    if isinstance(dataset.groups, str):
+        raise InputError(
+            f"the groups of {dataset.name} are a string, {dataset.groups!r}; pass a tuple of column"
+            f" names: ({dataset.groups!r},)"
+        )
+    if "path" not in dataset.table:
+        raise InputError(
+            f"the table of {dataset.name} has no column path, only"
+            f" {', '.join(map(str, dataset.table.columns))}; add one with a name per image"
+        )

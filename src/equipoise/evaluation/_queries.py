@@ -125,6 +125,8 @@ def _check_spelling(labels: Sequence[Any]) -> None:
 
 def queries(dataset: Dataset, paths: Sequence[str], prompts: Sequence[str] | None) -> Queries:
     """Return the queries that are given, or the captions of these images."""
+    if isinstance(prompts, str):
+        raise InputError(f"prompts={prompts!r} is a string; pass a list of queries, [{prompts!r}]")
     found = _captions(dataset, paths) if prompts is None else Queries(list(prompts), None)
     if not found.prompts:
         raise InputError("there is no query; pass one or more")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from equipoise._documents import Document, FreeValue, Number
 from equipoise._space_document import EncoderFacts
+from equipoise.errors import InputError
 from equipoise.prompts._attribute_document import AttributeFacts
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 KIND, FORMAT = "equipoise evaluation", 1
+COLUMNS = ("metric", "method", "value", "low", "high")  # of ``to_frame``, before the others
 Better = Literal["higher", "lower"]
 Task = Literal["classification", "retrieval"]
 
@@ -196,6 +202,43 @@ class EvaluationRun(RunFacts, FileFacts):
     )
     fit_seconds: float | None = Field(default=None, description="Of compare: how long it took.")
 
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per metric and method: value, interval, difference from ``none``."""
+        import pandas as pd
+
+        lines = []
+        for row in self.rows:
+            line = {name: getattr(row, name) for name in COLUMNS}
+            line["difference"] = row.difference.value if row.difference else None
+            lines.append(line | {"better": row.better, "n": row.n})
+        return pd.DataFrame(lines)
+
+    def plot(self, metric: str | None = None, axes: Any = None) -> Any:
+        """Draw a metric of each method with its interval; return matplotlib's axes.
+
+        metric: one of ``to_frame()``; by default the first.
+        """
+        from equipoise import _plots as plots
+
+        known = list(dict.fromkeys(row.metric for row in self.rows))
+        metric = known[0] if metric is None else metric
+        if metric not in known:
+            raise InputError(f"there is no metric {metric!r}; there are {', '.join(known)}")
+        drawn = [row for row in self.rows if row.metric == metric]
+        values = []
+        for row in drawn:
+            value, low, high = np.array([row.value, row.low, row.high], float)
+            values.append((value, low, high))
+        better = f"{drawn[0].better} is better"
+        label = f"{metric} (n={drawn[0].n:,}, {drawn[0].level:.0%} intervals; {better})"
+        return plots.draw_intervals(axes, [row.method for row in drawn], values, "", label)
+
     def __repr__(self) -> str:
         methods = ", ".join(self.methods)
         return f"EvaluationRun({self.task} on {self.dataset.name}: {methods})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        return self.to_frame().to_html(index=False, escape=True, float_format="{:.4f}".format)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ class MiniPipeline:
         self,
         prompt: str | Sequence[str] | None = None,
         *,
-        seeds: Sequence[int],
+        seeds: Sequence[int] = (),
         prompt_embeds: np.ndarray | None = None,
         **options: Any,
     ) -> np.ndarray:
@@ -59,9 +59,15 @@ class MiniPipeline:
                 "pass prompts, or embeddings in their place as prompt_embeds: one of the two"
             )
         rows = self.encode_prompt(prompt) if prompt is not None else np.asarray(prompt_embeds)
+        if not isinstance(seeds, Iterable):
+            raise InputError(
+                f"seeds={seeds!r} is not a list; pass one seed per prompt: [{seeds!r}]"
+            )
+        seeds = list(seeds)
         if len(rows) != len(seeds):
             raise InputError(
-                f"{len(seeds)} seeds were given for {len(rows)} prompts; pass one for each"
+                f"{len(seeds)} seeds were given for {len(rows)} prompts; pass one for each:"
+                f" seeds=range({len(rows)})"
             )
         # Linear methods shorten rows, and the generator knows unit ones.
         unit = geometry.unit(np.asarray(rows, np.float64))

@@ -28,7 +28,11 @@ def framework(e: Any) -> str:
         return "torch"
     if (jax := sys.modules.get("jax")) and isinstance(e, jax.Array):
         return "jax"
-    advice = "pick an array of it by name" if hasattr(e, "files") else "try numpy.asarray(...)"
+    advice = "try numpy.asarray(...)"
+    if hasattr(e, "files"):
+        advice = "pick an array of it by name"
+    elif isinstance(e, str) or (isinstance(e, list | tuple) and e and isinstance(e[0], str)):
+        advice = "encode texts first: encoder.encode_text([...])"
     raise InputError(
         "embeddings must be a numpy array, a torch tensor or a jax array, and this is"
         f" {type(e).__name__}; {advice}"

@@ -233,7 +233,12 @@ class Operator(ABC):
         return ""
 
     def _check_width(self, rows: Any, what: str) -> None:
-        if not hasattr(rows, "shape") or len(rows.shape) < 2 or rows.shape[-1] != self.in_dim:
+        if not hasattr(rows, "shape"):
+            raise InputError(
+                f"{what} are of type {type(rows).__name__}; pass an array (n, {self.in_dim}), what"
+                f" encoder.encode_{'text' if what == 'texts' else 'images'} returns"
+            )
+        if len(rows.shape) < 2 or rows.shape[-1] != self.in_dim:
             shape = tuple(getattr(rows, "shape", ()))
             raise InputError(
                 f"{what} have shape {shape}, and this {self.method} operator takes rows"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import wraps
 from importlib import import_module
 from importlib.metadata import entry_points
 from numbers import Integral, Real
@@ -107,9 +108,30 @@ class Method(ABC):
     licence: ClassVar[str] = ""
     operator: ClassVar[type[Operator]]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "fit" in vars(cls):
+            cls.fit = _with_a_context(cls.fit)
+
     @abstractmethod
     def fit(self, context: FitContext) -> Operator:
         """Return the operator for what the context holds."""
+
+
+def _with_a_context(fit: Callable[..., Operator]) -> Callable[..., Operator]:
+    """Return a ``fit`` that says what it takes, where it is given anything but a context."""
+
+    @wraps(fit)
+    def checked(self: Method, context: FitContext) -> Operator:
+        if not isinstance(context, FitContext):
+            raise InputError(
+                f"fit was given {type(context).__name__}; pass a context:"
+                " eq.FitContext(attribute, images=..., sensitive_features=...), or with encoder="
+                " and book=. `equipoise methods` says what each method needs"
+            )
+        return fit(self, context)
+
+    return checked
 
 
 def names() -> list[str]:

@@ -138,6 +138,8 @@ def parse(
     books: more than one makes the book a part of the grid. others: legal names that are no methods
     of embeddings.
     """
+    if isinstance(texts, str):
+        raise InputError(f"methods={texts!r} is a string; pass a list of methods, [{texts!r}]")
     specs = [spec for text in texts for spec in _grid(text, others)]
     if len(books) > 1:
         specs = _with_books(specs, books)
