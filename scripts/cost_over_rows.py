@@ -42,7 +42,7 @@ TITLES = {
     "apply": f"apply, rows x {DIM} float16",
     "search": f"exact search, {QUERIES} queries x rows x {DIM}, k {DEPTH}",
 }
-WIDTH, HEIGHT, LEFT, TOP, PANEL = 960, 400, 60, 40, 400  # pixels
+WIDTH, HEIGHT, LEFT, TOP, PANEL = 990, 400, 60, 40, 400  # pixels
 BOTTOM = HEIGHT - 50
 
 
