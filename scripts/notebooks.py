@@ -76,12 +76,13 @@ def _shrink(data: Any) -> None:
 
 
 def pictures(cell: Any) -> list[bytes]:
-    """Return the pictures that a cell shows."""
+    """Return the pictures that a cell shows, each once: one of PIL comes as PNG and as JPEG."""
     found = []
     for output in cell.get("outputs", ()):
-        for kind in ("image/png", "image/jpeg"):
-            if kind in output.get("data", {}):
-                found.append(base64.b64decode(output["data"][kind]))
+        data = output.get("data", {})
+        picture = data.get("image/png") or data.get("image/jpeg")
+        if picture is not None:
+            found.append(base64.b64decode(picture))
     return found
 
 

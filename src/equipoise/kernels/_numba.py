@@ -148,13 +148,19 @@ def _fence(typingctx):  # pyright: ignore[reportUnusedParameter]
     return types.void(), code
 
 
+# Bytes. Where a store lies up to 256 bytes behind a load, the compiled loop goes number by number
+# instead of in vectors, and sums round otherwise. Rows of 64 numbers keep that distance by
+# themselves; shorter ones at the end of an array did not, and depended on where they lay.
+APART = 512
+
+
 @_jit
 def _buffer(count, d, like):
     """Return (count, d) zeros of ``like``'s type that start with a cache line: a vector across two
-    of them takes twice as long to load.
+    of them takes twice as long to load. They lie APART from whatever the memory holds before them.
     """
-    flat = np.zeros(count * d + 64 // like.itemsize, like.dtype)
-    skip = -flat.ctypes.data % 64 // like.itemsize
+    flat = np.zeros(count * d + (APART + 64) // like.itemsize, like.dtype)
+    skip = (APART + -flat.ctypes.data % 64) // like.itemsize
     return flat[skip : skip + count * d].reshape(count, d)
 
 
@@ -164,13 +170,14 @@ def _room(right, left, out):
     axes, four numbers per row, a row of out, and a short rest.
     """
     rows, taken = _buffer(4, right.shape[1], right), _buffer(4, right.shape[1], right)
+    numbers = np.ones((4, 4))
     return (
         rows,
         taken,
         np.zeros((4, left.shape[0]), right.dtype),
-        np.ones((4, 4)),
+        numbers,
         _buffer(1, right.shape[1], out)[0],
-        np.zeros(right.shape[1]),
+        _buffer(1, right.shape[1], numbers)[0],
     )
 
 
