@@ -200,7 +200,7 @@ def test_counts_that_miss_the_target_are_said():
     """The mean membership is held, and a page may still count otherwise where groups are unsure."""
     certificate = balanced_page({"male": 0.5, "female": 0.5}, after={"male": 0.95, "female": 0.05})
     assert certificate.off_target == pytest.approx(0.18, abs=0.01)
-    assert "the counts are 18% of the page off the target" in repr(certificate)
+    assert "18% of the page is off the target (27% before)" in repr(certificate)
     near = balanced_page({"male": 0.95, "female": 0.05}, after={"male": 0.7, "female": 0.3})
     assert "off the target" not in repr(near)  # by no more images than may tie at the edge
 

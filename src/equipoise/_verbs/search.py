@@ -118,7 +118,8 @@ class SearchResults:
         if self.certificates is not None:
             done = sum(one is not None for one in self.certificates)
             balanced = f", {done} balanced"
-        head = f"SearchResults({count} queries, the first {depth} images of each{balanced})"
+        searches = "1 query" if count == 1 else f"{count} queries"
+        head = f"SearchResults({searches}, the first {depth} images of each{balanced})"
         return "\n".join([head, *self._balanced_lines()])
 
     def _balanced_lines(self) -> list[str]:

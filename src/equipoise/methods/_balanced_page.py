@@ -123,8 +123,10 @@ class PageCertificate:
         """Return how far the counted shares are off the target: what would have to change groups,
         as a share of the page.
         """
-        distances = [abs(self.after[group] - aimed) for group, aimed in self.target.items()]
-        return sum(distances) / 2
+        return self._off(self.after)
+
+    def _off(self, shares: Mapping[str, float]) -> float:
+        return sum(abs(shares[group] - aimed) for group, aimed in self.target.items()) / 2
 
     def _counts_miss(self) -> bool:
         """Return whether the counts are further off than images that tie at the edge explain."""
@@ -155,8 +157,8 @@ class PageCertificate:
             notes.append(f"in doubt: {self.doubt}")
         if self._counts_miss():
             notes.append(
-                f"the counts are {self.off_target:.0%} of the page off the target, as the prompts"
-                " are unsure of these images; the mean membership is at it"
+                f"counted by the nearest prompt, {self.off_target:.0%} of the page is off the"
+                f" target ({self._off(self.before):.0%} before); its mean membership is at it"
             )
         return f"PageCertificate(first {self.k}: {', '.join(shares)}; {', '.join(notes)})"
 
