@@ -369,6 +369,7 @@ def test_the_command_says_its_link_and_stops(photos, encoder):
     import signal
     import subprocess
     import sys
+    import urllib.request
 
     command = [sys.executable, "-m", "equipoise", "explore", str(photos[0]), "-a", "gender"]
     with subprocess.Popen(
@@ -376,5 +377,7 @@ def test_the_command_says_its_link_and_stops(photos, encoder):
     ) as process:
         told = json.loads(process.stdout.readline())
         assert told["images"] == 300 and told["link"].startswith("http://127.0.0.1:")
+        # once it answers it listens for Ctrl-C, also where a background job began by ignoring it
+        urllib.request.urlopen(told["link"].split("#")[0]).close()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
