@@ -299,6 +299,19 @@ def _matrix(column):
     return np.stack(column.to_numpy(zero_copy_only=False))
 
 
+def test_the_lock_of_a_connection_that_just_ended_is_waited_for(server, rng, space):
+    import threading
+
+    rows = unit(rng.standard_normal((7, DIM))).astype(np.float32)
+    make_table(server, "ended", rows)
+    held = connected(server)
+    held.execute("select pg_advisory_lock(hashtext('public.ended.debiased'))")
+    ending = threading.Timer(0.3, held.close)
+    ending.start()
+    assert eq.apply(f"{server.get_uri()}#ended.e", "debiased", space=space).rows == 7
+    ending.join()
+
+
 def test_lancedb(lance_table, space):
     path, rows, read = lance_table
     before = read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from equipoise.errors import InputError, MissingExtraError, ServiceError
 
 STATE = "equipoise_apply"
 LONGEST = 63  # bytes of a name; PostgreSQL cuts off the rest
+ENDING = 2.0  # seconds within which the server lets go of the lock of a connection that has ended
 _HOST = r"(\[[0-9A-Fa-f:.%]+\]|[^\[\]:,@]*)(:\d{0,5})?"
 _HOSTS = re.compile(rf"{_HOST}(,{_HOST})*")
 DTYPES = {"vector": "float32", "halfvec": "float16"}
@@ -237,15 +239,24 @@ class NewColumn:
         self.run = f"{column.schema}.{column.table}.{name}"
 
     def lock(self) -> None:
-        """Let one run at a time write; the lock ends with the connection."""
-        answer = self.connection.execute(
-            "select pg_try_advisory_lock(hashtext(%s))", (self.run,)
-        ).fetchone()
-        if not answer[0]:
-            raise InputError(
-                f"another run is writing to {self.run}; wait for it, or write to another column"
-            )
+        """Let one run at a time write; the lock ends with the connection.
+
+        A run has one connection after the other, and a run may follow one that was just stopped:
+        the server lets go of the first one's lock a moment after it ended.
+        """
+        until = time.monotonic() + ENDING
+        while not self._locked():
+            if time.monotonic() > until:
+                raise InputError(
+                    f"another run is writing to {self.run}; wait for it, or write to another column"
+                )
+            time.sleep(ENDING / 20)
+
+    def _locked(self) -> bool:
+        question = "select pg_try_advisory_lock(hashtext(%s))"
+        answer = self.connection.execute(question, (self.run,)).fetchone()
         self.connection.commit()
+        return bool(answer[0])
 
     def begin(self, identity: str, resume: bool) -> None:
         """Add the column, or go on with it where this very run began it.
