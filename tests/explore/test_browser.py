@@ -250,7 +250,12 @@ def test_rows_share_hover_scroll_and_keys(browser, served, expect):
         assert tab.evaluate("document.activeElement.dataset.id") == str(third)
         tab.keyboard.press("Enter")
         expect(tab.locator("#large")).to_be_visible()
-        until(tab, "document.getElementById('large-picture').naturalWidth > 0")
+        until(tab, "document.getElementById('large-picture').style.width !== ''")
+        width, own = tab.evaluate(
+            "(() => { const p = document.getElementById('large-picture');"
+            " return [p.clientWidth, p.naturalWidth]; })()"
+        )
+        assert own <= width <= 2 * own  # softly enlarged, at most twice
         tab.keyboard.press("Escape")
         expect(tab.locator("#large")).to_be_hidden()
         assert tab.locator(".strip .tile[tabindex='0']").count() == 2  # one stop of Tab per row

@@ -47,10 +47,15 @@ export function empty(name) {
   $(name).replaceChildren();
 }
 
+// Softly, and at most twice: a picture of 64 pixels does not fill a screen, and one can tell.
+const MOST = 2;
+
 function enlarge(image, label, pictures) {
   if (!pictures) return;
-  $("large-picture").src = picture(image.id, "large");
-  $("large-picture").alt = label;
+  const shown = $("large-picture");
+  shown.onload = () => { shown.style.width = `${MOST * shown.naturalWidth}px`; };
+  shown.src = picture(image.id, "large");
+  shown.alt = label;
   $("large-name").textContent = label;
   $("large").showModal();
 }
