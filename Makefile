@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
+WORKERS ?= 3 # one more than the two cores that the suite is made for: tests also wait for servers, browsers and disks
 # The lowest versions that pyproject.toml allows: of the core and small extras, and of the frameworks.
 # open-clip and export are at the versions of constraints.txt, which the other targets test.
 LOWEST_EXTRAS := numba,onnx,fsspec,lancedb,annotate,hub
@@ -19,7 +20,7 @@ demo: $(VENV)/.core
 	$(BIN)/equipoise audit --out build/demo --force
 
 test: $(VENV)/.test
-	$(PYTEST) -n 2 --dist worksteal -m "not slow and not open_clip and not fiftyone"
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not open_clip and not fiftyone"
 
 test-slow: $(VENV)/.test
 	$(PYTEST) -m slow

@@ -155,10 +155,14 @@ def show(browser, html, folder, width=1100, **options):
     return tab, complaints
 
 
+@pytest.fixture(scope="module")
+def html(audit):
+    return page(audit.results, audit.pictures)
+
+
 @pytest.fixture
-def opened(browser, audit, tmp_path):
+def opened(browser, html, tmp_path):
     """A page, and what it complains of."""
-    html = page(audit.results, audit.pictures)
     tab, complaints = show(browser, html, tmp_path, reduced_motion="reduce")
     tab.select_option("#turning", "1")
     yield tab, complaints
