@@ -36,6 +36,7 @@ MADE_BY: dict[str, tuple[str, ...]] = {
     "learned_on_clip_*.json": ("scripts/learned_on_clip.py", *METHODS),
     "methods_clip_*.json": ("scripts/methods_on_clip.py", *METHODS),
     "methods_mini_*.json": ("scripts/methods_on_mini.py", *METHODS),
+    "small_people.json": ("scripts/small_people.py", *BALANCE),
     "released_on_gpu.json": ("scripts/released_on_gpu.py", "src/equipoise/methods"),
     "retrieval_by_gender_*.json": ("scripts/retrieval_by_gender.py", *METHODS),
 }

@@ -42,6 +42,14 @@ def test_the_pages_of_measured_methods_are_made_from_their_files(monkeypatch):
     assert adapted.page() == (ROOT / "docs" / "adapted.md").read_text()
 
 
+def test_the_tables_of_the_page_on_balanced_search_are_made_from_their_file():
+    from scripts import small_people
+
+    assert small_people.page() == small_people.PAGE.read_text(), (
+        "type: python -m scripts.small_people"
+    )
+
+
 @pytest.mark.parametrize("script", ["command_line", "power"])
 def test_pages_that_a_script_writes_are_what_it_writes(script):
     module = importlib.import_module(f"scripts.{script}")

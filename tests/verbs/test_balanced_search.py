@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
+from equipoise._verbs.search import fit_balanced
 from equipoise.methods._balanced_page import PageCertificate
 from equipoise.methods._specs import MethodSpec, serve
 from equipoise.prompts._text_vectors import TextVectors
@@ -201,8 +202,25 @@ def test_counts_that_miss_the_target_are_said():
     certificate = balanced_page({"male": 0.5, "female": 0.5}, after={"male": 0.95, "female": 0.05})
     assert certificate.off_target == pytest.approx(0.18, abs=0.01)
     assert "18% of the page is off the target (27% before)" in repr(certificate)
+    assert "only labels could say which of the two is right" in repr(certificate)
     near = balanced_page({"male": 0.95, "female": 0.05}, after={"male": 0.7, "female": 0.3})
     assert "off the target" not in repr(near)  # by no more images than may tie at the edge
+
+
+def test_a_printed_certificate_says_whose_count_it_is():
+    """Shares are what the prompts see: nobody has counted people, on a page or in the target."""
+    certificate = balanced_page({"male": 0.5, "female": 0.5}, after={"male": 0.75, "female": 0.25})
+    assert "first 20, as the prompts see them: male 50% -> 75%" in repr(certificate)
+
+
+def test_the_page_of_an_attribute_is_that_of_one_shifted_query():
+    """So a database serves the very page that eq.search shows. A re-ranking has no such query."""
+    images, *_ = collection()
+    texts, model = ["a doctor", "a nurse", "a chef"], encoder()
+    found = eq.search(images, texts, K, encoder=model, balance=GENDER)
+    shifted = fit_balanced(GENDER, images, K, model).text(model.encode_text(texts))
+    in_database = eq.search(images, shifted, K)
+    np.testing.assert_array_equal(found.indices, in_database.indices)
 
 
 def balanced_page(before, after):

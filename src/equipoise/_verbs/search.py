@@ -156,9 +156,10 @@ def search(
     are fewer than k, or none.
 
     balance: an attribute, or its name ("gender"), whose groups each page of k shall show as often
-    as the index does; ``encoder`` encodes the prompts that tell the groups apart, and the index is
-    read twice more. Or a fitted ``balanced`` operator, which is quicker where there are several
-    searches; its own k is then the page. Page 2 is the best balanced page of what page 1 left.
+    as the index does, as far as the prompts can see. ``encoder`` encodes these prompts, and the
+    index is read twice more; the page is that of one shifted query, whose operator gives it to any
+    database. Or a fitted ``balanced`` operator, which is quicker where there are several searches;
+    its own k and mode are then the page's. Page 2 is the best balanced page of what page 1 left.
     target: the shares of the groups on a page, where not those of the index: "equal", or a share
     for each group.
     gate: texts that name a group, and texts about no person, are searched for as they are.

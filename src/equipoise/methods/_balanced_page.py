@@ -46,13 +46,15 @@ class PageCertificate:
     there. nearest: the nearest shares that k images reach, where the target is out of reach.
     before, after: the shares among the first k, where each image counts for the group whose
     prototype is nearest. The mean membership is what is held to the target, so these counts may be
-    off it where the prompts are unsure. kept: the page's total score as a share of the undebiased
-    page's, and of the largest that any page of that mean membership can have (``kept_of_bound``,
-    above 1 where images that tie leave the page a little off its mean). kept_above_mean: the first
-    of these with scores counted from the collection's mean score. gap: of the programme and its
-    dual, which is rounding. largest_move: no similarity of a unit image moves by more. candidates:
-    images that were looked at. exact: no other image could change the answer. left_alone: why
-    nothing was done, or "". doubt: why the shares may mean nothing, or "".
+    off it where the prompts are unsure. They are what the prompts see, and no count of people: a
+    page whose counts are nearer to the target need not be nearer by true labels. kept: the page's
+    total score as a share of the undebiased page's, and of the largest that any page of that mean
+    membership can have (``kept_of_bound``, above 1 where images that tie leave the page a little
+    off its mean). kept_above_mean: the first of these with scores counted from the collection's
+    mean score. gap: of the programme and its dual, which is rounding. largest_move: no similarity
+    of a unit image moves by more. candidates: images that were looked at. exact: no other image
+    could change the answer. left_alone: why nothing was done, or "". doubt: why the shares may mean
+    nothing, or "".
     """
 
     k: int
@@ -157,10 +159,12 @@ class PageCertificate:
             notes.append(f"in doubt: {self.doubt}")
         if self._counts_miss():
             notes.append(
-                f"counted by the nearest prompt, {self.off_target:.0%} of the page is off the"
-                f" target ({self._off(self.before):.0%} before); its mean membership is at it"
+                f"counted so, {self.off_target:.0%} of the page is off the target"
+                f" ({self._off(self.before):.0%} before), and its mean membership is at it: only"
+                " labels could say which of the two is right"
             )
-        return f"PageCertificate(first {self.k}: {', '.join(shares)}; {', '.join(notes)})"
+        page = f"first {self.k}, as the prompts see them"
+        return f"PageCertificate({page}: {', '.join(shares)}; {', '.join(notes)})"
 
 
 @dataclass(frozen=True, eq=False)
