@@ -2,7 +2,7 @@
 
 Run from the repository root: ``python -m scripts.small_people [DATA]``, the folder that holds
 embeddings/ and people/. It writes docs/measurements/small_people.json (delete the file to measure
-again) and the tables of docs/balanced.md. Embeddings of photographs are kept in build/balanced.
+again) and the tables of docs/small-people.md. Embeddings of photographs are kept in build/balanced.
 
 A true label of Flickr8k is what captions say: at least three of five name one gender, and none the
 other. mini has learned from all of Flickr8k but its validation part, which chose between runs of
@@ -41,7 +41,7 @@ from equipoise.methods import FitContext
 from equipoise.metrics._intervals import ANY, POSITIVE, SHARE, Limits
 
 ROOT = Path(__file__).resolve().parents[1]
-OUT, PAGE = ROOT / "docs/measurements/small_people.json", ROOT / "docs/balanced.md"
+OUT, PAGE = ROOT / "docs/measurements/small_people.json", ROOT / "docs/small-people.md"
 BEGIN, END = "<!-- small people -->\n", "<!-- /small people -->"
 GENDER = eq.Attribute("gender", ("male", "female"))
 DEPTHS, TARGETS = (20, 100), ("collection", "equal")
@@ -458,11 +458,16 @@ def rounded(found: Any) -> Any:
 
 
 def tables() -> str:
-    """Return the tables of docs/balanced.md."""
+    """Return the tables of docs/small-people.md, each under its heading."""
     document = json.loads(OUT.read_text())
     sets = document["sets"]
-    parts = [label_table(sets), count_table(sets), cost_table(sets), recall_table(document)]
-    return "\n\n".join(parts) + "\n"
+    titled = {
+        "Points off the target, by labels": label_table(sets),
+        "The first 100, by count and by labels": count_table(sets),
+        "MaxSkew by labels, and the score kept": cost_table(sets),
+        "Recall of captions": recall_table(document),
+    }
+    return "\n\n".join(f"### {title}\n\n{table}" for title, table in titled.items()) + "\n"
 
 
 def page_of(one: dict[str, Any], k: int, target: str) -> dict[str, Any]:
@@ -552,7 +557,7 @@ def recall_table(document: dict[str, Any]) -> str:
 
 
 def page() -> str:
-    """Return docs/balanced.md with the tables between their marks."""
+    """Return docs/small-people.md with the tables between their marks."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     return f"{before}{BEGIN}{tables()}{END}{after}"
