@@ -257,11 +257,36 @@ def check_repeats(rng: np.random.Generator) -> None:
             )
 
 
+def check_search(rng: np.random.Generator) -> None:
+    """The search of a GPU finds what the host finds, near ties and ties included."""
+    for dtype in (np.float16, np.float32, np.float64):
+        images = rng.standard_normal((60_000, 512))
+        images = (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(dtype)
+        images[20_000:40_000] = images[:20_000]
+        images[50_000:] = np.nextafter(images[:10_000], dtype(1))
+        images[7], images[9, 3] = np.nan, np.inf
+        texts = rng.standard_normal((100, 512)).astype(np.float32)
+        for k in (1, 20, 1000):
+            found = eq.search(torch.tensor(images, device="cuda"), texts, k)
+            indices, scores = (one.cpu().numpy() for one in found)
+            host = eq.search(images, texts, k)
+            agree = float((indices == host.indices).mean())
+            same = agree == 1 and np.array_equal(scores, host.scores)
+            report(f"search {dtype.__name__} k={k}", same, f"{agree:.3%} of places agree")
+
+
 def main() -> None:
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
     print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()))
-    for check in (check_shrink, check_extremes, check_forms, check_repeats, check_accuracy):
+    for check in (
+        check_shrink,
+        check_extremes,
+        check_forms,
+        check_repeats,
+        check_search,
+        check_accuracy,
+    ):
         check(rng)
     print(f"{len(FAILED)} checks failed" if FAILED else "all checks passed")
     sys.exit(bool(FAILED))

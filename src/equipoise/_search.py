@@ -122,19 +122,17 @@ def _offered(
     recent: RecentScores | None = None,
 ) -> Best:
     """Return the best after all images were offered; raise where none can be found."""
-    texts = _check_texts(texts)
-    for name, value in (("k", k), ("block", block)):
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{name}={value!r} is not legal; pass a whole number from 1")
-    best = Best(texts, int(k), adjustments)
+    texts = checked_texts(texts)
+    k, block = checked_count("k", k), checked_count("block", block)
+    best = Best(texts, k, adjustments)
     kept = None if recent is None else recent.of(texts)
     total = len(images) if isinstance(images, np.ndarray) and images.ndim else None
     with progress("searching", total, show_progress) as advance:
-        for number, rows in enumerate(_windows(images, int(block), transform is None)):
+        for number, rows in enumerate(_windows(images, block, transform is None)):
             seen = best.seen
             near = None if memberships is None else memberships[seen : seen + len(rows)]
             shown = _transformed(rows, transform, seen, texts.shape[1])
-            best.offer(shown, int(block), near, None if kept is None else kept(number))
+            best.offer(shown, block, near, None if kept is None else kept(number))
             advance(len(rows))
     if not best.usable:
         found = (
@@ -146,7 +144,15 @@ def _offered(
     return best
 
 
-def _check_texts(texts: np.ndarray) -> np.ndarray:
+def checked_count(name: str, value: int) -> int:
+    """Return a parameter that counts from 1; raise for another value."""
+    if not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name}={value!r} is not legal; pass a whole number from 1")
+    return int(value)
+
+
+def checked_texts(texts: np.ndarray) -> np.ndarray:
+    """Return rows to search for (queries, d) in float64; raise where one cannot be."""
     _check_rows(texts, "texts")
     if not texts.size:
         raise InputError(
@@ -195,11 +201,16 @@ def _transformed(rows: np.ndarray, transform: Transform | None, seen: int, dim: 
                 f"transform made {len(rows)} rows of {count}; it must return one row for each that"
                 " it is given"
             )
-    if rows.shape[1] != dim:
-        raise InputError(
-            f"{made} are {rows.shape[1]} wide and texts are {dim} wide; embed both with one encoder"
-        )
+    check_widths(dim, rows.shape[1], made)
     return rows
+
+
+def check_widths(texts: int, images: int, made: str = "images") -> None:
+    """Raise where texts and images have no common width."""
+    if images != texts:
+        raise InputError(
+            f"{made} are {images} wide and texts are {texts} wide; embed both with one encoder"
+        )
 
 
 def _check_rows(rows: np.ndarray, name: str) -> None:

@@ -66,6 +66,7 @@ FLOORS = {
     "datasets": 7,
     "balance": 2,
     "search": 3,
+    "tensor_search": 4,
     "space_document": 2,
     "space": 3,
     "metrics": 3,

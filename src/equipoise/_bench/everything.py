@@ -7,13 +7,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from equipoise._bench import apply, audit, encode, methods, retrieval
+from equipoise._bench import apply, audit, cuda, encode, methods, retrieval
 from equipoise._bench.kernel import transcription
+from equipoise._bench.speed_line import SpeedLine
 from equipoise._bench.timing import interleaved
 from equipoise._debiasing import debias
 from equipoise._space import AttributeSpace
@@ -23,67 +23,11 @@ CALLS = 200  # of one query, which are timed together
 START_UPS = 5
 
 
-@dataclass(frozen=True)
-class SpeedLine:
-    """One line of the table.
-
-    measured: what was measured, in words with its unit; rival and floor likewise: who else does it,
-    and what it cannot be faster than. aim: what we want to reach.
-    """
-
-    what: str
-    measured: str
-    rival: str
-    floor: str
-    aim: str
-
-
-_ONCE = "1 x a copy: each row is read once and written once"
-_NOT_HERE = "needs a GPU, and is not measured by this command"
-_ON_CUDA = (
-    SpeedLine(
-        what="debias on CUDA, rows checked, float32",
-        measured=_NOT_HERE,
-        rival="the paper's formula in torch",
-        floor=_ONCE,
-        aim="1.05 x",
-    ),
-    SpeedLine(
-        what="debias on CUDA, rows checked, float16 and bfloat16",
-        measured=_NOT_HERE,
-        rival="the paper's formula in torch",
-        floor=_ONCE,
-        aim="1.05 to 1.3 x",
-    ),
-    SpeedLine(
-        what="one call on CUDA, 1 to 4,096 rows",
-        measured=_NOT_HERE,
-        rival="the paper's formula in torch",
-        floor="one launch",
-        aim="60 us",
-    ),
-    SpeedLine(
-        what="a row alone equals the row among others, CUDA",
-        measured=_NOT_HERE,
-        rival="none",
-        floor="none: it is yes or no",
-        aim="yes",
-    ),
-    SpeedLine(
-        what="exact search on CUDA",
-        measured=_NOT_HERE,
-        rival="the half-width product and top-k in torch",
-        floor="the half-width product",
-        aim="1.1 x",
-    ),
-)
-
-
 def run(share: float = 1.0) -> Iterator[SpeedLine]:
     """Yield the lines as they are measured. share: of the full sizes."""
     if not 0 < share <= 1:
         raise InputError(f"share={share} is not legal; pass a number above 0, and at most 1")
-    yield from _ON_CUDA
+    yield from cuda.lines(share)
     for measure in (_one_query, _search, _audit, _apply, _fairer_clip, _embed):
         yield _line(measure, share)
     yield from _start_up()

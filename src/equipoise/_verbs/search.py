@@ -13,6 +13,8 @@ import numpy as np
 
 from equipoise._search import top_k
 from equipoise._stores import Store, open_store
+from equipoise._tensor_search import is_on_gpu, on_host
+from equipoise._tensor_search import top_k as top_k_on_gpu
 from equipoise.errors import EquipoiseError, InputError
 from equipoise.methods import FitContext, Operator
 from equipoise.methods._balanced import Balanced
@@ -39,7 +41,8 @@ Target = str | Mapping[str, float]
 class SearchResults:
     """The results of a search, best first: ``indices`` and ``scores``, each (queries, k).
 
-    It unpacks: ``indices, scores = eq.search(...)``. queries: the texts, where texts were given.
+    It unpacks: ``indices, scores = eq.search(...)``. They are tensors where a tensor on a GPU was
+    searched. queries: the texts, where texts were given.
 
     A balanced search says more. certificates: what balancing the first page of each query did, None
     where it was left as it is. left_alone: why it was, or "". groups (queries, k): the group that
@@ -49,8 +52,8 @@ class SearchResults:
     image, such as its path.
     """
 
-    indices: np.ndarray
-    scores: np.ndarray
+    indices: Any
+    scores: Any
     queries: tuple[str, ...] | None = None
     certificates: tuple[PageCertificate | None, ...] | None = None
     left_alone: tuple[str, ...] | None = None
@@ -72,8 +75,8 @@ class SearchResults:
         columns = {
             "query": np.repeat(np.asarray(names, object), depth),
             "place": np.tile(np.arange(1, depth + 1), count),
-            "image": self.indices.reshape(-1),
-            "score": self.scores.reshape(-1),
+            "image": on_host(self.indices).reshape(-1),
+            "score": on_host(self.scores).reshape(-1),
         }
         if self.groups is not None:
             columns["group"] = self.groups.reshape(-1)
@@ -104,7 +107,7 @@ class SearchResults:
         count = len(self.indices)
         if not isinstance(query, int | np.integer) or not 0 <= query < count:
             raise InputError(f"query={query!r} is not legal; pass a whole number below {count}")
-        found = self.indices[query]
+        found = on_host(self.indices[query])
         shown = drawn_pictures(self.index, pictures, found)
         names, known = drawn_groups(self.index, groups, found)
         if names is None and self.groups is not None:
@@ -150,8 +153,9 @@ def search(
 ) -> SearchResults:
     """Find the k images of ``index`` with the largest inner product for each query, exactly.
 
-    index: rows (n, d) as an array or memory map, a store or the path of one, or blocks of rows.
-    queries: rows (q, d), or texts, which ``encoder`` encodes. offset: how many images the results
+    index: rows (n, d) as an array or memory map, a store or the path of one, blocks of rows, or a
+    tensor of torch. A tensor on a GPU is searched there, and results are tensors there. queries:
+    rows (q, d), or texts, which ``encoder`` encodes. offset: how many images the results
     leave out at the front: 0, k, 2 k for pages 1, 2, 3. Past the end of the index there
     are fewer than k, or none.
 
@@ -168,7 +172,7 @@ def search(
     texts = _texts_of(queries)
     if texts is not None:
         queries = _encoded(texts, encoder)
-    rows = np.asarray(queries)
+    rows = np.asarray(on_host(queries))
     _check_offset(offset)
     _check_target(target, balance)
     if balance is None:
@@ -182,7 +186,7 @@ def search(
 
 
 def _opened(index: Any) -> Any:
-    """Return the store of a path, and any other index as it is; raise for what holds no rows."""
+    """Return the store of a path, a tensor of the CPU as numpy, and any other index as it is."""
     if isinstance(index, str | os.PathLike):
         return _store_at(index)
     if hasattr(index, "to_numpy"):
@@ -190,7 +194,7 @@ def _opened(index: Any) -> Any:
             f"the index is a {type(index).__name__} of pandas; pass its numbers:"
             " frame.to_numpy(), or np.stack(frame[column]) for a column that holds rows"
         )
-    return index
+    return index if is_on_gpu(index) else on_host(index)
 
 
 def _store_at(path: str | os.PathLike[str]) -> Store:
@@ -254,11 +258,12 @@ def _check_target(target: Target | None, balance: Any) -> None:
     )
 
 
-def _plain(index: Any, rows: np.ndarray, k: int, offset: int) -> tuple[np.ndarray, np.ndarray]:
+def _plain(index: Any, rows: np.ndarray, k: int, offset: int) -> tuple[Any, Any]:
+    find = top_k_on_gpu if is_on_gpu(index) else top_k
     blocks = index.shards() if hasattr(index, "shards") else index
     if offset == 0:
-        return top_k(rows, blocks, k)
-    indices, scores = top_k(rows, blocks, k + offset)
+        return find(rows, blocks, k)
+    indices, scores = find(rows, blocks, k + offset)
     return indices[:, offset:], scores[:, offset:]
 
 
@@ -294,6 +299,12 @@ def _balanced_operator(
     balance: Any, index: Any, k: int, encoder: Any, target: Target | None
 ) -> BalancedOperator:
     """Return an operator that serves ``index``: the one given, or one fitted on it."""
+    if is_on_gpu(index):
+        raise InputError(
+            f"the index is a tensor on {index.device}, and a balanced search reads it on the host;"
+            " pass index.cpu(), or search for operator.text(queries), the shifted queries, without"
+            " `balance`"
+        )
     if not can_be_served(index):
         raise InputError(
             f"the index is {type(index).__name__}, which can be read only once, and a balanced"

@@ -1,0 +1,42 @@
+"""The lines that need a GPU: the code that measures them runs here on the CPU, on few rows."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from equipoise._bench import cuda
+from tests.helpers.common import component
+
+torch = component("torch")
+
+
+def test_without_a_gpu_each_line_says_so():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    assert [line.measured for line in cuda.lines()] == [cuda.NOT_HERE] * 5
+
+
+def test_debias_beside_a_copy(monkeypatch):
+    monkeypatch.setattr(cuda, "DIMS", (64, 128))
+    line = cuda.checked(cuda.CHECKED, "cpu", ["float32", "bfloat16"], 1 << 20)
+    assert re.fullmatch(r"[\d.]+ to [\d.]+ x a copy, d 64 to 128, rank 1 to 7", line.measured)
+    assert line.floor == cuda.CHECKED.floor and line.aim == "1.05 x"
+
+
+def test_one_call():
+    line = cuda.one_call("cpu")
+    assert re.fullmatch(r"\d+, \d+, \d+ us, unchecked \d+, \d+, \d+", line.measured)
+
+
+def test_on_the_cpu_a_row_alone_is_the_row_among_others():
+    assert cuda.alone("cpu").measured == "yes, 468 of 468 rows"
+
+
+def test_search_beside_the_bare_product():
+    line = cuda.search("cpu", 3000, 4, 50)
+    assert "4 queries x 3,000 x 512, k 50" in line.what
+    # half-width scores have ties that exact scores do not
+    agreement = float(re.search(r"([\d.]+)% agree", line.rival)[1])
+    assert 95 < agreement <= 100
