@@ -526,7 +526,11 @@ ONES = np.ones((6, 32), np.float32)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda f: f / "nowhere", "nothing to read at"),
+        (lambda f: f / "nowhere", "no stored embeddings at"),
+        (
+            lambda f: (f / "a.jpg").write_bytes(b"a picture") and f,
+            "holds no .npy and no .parquet file; .* equipoise embed makes one",
+        ),
         (
             lambda f: _cut(_npy(f, ONES), 300),
             r"e.npy in .* is truncated: its header says 6 rows, 896 bytes, and it has 300",
