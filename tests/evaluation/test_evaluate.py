@@ -835,7 +835,7 @@ def test_methods_lists_what_there_is(monkeypatch, capsys):
                 "--fit-dataset",
                 "people.csv",
             ],
-            "61 images are to be fitted on and measured",
+            "61 images would be both fitted on and measured",
         ),
         (
             [

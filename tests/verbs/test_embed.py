@@ -363,7 +363,9 @@ def test_nothing_readable(tmp_path):
 
 
 def test_python_is_told_of_what_could_not_be_read(photos, model, tmp_path):
-    with pytest.warns(UserWarning, match=r"3 of 60 items could not be read and are left out .a/005.jpg"):
+    with pytest.warns(
+        UserWarning, match=r"3 of 60 items could not be read and are left out .a/005.jpg"
+    ):
         store = eq.embed(photos, tmp_path / "store", model=model)
     assert len(store.skipped) == 3
 

@@ -110,7 +110,7 @@ def find_some(
 
 
 def has_manifest(folder: Path) -> bool:
-    """Return whether a manifest says which pictures there are; else all in the folder are."""
+    """Return whether a manifest lists the pictures; without one, all of the folder count."""
     return any((folder / name).is_file() for name in MANIFESTS)
 
 

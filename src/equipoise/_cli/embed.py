@@ -50,7 +50,7 @@ def embed(
     workers: options.Workers = None,
     offline: options.Offline = None,
 ) -> None:
-    """Encode pictures or texts; what cannot be read is left out, counted and listed."""
+    """Encode pictures or texts into a store. What cannot be read is left out and listed."""
     from equipoise._verbs.embed import embed as run
     from equipoise.errors import InputError
 

@@ -55,7 +55,10 @@ def methods(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the debiasing methods: the paper's Table 1, corrected by the reference code."""
+    """List the debiasing methods: what each changes, needs and trains.
+
+    It is the paper's Table 1, corrected by the reference code.
+    """
     from equipoise.methods._describe import describe_methods
 
     found = describe_methods(names or ())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     pretty_exceptions_show_locals=False,
-    help="Prompt books: write them, check them, look at them.",
+    help="Write, check, show and merge prompt books.",
     no_args_is_help=True,
 )
 

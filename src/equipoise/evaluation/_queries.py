@@ -60,8 +60,7 @@ class Queries:
         kept = np.flatnonzero(there[self.targets])
         if not kept.size:
             raise InputError(
-                "no query has its right image among those with an embedding; there is nothing to"
-                " measure"
+                "no query's right image has an embedding, so there is nothing to measure"
             )
         return kept, (np.cumsum(there) - 1)[self.targets[kept]]
 

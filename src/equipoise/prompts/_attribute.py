@@ -274,8 +274,8 @@ def _require_wordings(name: str, wordings: Mapping[str, Wordings]) -> None:
             other = said.setdefault(word.lower(), group)
             if other != group:
                 raise InputError(
-                    f"{word!r} words two groups of {name!r}, {other!r} and {group!r}; a word may"
-                    " state one group only"
+                    f"{word!r} is a word of two groups of {name!r}, {other!r} and {group!r}; a word"
+                    " may state one group only"
                 )
 
 
