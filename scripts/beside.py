@@ -818,7 +818,7 @@ def page() -> str:
 
 
 def compared(rows: list[dict[str, Any]]) -> set[str]:
-    """Return the methods that rows compare."""
+    """Return the names of what rows compare: methods, metrics and an edit of heads."""
     return {row["what"].split(", ")[0].split(":")[0] for row in rows}
 
 
