@@ -817,11 +817,24 @@ def page() -> str:
     return HEAD + "\n".join(lines) + "\n" + TAIL.replace("NO_ROW", "\n".join(without))
 
 
+def compared(rows: list[dict[str, Any]]) -> set[str]:
+    """Return the names of what rows compare: methods, metrics and an edit of heads."""
+    return {row["what"].split(", ")[0].split(":")[0] for row in rows}
+
+
+def require_every_method() -> None:
+    """Stop if a method is neither compared nor excused."""
+    rows = json.loads(MEASURED.read_text())["rows"]
+    if missing := set(eq.methods.names()) - compared(rows) - set(NO_ROW):
+        raise SystemExit(f"{', '.join(sorted(missing))}: compare it, or say in NO_ROW why not")
+
+
 def main() -> None:
     given = [Path(word) for word in sys.argv[1:]]
     if not given:
         raise SystemExit(__doc__)
     measure(given[0], given[1] if len(given) > 1 else Path("../shared/data/embeddings"))
+    require_every_method()
     PAGE.write_text(page())
 
 

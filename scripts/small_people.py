@@ -37,6 +37,7 @@ from equipoise._bench.balance import _collection as drawn_collection
 from equipoise._bench.timing import interleaved
 from equipoise._rows import unit
 from equipoise._verbs.search import PROTOTYPE, balancing_context
+from equipoise.evaluation._grids import percent as in_percent
 from equipoise.methods import FitContext
 from equipoise.metrics._intervals import ANY, POSITIVE, SHARE, Limits
 
@@ -480,7 +481,7 @@ def arm(page: dict[str, Any], measure: str, name: str) -> dict[str, Any]:
 
 def signed(one: dict[str, Any]) -> str:
     """Return a difference in points, bold where its interval is on one side of zero."""
-    value, low, high = (f"{100 * one[key]:+.1f}" for key in ("value", "low", "high"))
+    value, low, high = (in_percent(one[key], signed=True) for key in ("value", "low", "high"))
     beyond = one["low"] > 0 or one["high"] < 0
     return f"**{value}** [{low}, {high}]" if beyond else f"{value} [{low}, {high}]"
 

@@ -212,7 +212,8 @@ def load(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, np.ndarray]
     require_format(path, version, FORMAT)
     if found != kind:
         raise ArtefactError(
-            f"{path} holds {_article(found)} {found}, and {_article(kind)} {kind} was asked for"
+            f"{path} holds {_article(found)} {found}, and {_article(kind)} {kind} was asked for;"
+            f" pass a file that {_article(kind)} {kind} was saved to"
         )
     return arrays, document
 

@@ -43,7 +43,7 @@ def versions() -> dict[str, str | None]:
 
 
 def extras() -> dict[str, str | None]:
-    """Return None for each complete extra, and for others the pip line that completes it.
+    """Return, for each extra, the pip line that completes it; None where it is complete.
 
     Empty where equipoise runs from its source without being installed.
     """

@@ -121,6 +121,8 @@ def _read_folder(path: Path, modality: Modality | None) -> EncodingSource:
         )
     if tars:
         return _read_tars(path, tars)
+    if not names:
+        raise InputError(f"{path} holds no pictures, such as .jpg or .png, and no .tar files")
     garbled = [name for name in names if not is_utf8(name)]
     if garbled:
         raise InputError(
@@ -255,10 +257,14 @@ def _started(folder: Path, manifest: StoreManifest, resume: bool) -> StoreManife
             " folder"
         )
     same = ("modality", "dim", "dtype", "source_sha256", "items")
-    different = [name for name in same if getattr(found, name) != getattr(manifest, name)]
+    different = [
+        name.removesuffix("_sha256")
+        for name in same
+        if getattr(found, name) != getattr(manifest, name)
+    ]
     if different:
         raise InputError(
-            f"{folder} holds another run (its {', '.join(different)} differ); pass a new folder"
+            f"{folder} holds another run (what differs: {', '.join(different)}); pass a new folder"
         )
     if not resume and found.shards:
         raise InputError(

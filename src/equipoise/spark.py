@@ -57,7 +57,8 @@ def debias(
     def changed(rows: pd.Series) -> pd.Series:
         return _changed(rows, space, dtype, options)
 
-    function: Any = pandas_udf(changed, kind)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    make: Any = pandas_udf  # its overloads know no Series of arrays
+    function = make(changed, kind)
     return frame.withColumn(out or column, function(frame[column]))
 
 

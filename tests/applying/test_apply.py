@@ -526,7 +526,11 @@ ONES = np.ones((6, 32), np.float32)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda f: f / "nowhere", "nothing to read at"),
+        (lambda f: f / "nowhere", "no stored embeddings at"),
+        (
+            lambda f: (f / "a.jpg").write_bytes(b"a picture") and f,
+            "holds no .npy and no .parquet file; .* equipoise embed makes one",
+        ),
         (
             lambda f: _cut(_npy(f, ONES), 300),
             r"e.npy in .* is truncated: its header says 6 rows, 896 bytes, and it has 300",
@@ -707,7 +711,7 @@ def test_headers_are_parsed_one_at_a_time(clip_folder, tmp_path, space, monkeypa
 
 def test_a_destination_of_another_run(clip_folder, tmp_path, space, rng):
     eq.apply(clip_folder, tmp_path / "out", space=space)
-    with pytest.raises(eq.EquipoiseError, match=r"holds another run \(its transform differ\)"):
+    with pytest.raises(eq.EquipoiseError, match=r"holds another run \(what differs: transform\)"):
         eq.apply(clip_folder, tmp_path / "out", space=space, kappa=3, resume=True)
     with pytest.raises(eq.EquipoiseError, match="finished; pass `verify`"):
         eq.apply(clip_folder, tmp_path / "out", space=space)
@@ -783,7 +787,7 @@ def test_an_unfinished_run_is_no_source(tmp_path, space, rng):
 def test_a_source_that_changed_meanwhile(clip_folder, tmp_path, space, rng):
     _stop_after(clip_folder, tmp_path / "out", space, 2)
     np.save(clip_folder / "img_emb" / "img_emb_2.npy", rows_of(rng, 70, "float16"))
-    with pytest.raises(eq.EquipoiseError, match=r"holds another run \(its files differ\)"):
+    with pytest.raises(eq.EquipoiseError, match=r"holds another run \(what differs: files\)"):
         eq.apply(clip_folder, tmp_path / "out", space=space, resume=True)
 
 

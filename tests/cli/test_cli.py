@@ -11,7 +11,7 @@ import textwrap
 import pytest
 
 from equipoise import __version__
-from tests.helpers.common import component, embedded_model, run
+from tests.helpers.common import component, embedded_model, run, typed
 
 
 def test_version_and_help():
@@ -75,6 +75,14 @@ def test_bench_bootstrap_as_json_and_as_a_table():
     assert "2,000" in run("bench", "bootstrap", *options).stdout
     wrong = run("bench", "bootstrap", "--groups", "1")
     assert wrong.returncode == 2 and "2 groups" in wrong.stderr and "Traceback" not in wrong.stderr
+
+
+def test_methods_that_are_named_are_told_in_full(capsys):
+    assert typed("methods", "balanced") == 0
+    told = capsys.readouterr().out
+    assert "balanced  the best page" in told and "closed-form" not in told
+    assert typed("methods", "blanced") == 2
+    assert "did you mean balanced" in capsys.readouterr().err
 
 
 def test_warnings_are_messages(tmp_path):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -13,7 +14,7 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise import _cli as cli
-from equipoise._cli.grammar import OLD_SPELLINGS
+from equipoise._cli.grammar import NO_VERBS, OLD_SPELLINGS
 from tests.helpers.common import embedded_model, typed
 
 ASIDE = ("bench", "cache", "doctor")  # they are about this machine, not about data
@@ -97,6 +98,30 @@ def test_an_old_spelling_is_answered_with_the_new_one(verb, old, answer, joined,
         assert new in {name for option in options_of(EVERY_VERB[verb]) for name in option.opts}
 
 
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("serch", "To search in Python: eq.search(...). In the browser: equipoise explore."),
+        ("evalute", "Did you mean 'evaluate'?"),
+        ("banch", "Did you mean 'bench'?"),
+        ("help", "Type equipoise --help"),
+        ("nonsense", "No such command 'nonsense'."),
+    ],
+)
+def test_a_word_that_is_no_verb_is_answered_with_what_was_meant(word, answer, capsys):
+    assert typed(word) == 2
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert answer in told and ("Did you mean" in told) == ("Did you mean" in answer)
+
+
+def test_words_that_are_no_verbs_name_verbs_and_functions_that_there_are():
+    for word, answer in NO_VERBS.items():
+        assert word not in EVERY_VERB
+        verbs = re.findall(r"equipoise ([a-z]+)", answer)
+        assert all(verb in EVERY_VERB for verb in verbs)
+        assert all(hasattr(eq, name) for name in re.findall(r"eq\.([a-z]+)", answer))
+
+
 # --- What fit writes, the others read --------------------------------------------------------------
 
 
@@ -163,6 +188,18 @@ def test_every_verb_reads_the_operator_that_fit_writes(method, given, people, tm
 
 def rows(folder):
     return np.concatenate([np.load(path) for path in sorted(folder.rglob("*.npy"))])
+
+
+def test_fit_takes_the_curated_book_where_none_is_named(tmp_path, capsys):
+    embedded_model()
+    fitted = []
+    for named in ((), ("--book", "occupations-gender")):
+        file = tmp_path / f"{len(named)}.safetensors"
+        assert typed("fit", "-a", "gender", *named, "--model", "mini", "-o", file, "--json") == 0
+        fitted.append(json.loads(capsys.readouterr().out)["book_hash"])
+    assert fitted[0] == fitted[1]
+    assert typed("fit", "--model", "mini", "-o", tmp_path / "none.safetensors") == 2
+    assert "needs an --attribute" in capsys.readouterr().err
 
 
 def test_fit_asks_for_a_book_where_none_is_curated(tmp_path, capsys):

@@ -461,7 +461,7 @@ def test_table_says_what_is_wrong(tmp_path):
     (tmp_path / "t.csv").write_text("picture,job\na.jpg,doctor\n")
     read = lambda **kw: eq.datasets.table(tmp_path / "t.csv", **kw)  # noqa: E731
     for options, says in (
-        ({}, "path_column="),
+        ({}, "name it with `path_column`"),
         ({"path_column": "picture", "label_column": "work"}, "no column work; it has picture, job"),
         ({"path_column": "picture", "group_columns": "job"}, "is a string"),
     ):

@@ -24,7 +24,7 @@ from equipoise.evaluation import _paper as paper
 from equipoise.evaluation import _queries as asked
 from equipoise.evaluation import _tables as tables
 from equipoise.evaluation._classification import measure_predictions
-from equipoise.evaluation._grids import _marks, grids, interval
+from equipoise.evaluation._grids import _marks, grids, interval, percent
 from equipoise.evaluation._protocol import Protocol
 from equipoise.evaluation._run_file import read, write
 from equipoise.methods._specs import MethodSpec, parse
@@ -240,6 +240,12 @@ def ranged(document):
         for value in document:
             found += ranged(value)
     return found
+
+
+def test_what_rounds_to_zero_is_printed_without_a_sign():
+    for share in (-0.0004, -0.0, 0.0, 0.0004):
+        assert percent(share, signed=True) == percent(share) == "0.0"
+    assert percent(-0.0006, signed=True) == "-0.1" and percent(0.0006, signed=True) == "+0.1"
 
 
 def test_every_interval_of_a_run_and_of_the_docs_holds_its_value(run):
@@ -829,7 +835,7 @@ def test_methods_lists_what_there_is(monkeypatch, capsys):
                 "--fit-dataset",
                 "people.csv",
             ],
-            "61 images are to be fitted on and measured",
+            "61 images would be both fitted on and measured",
         ),
         (
             [
@@ -886,7 +892,7 @@ def test_methods_lists_what_there_is(monkeypatch, capsys):
         ),
         (
             ["people.csv", "--model", "MODEL", "--group-columns", "job", "--label-column", "job"],
-            "--attribute says what group columns of another name hold",
+            "pass --attribute to say what the group columns hold",
         ),
         (
             ["people.csv", "--model", "MODEL", "--group-columns", "gender", "-t", "retrieval"],

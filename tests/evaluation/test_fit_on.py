@@ -136,7 +136,8 @@ def test_another_dataset_to_fit_on():
     }
     assert run.counts.images == 300 and SEEN[-1].seed == 0 and SEEN[-1].class_prompts
     with pytest.raises(
-        eq.EquipoiseError, match=r"80 images are to be fitted on and measured, first here/0\.jpg"
+        eq.EquipoiseError,
+        match=r"80 images would be both fitted on and measured, first here/0\.jpg",
     ):
         evaluation(fit_on=FitOn(dataset=people(80)[0], embeddings=rows))
     for wrong, message in (

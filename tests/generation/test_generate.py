@@ -142,7 +142,7 @@ def test_other_weights_in_the_same_folder_are_another_run(places, tmp_path):
     other = pipelines.sd1()
     other.unet.conv_in.bias.data += 1
     other.save_pretrained(tmp_path / "sd1")
-    with pytest.raises(InputError, match=r"holds another run \(its revision differ\)"):
+    with pytest.raises(InputError, match=r"holds another run \(what differs: revision\)"):
         request(moved, tmp_path / "run", per_prompt=2).perform()
 
 
@@ -220,7 +220,7 @@ def test_more_pictures_may_be_asked_for_and_nothing_else_may_differ(places, run,
     request(places, out, per_prompt=4).perform()
     after = files(out)
     assert len(after) == 32 and all(after[name] == data for name, data in before.items())
-    with pytest.raises(InputError, match=r"holds another run .its seed differ"):
+    with pytest.raises(InputError, match=r"holds another run .what differs: seed"):
         request(places, out, per_prompt=4, seed=3).perform()
     with pytest.raises(InputError, match="its images differ"):
         request(places, out, per_prompt=3).perform()

@@ -167,7 +167,7 @@ def test_a_run_does_not_go_on_with_another_generator(encoder, generator, monkeyp
     )
     Request(tmp_path / "run", "mini", **asked).perform()
     monkeypatch.setattr(Blots, "fingerprint", "other")
-    with pytest.raises(InputError, match="holds another run \\(its revision differ"):
+    with pytest.raises(InputError, match="holds another run \\(what differs: revision"):
         Request(tmp_path / "run", "mini", **asked | {"per_prompt": 2}).perform()
 
 

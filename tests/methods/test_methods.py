@@ -258,7 +258,7 @@ def test_an_operator_refuses_another_encoder(book, tmp_path):
     [
         (
             lambda c: eq.methods.create("closd-form"),
-            "there is no method 'closd-form'; there are none, closed-form",
+            "there is no method 'closd-form'; there are none, closed-form.*mean closed-form",
         ),
         (
             lambda c: eq.methods.create("closed-form", lamda=1),

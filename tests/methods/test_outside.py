@@ -132,8 +132,8 @@ def test_a_contributor_without_our_data_adds_a_method_to_the_tree(tmp_path):
 def run_tests_of(root: Path) -> str:
     """Run the tests that look at methods as a whole, and all that are about mean-shift."""
     command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider"]
-    files = ["methods/test_contract", "project/test_docs"]
-    wanted = "mean-shift or on_mini or names_every_one or made_from_their_files"
+    files = ["methods/test_contract", "project/test_docs", "project/test_leaderboard"]
+    wanted = "mean-shift or on_mini or names_every_one or made_from_their_files or authors_code"
     result = subprocess.run(
         [*command, *(f"tests/{name}.py" for name in files), "-k", wanted, "-m", "not slow"],
         cwd=root,

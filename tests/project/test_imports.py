@@ -54,6 +54,7 @@ FLOORS = {
     "telemetry": 0,
     "clock": 1,
     "display": 0,
+    "near_names": 0,
     "array_types": 0,
     "geometry": 1,
     "artefact": 1,

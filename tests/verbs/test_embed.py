@@ -49,6 +49,7 @@ def equipoise(*arguments, cache):
     return run(*arguments, EQUIPOISE_CACHE=str(cache))
 
 
+@pytest.mark.filterwarnings("always:.*could not be read")
 def test_a_folder_of_pictures(photos, model, tmp_path):
     out = equipoise(
         "embed",
@@ -65,6 +66,8 @@ def test_a_folder_of_pictures(photos, model, tmp_path):
     assert out.returncode == 0, out.stderr
     document = json.loads(out.stdout)
     assert document["rows"] == 57
+    told = "equipoise: 3 of 60 items could not be read and are left out (a/005.jpg: not an image"
+    assert told in out.stderr and "store/equipoise.json lists them" in out.stderr
     assert [item["name"] for item in document["skipped"]] == ["a/005.jpg", "b/010.jpg", "b/058.jpg"]
     assert sorted(path.name for path in (tmp_path / "store" / "img_emb").iterdir()) == [
         f"img_emb_{i:05d}.npy" for i in range(3)
@@ -359,6 +362,14 @@ def test_nothing_readable(tmp_path):
         )
 
 
+def test_python_is_told_of_what_could_not_be_read(photos, model, tmp_path):
+    with pytest.warns(
+        UserWarning, match=r"3 of 60 items could not be read and are left out .a/005.jpg"
+    ):
+        store = eq.embed(photos, tmp_path / "store", model=model)
+    assert len(store.skipped) == 3
+
+
 def test_tables_are_carried_as_they_are(photos, tmp_path):
     (photos / "marks.csv").write_bytes(b"\xef\xbb\xbfpath,code\na/001.jpg,007\na/003.jpg,NA\n")
     store = embedding.embed(
@@ -377,7 +388,7 @@ def test_a_destination_that_holds_something_else(photos, tmp_path):
         match="holds rows of test:averages averages, and test:averages other was given",
     ):
         embedding.embed(source, tmp_path / "store", Encoder(other), resume=True)
-    with pytest.raises(eq.EquipoiseError, match=r"holds another run \(its dtype differ"):
+    with pytest.raises(eq.EquipoiseError, match=r"holds another run \(what differs: dtype"):
         embedding.embed(
             source, tmp_path / "store", Encoder(Averages()), dtype="float16", resume=True
         )

@@ -113,6 +113,16 @@ def test_pictures_and_tables_in_place_of_a_path(given, advice, tmp_path):
     refused(f"`index` {advice}", lambda: eq.explore(given))
 
 
+@pytest.mark.parametrize("verb", [eq.audit, eq.embed, eq.explore])
+def test_a_parameter_that_there_is_not(verb, tmp_path):
+    """It is refused in the name of the verb that was called, before anything is read."""
+    given = [tmp_path / "none", tmp_path / "store"][: 2 if verb is eq.embed else 1]
+    refused(
+        rf"eq.{verb.__name__} has no parameter 'modle' .*; did you mean model\?",
+        lambda: verb(*given, modle="mini"),
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

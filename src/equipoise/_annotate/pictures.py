@@ -110,7 +110,7 @@ def find_some(
 
 
 def has_manifest(folder: Path) -> bool:
-    """Return whether a manifest says which pictures there are; else all in the folder are."""
+    """Return whether a manifest lists the pictures; without one, all of the folder count."""
     return any((folder / name).is_file() for name in MANIFESTS)
 
 
@@ -173,18 +173,25 @@ def _rows(manifest: Path) -> list[ListedPicture]:
     lines = _parquet(manifest) if manifest.suffix == ".parquet" else _json_lines(manifest)
     latest: dict[tuple, tuple[int, ListedPicture]] = {}
     for line in lines:
-        image = line.get("image") if isinstance(line, dict) else None
-        if not isinstance(image, str) or not image:
-            raise InputError(
-                f"a line of {manifest} has no image: {str(line)[:100]}; each line needs the path of"
-                " its image in the folder"
-            )
-        row = ListedPicture(image, str(line.get("prompt") or ""), str(line.get("method") or ""))
-        slot = (row.prompt, row.method, str(line["number"])) if "number" in line else (row.path,)
+        row = _picture_of(line, manifest)
+        slot: tuple[str, ...] = (row.path,)
+        if "number" in line:
+            slot = (row.prompt, row.method, str(line["number"]))
         attempt = line["attempt"] if isinstance(line.get("attempt"), int) else 0
         if slot not in latest or latest[slot][0] <= attempt:
             latest[slot] = attempt, row
     return [row for _, row in latest.values()]
+
+
+def _picture_of(line: Any, manifest: Path) -> ListedPicture:
+    """Return the picture that a line of the manifest names."""
+    image = line.get("image") if isinstance(line, dict) else None
+    if not isinstance(image, str) or not image:
+        raise InputError(
+            f"a line of {manifest} has no image: {str(line)[:100]}; each line needs the path of"
+            " its image in the folder"
+        )
+    return ListedPicture(image, str(line.get("prompt") or ""), str(line.get("method") or ""))
 
 
 def _json_lines(manifest: Path) -> Iterable[Any]:

@@ -180,7 +180,7 @@ class _Site:
 
 
 def _with_fields(answer: Callable[[Request, PageRequest], Response]) -> Callable:
-    """Return an address that takes a JSON object."""
+    """Return an endpoint that takes a JSON object."""
 
     async def respond(request: Request) -> Response:
         fields = await fields_of(request)

@@ -32,8 +32,8 @@ class Batch:
 class BatchedCollection(Protocol):
     """A collection whose rows are read in batches, and written in batches to another one.
 
-    To write a batch twice is to write it once: rows have ids. width: of the embeddings; None where
-    the collection is empty and does not say.
+    A batch that is written twice is there once, since rows have ids. width: of the embeddings; None
+    where the collection is empty and does not say.
     """
 
     vector: str

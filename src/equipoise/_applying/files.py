@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -215,10 +215,7 @@ def _still_there(todo: ApplyPlan, done: list[Done]) -> list[Done]:
         file = todo.layout.files[i]
         target = todo.job.target(file)
         whole = len(here) == wanted[i]
-        if file.kind == "npy":
-            size = _target_size(todo.job, file)
-        else:
-            size = sum(part.bytes for part in here.values())
+        size = _size_of(todo, file, here.values())
         gathered = file.kind == "npy" and isinstance(todo.where, LocalPlace)
         if whole and _size(todo.where, target) == size:
             kept += here.values()
@@ -227,6 +224,13 @@ def _still_there(todo: ApplyPlan, done: list[Done]) -> list[Done]:
             if whole:
                 _publish(todo, i)
     return kept
+
+
+def _size_of(todo: ApplyPlan, file: SourceFile, done: Iterable[Done]) -> int:
+    """Return how many bytes the destination of a file has with these pieces."""
+    if file.kind == "npy":
+        return _target_size(todo.job, file)  # all of it from the first piece on
+    return sum(part.bytes for part in done)
 
 
 def _size(where: Place, name: str) -> int:

@@ -166,7 +166,7 @@ def require_same(found: Run, wanted: Run, where: str, finished: bool, resume: bo
     different = found.differs_from(wanted)
     if different:
         raise InputError(
-            f"{where} holds another run (its {', '.join(different)} differ); pass another"
+            f"{where} holds another run (what differs: {', '.join(different)}); pass another"
             " destination, or what that run was given"
         )
     if not resume and finished:

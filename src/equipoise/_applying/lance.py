@@ -79,7 +79,7 @@ def apply_lance(
         rows = sum(fragment.count_rows() for fragment in left)
         value = table.schema.field(column).type.value_field
         field = pa.field(name, pa.list_(value, transform.out_dim))
-        schema = None
+        schema = table.schema.append(field)  # where all was done, and only the commit was not
         with progress("debiasing", rows, size=dim * np.dtype(dtype).itemsize) as advance:
             for fragment in left:
                 where = f"fragment {fragment.fragment_id} of {path}"
@@ -93,15 +93,18 @@ def apply_lance(
                 journal.add(part)
                 done[part.id] = part
                 advance(fragment.count_rows())
-        if schema is None:  # all was done, and only the commit was not
-            schema = table.schema.append(field)
         parts = [done[fragment.fragment_id] for fragment in fragments]
-        read = lance.fragment.FragmentMetadata.from_json
-        metadata = [read(json.dumps(part.fragment)) for part in parts]
-        merge = lance.LanceOperation.Merge(metadata, schema)
-        lance.LanceDataset.commit(path, merge, read_version=table.version)
+        _commit(lance, table, path, parts, schema)
         journal.finish()
         return report(parts, rows, len(left))
+
+
+def _commit(lance: Any, table: Any, path: str, parts: list[LancePart], schema: Any) -> None:
+    """Make the written fragments a version of the table."""
+    read = lance.fragment.FragmentMetadata.from_json
+    metadata = [read(json.dumps(part.fragment)) for part in parts]
+    merge = lance.LanceOperation.Merge(metadata, schema)
+    lance.LanceDataset.commit(path, merge, read_version=table.version)
 
 
 def _opened(lance: Any, path: str) -> Any:

@@ -25,7 +25,7 @@ class Notes(Generic[Head, Part]):
     """The lines of one run.
 
     heads, parts: the models of the lines. what: what the run writes to, as errors call it. whole:
-    returns whether a part can be gone on from.
+    says whether a run can go on after a part.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def verify(
     different = manifest.differs_from(todo.run)
     if different:
         raise InputError(
-            f"{todo.destination} holds another run (its {', '.join(different)} differ)"
+            f"{todo.destination} holds another run (what differs: {', '.join(different)})"
         )
     if not _covers(todo, manifest.shards):
         raise ArtefactError(

@@ -5,7 +5,7 @@ A small audit's page carries the data and computes any kappa exactly; every page
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
@@ -91,13 +91,8 @@ def grid(
     """
     kappas = FINE if inputs.exact else COARSE
     document: dict[str, Any] = {"kappas": list(kappas), "changes": list(operator.changes)}
-    for name, rows in (("texts", inputs.texts), ("images", inputs.images)):
-        document[f"leakage_{name}"] = None
-        document[f"self_loss_{name}"] = None
-        if rows is not None and name.removesuffix("s") in operator.changes:
-            front = frontier(rows, _space(operator), kappas)
-            document[f"leakage_{name}"] = front.leakage.tolist()
-            document[f"self_loss_{name}"] = front.self_loss.tolist()
+    document |= _losses(operator, "text", inputs.texts, kappas)
+    document |= _losses(operator, "image", inputs.images, kappas)
     turned = {kappa: at(operator, kappa) for kappa in kappas}
     document["lean"] = [_mean_lean(one, inputs) for one in turned.values()]
     document["max_skew"] = None
@@ -113,6 +108,17 @@ def grid(
             tops.append(rank(one, inputs.images, inputs.texts, inputs.prompts, depth))
     document["max_skew"] = [_mean_skew(top, inputs.groups, inputs.m) for top in tops]
     return document, [top[:, :shown] for top in tops]
+
+
+def _losses(
+    operator: SpaceOperator, modality: str, rows: np.ndarray | None, kappas: Sequence[float]
+) -> dict[str, list[float] | None]:
+    """Return the mean leakage and self-loss at each kappa; None where these rows do not change."""
+    leakage, self_loss = f"leakage_{modality}s", f"self_loss_{modality}s"
+    if rows is None or modality not in operator.changes:
+        return {leakage: None, self_loss: None}
+    front = frontier(rows, _space(operator), kappas)
+    return {leakage: front.leakage.tolist(), self_loss: front.self_loss.tolist()}
 
 
 def _mean_skew(top: np.ndarray, groups: Coded, m: int) -> float:

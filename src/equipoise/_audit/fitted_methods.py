@@ -220,7 +220,7 @@ def _fit(
         )
     if operator.out_dim != operator.in_dim:
         raise InputError(
-            f"{spec.label} gives rows {operator.out_dim} wide, not to be compared with the"
-            f" model's {operator.in_dim}; measure it with equipoise evaluate"
+            f"{spec.label} gives rows {operator.out_dim} wide, which cannot be compared with the"
+            f" model's rows, {operator.in_dim} wide; measure it with equipoise evaluate"
         )
     return operator

@@ -102,7 +102,7 @@ def _gaps(means: np.ndarray, drawn: np.ndarray, level: float) -> list[SummaryRow
 
 
 def _changed(lists: dict[str, np.ndarray], prompt: int, places: int) -> list[int]:
-    """Return how many of a prompt's first results were not among them before, by method."""
+    """Return how many of a prompt's first results are new with each method."""
     firsts = [set(top[prompt, :places].tolist()) for top in lists.values()]
     return [len(first - firsts[0]) for first in firsts]
 

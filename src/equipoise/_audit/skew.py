@@ -48,14 +48,14 @@ def choose_m(m: int | None, known: int) -> int:
     """Return how many places skew looks at."""
     if m is None and known <= LEAST:
         raise InputError(
-            f"there are {known} images of a known group, and skew needs more than {LEAST}; pass"
-            " more, or -m with fewer places"
+            f"there are {known} images of a known group, and skew is measured on the first {LEAST};"
+            " pass more images, or a smaller `m`"
         )
     chosen = m if m is not None else min(MOST, max(LEAST, known // 10))
     if chosen >= known:
         raise InputError(
             f"skew among the first {chosen} places says nothing of {known} images, which all stand"
-            f" there; pass -m with {known // 10 or 1}"
+            f" there; pass a smaller `m`, such as {known // 10 or 1}"
         )
     return chosen
 

@@ -84,8 +84,8 @@ class Balance:
         """Return whether no image outside the candidates of these searches could change the answer,
         if all memberships are inside ``bounds``.
 
-        An image outside has at most ``highest`` at the search's own lam, and at most what ``gain``
-        says more at this one.
+        An image outside scores at most ``highest`` at the search's own lam, and at this lam at most
+        ``gain`` more.
         """
         return any(
             one.highest + bounds.gain(self.lam - one.lam, self.target) <= self.edge

@@ -68,8 +68,8 @@ def run(
     if min(images, dim, queries, *depths) < 1 or max(depths) > images or min(groups) < 2:
         raise InputError(
             f"{images} images, width {dim}, {queries} queries, groups {list(groups)}, depths"
-            f" {list(depths)} are not legal; all start at 1, groups at 2, and no depth exceeds the"
-            " images"
+            f" {list(depths)} are not legal; each is at least 1, groups are at least 2, and depths"
+            " at most the number of images"
         )
     for count in groups:
         index, texts, axes = _collection(images, dim, queries * (rounds + 1), count)

@@ -37,9 +37,9 @@ class BootstrapTiming:
 def run(
     samples: int = SAMPLES, groups: int = GROUPS, resamples: int = RESAMPLES, rounds: int = 3
 ) -> BootstrapTiming:
-    """Measure a percentile interval, from labels to interval.
+    """Time a percentile interval, from labels to interval.
 
-    It is of the mean pair gap in the true positive rate of a binary task.
+    The interval is that of the mean pair gap in true positive rate, for a binary task.
     """
     from equipoise import metrics
 

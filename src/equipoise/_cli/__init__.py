@@ -20,7 +20,7 @@ from equipoise._cli.evaluate import evaluate
 from equipoise._cli.explore import explore
 from equipoise._cli.fit import fit
 from equipoise._cli.generate import generate
-from equipoise._cli.grammar import Verb, as_options, typed_words
+from equipoise._cli.grammar import Verb, Verbs, as_options, typed_words
 from equipoise._cli.methods import methods
 from equipoise._cli.printing import say
 from equipoise._cli.report import report
@@ -29,6 +29,7 @@ from equipoise.errors import EquipoiseError
 
 app = typer.Typer(
     name="equipoise",
+    cls=Verbs,
     help="Remove social bias from vision-language embeddings in closed form.",
     pretty_exceptions_enable=False,  # typer's tracebacks can show the values of variables
     pretty_exceptions_show_locals=False,

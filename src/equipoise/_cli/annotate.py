@@ -36,8 +36,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     cls=_ServeByDefault,
     help=(
-        "People label images: equipoise annotate FOLDER --annotators anna,ben,chris. All its"
-        " options: equipoise annotate serve --help"
+        "Let people label images, in the browser: equipoise annotate FOLDER --annotators"
+        " anna,ben,chris. For all options: equipoise annotate serve --help"
     ),
     no_args_is_help=True,
 )
@@ -108,7 +108,7 @@ def serve(
     database: File = None,
     as_json: Json = False,
 ) -> None:
-    """Serve the page until stopped with Ctrl-C.
+    """Serve a page where people label images. Ctrl-C stops it.
 
     Answers are kept, so people can go on another day.
     """

@@ -64,7 +64,7 @@ def audit(
     root: options.Root = None,
     book: options.BookOrGrammar = None,
     kappa: options.Kappa = None,
-    skew_at: options.SkewAt = None,
+    m: options.SkewAt = None,
     resamples: options.Resamples = 1000,
     seed: options.Seed = 0,
     first: Annotated[
@@ -141,7 +141,7 @@ def audit(
         kappa=kappa,
     )
     settings = AuditSettings(
-        m=skew_at,
+        m=m,
         places=first,
         gallery=gallery,
         gallery_prompts=gallery_prompts,

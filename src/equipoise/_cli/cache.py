@@ -15,7 +15,10 @@ from equipoise.errors import InputError
 
 app = typer.Typer(
     pretty_exceptions_show_locals=False,
-    help="What is kept on disk: embeddings and small pictures, so that neither is made twice.",
+    help=(
+        "Show or clear what is kept on disk, so that it is not made twice: embeddings and small"
+        " pictures."
+    ),
     invoke_without_command=True,
 )
 MIB = 1 << 20

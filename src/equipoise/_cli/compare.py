@@ -55,7 +55,7 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a grid: closed-form:kappa=0.5|1|inf,modality=image|text is six methods.
+    """Measure a grid of methods: closed-form:kappa=0.5|1|inf,modality=image|text is six.
 
     A comparison that was stopped goes on where it was.
     """

@@ -70,7 +70,7 @@ def _print_extras(console: Console, extras: dict[str, str | None]) -> None:
     table = Table("extra", "", title="extras")
     for extra, line in extras.items():
         if line is None:
-            table.add_row(extra, "here")
+            table.add_row(extra, "installed")
         else:
             table.add_row(extra, escape(line), style="dim")
     console.print(table)

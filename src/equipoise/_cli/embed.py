@@ -50,7 +50,7 @@ def embed(
     workers: options.Workers = None,
     offline: options.Offline = None,
 ) -> None:
-    """Encode pictures or texts; what cannot be read is left out, counted and listed."""
+    """Encode pictures or texts into a store. What cannot be read is left out and listed."""
     from equipoise._verbs.embed import embed as run
     from equipoise.errors import InputError
 
@@ -89,14 +89,5 @@ def _document(store: Any, out: Path) -> dict[str, Any]:
 
 
 def _show(store: Any, out: Path) -> None:
-    console = Console()
     made_by, place = escape(str(store.encoder)), escape(str(out))
-    console.print(f"[bold]{len(store):,}[/] rows of {store.dim} from {made_by} in {place}")
-    if not store.skipped:
-        return
-    console.print(
-        f"[yellow]{len(store.skipped):,} could not be read[/], and are listed in"
-        f" {place}/equipoise.json:"
-    )
-    for item in store.skipped[:5]:
-        console.print(f"  {item.name}: {item.reason}", highlight=False, markup=False)
+    Console().print(f"[bold]{len(store):,}[/] rows of {store.dim} from {made_by} in {place}")

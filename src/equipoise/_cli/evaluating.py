@@ -198,7 +198,7 @@ def shared(
     workdir: options.Workdir = None,
     protocol: Protocol = "mended",
     positive: Positive = None,
-    skew_at: options.SkewAt = None,
+    m: options.SkewAt = None,
     recall_at: RecallAt = None,
     over: Over = "images",
     resamples: options.Resamples = 1000,
@@ -222,7 +222,7 @@ def shared(
     tables.check_paths(export or [])
     settings = Settings(
         protocol=protocol,
-        m=skew_at,
+        m=m,
         ks=tuple(recall_at or (5, 10)),
         gate=bool(gate),
         over=over,

@@ -72,7 +72,10 @@ def explore(
     workers: options.Workers = None,
     offline: options.Offline = None,
 ) -> None:
-    """Serve the page on this machine until stopped with Ctrl-C; nothing leaves the machine."""
+    """Search your own photographs before and after, in the browser. Ctrl-C stops it.
+
+    The page is served on this machine, and nothing leaves it.
+    """
     from equipoise._explore.prompt_list import PromptFile
     from equipoise._serving.server import require_extra
     from equipoise._verbs import explore as commands

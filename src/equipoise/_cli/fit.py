@@ -33,7 +33,10 @@ def fit(
         typer.Option(
             "--book",
             "-b",
-            help="The prompt book to fit with: a file, or the name of a curated one.",
+            help=(
+                "The prompt book to fit with: a file, or the name of a curated one. By default,"
+                " occupations-ATTRIBUTE or people-ATTRIBUTE."
+            ),
         ),
     ] = None,
     model: options.Model = None,
@@ -107,7 +110,6 @@ def fit(
     from equipoise._verbs import fit as verb
     from equipoise._verbs.destinations import require_free_file
     from equipoise._verbs.models import open_encoder
-    from equipoise.errors import InputError
     from equipoise.prompts._attribute import Attribute
     from equipoise.prompts._prompt_book import PromptBook
 
@@ -123,8 +125,7 @@ def fit(
         return open_encoder(model, vectors, workers=workers, offline=offline, **loading)
 
     if method is None:
-        if wanted is None or words is None:
-            raise InputError("an attribute space needs an `attribute` and a `book`; pass both")
+        words = verb.space_book(wanted, words)
         encoder = open_model()
         with reporting("encoding texts") as progress:
             fitted: Any = verb.fit_space(

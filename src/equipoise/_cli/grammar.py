@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -41,8 +42,37 @@ OLD_SPELLINGS: dict[str, dict[str, str]] = {
     "bench audit": {"--images": "now --count", "--prompts": "now --prompt-count"},
     "bench annotate": {"--images": "now --count", "--annotators": "now --people"},
 }
+# Words that people try and that are no verbs, with what does what they ask for.
+NO_VERBS = {
+    "search": "To search in Python: eq.search(...). In the browser: equipoise explore.",
+    "debias": "To debias stored embeddings: equipoise apply. An array in Python: eq.debias(...).",
+    "certify": "In Python: eq.certify(...). equipoise apply writes a certificate of its own.",
+    "help": "Type equipoise --help, or equipoise VERB --help.",
+    "version": "Type equipoise --version.",
+}
+ALIKE = 0.65  # how like a verb a word must be, from 0 to 1, to be taken for a typing error
 BACKTICKED = re.compile(r"`([a-z_]+)`")
 ASSIGNED = re.compile(r"\b([a-z_]+)='?([^\s';]*)'? is not legal")
+
+
+class Verbs(TyperGroup):
+    """The verbs. A word that is none is answered with the nearest verb, or with what does that."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        word, known = args[0], self.list_commands(ctx)
+        if word not in known and not word.startswith("-"):
+            ctx.fail(f"No such command {word!r}.{_meant(word, known)}")
+        return super().resolve_command(ctx, args)
+
+
+def _meant(word: str, verbs: list[str]) -> str:
+    """Return what somebody may have meant by a word that is no verb; "" where nothing is near."""
+    near = get_close_matches(word, [*verbs, *NO_VERBS], n=1, cutoff=ALIKE)
+    if not near:
+        return ""
+    if near[0] in NO_VERBS:
+        return f" {NO_VERBS[near[0]]}"
+    return f" Did you mean {near[0]!r}?"
 
 
 class Verb(TyperCommand):

@@ -27,6 +27,10 @@ USE = {
 
 
 def methods(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Only these methods, with their details."),
+    ] = None,
     details: Annotated[
         bool,
         typer.Option(
@@ -51,16 +55,19 @@ def methods(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """List the debiasing methods: the paper's Table 1, corrected by the reference code."""
+    """List the debiasing methods: what each changes, needs and trains.
+
+    It is the paper's Table 1, corrected by the reference code.
+    """
     from equipoise.methods._describe import describe_methods
 
-    found = describe_methods()
+    found = describe_methods(names or ())
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
     console = table_console()
     console.print(_use_table(found) if use else _table(found))
-    if not details:
+    if not (details or names):
         console.print(
             "--details says what each method needs, and where its code differs from its"
             " paper; --use says what it takes to use one",
@@ -114,7 +121,7 @@ def _details(method: dict[str, Any]) -> list[str]:
 
 
 def _row(method: dict[str, Any]) -> tuple[str, ...]:
-    labels = "no" if method["text_only"] else "no, but images"
+    labels = "no" if method["text_only"] else "no, only images"
     if method["labels"]:
         labels = " and ".join(method["labels"])
     trains = method["training"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     pretty_exceptions_show_locals=False,
-    help="Prompt books: write them, check them, look at them.",
+    help="Write, check, show and merge prompt books.",
     no_args_is_help=True,
 )
 
@@ -53,7 +53,7 @@ def write(
     writer: Annotated[
         str, typer.Option(help="grammar (rules, offline), book (the curated ones, offline) or llm.")
     ] = "grammar",
-    llm: Annotated[str, typer.Option(help="llm: the model's name.")] = "",
+    model: Annotated[str, typer.Option("--llm", help="llm: the model's name.")] = "",
     base_url: BaseUrl = None,
     concurrency: Annotated[int, typer.Option(help="llm: requests at a time.", min=1)] = 16,
     tries: Annotated[
@@ -100,7 +100,7 @@ def write(
     from equipoise._verbs import prompts as commands
 
     options = {
-        "model": llm,
+        "model": model,
         "base_url": base_url,
         "concurrency": concurrency,
         "tries": tries,
@@ -128,7 +128,9 @@ def write(
         )
     else:
         console = Console()
-        _summary(console, book.statistics(), f"{out}: prompts written now: {len(outcome.book)}")
+        if len(book):
+            written = f"{out}: prompts written now: {len(outcome.book)}"
+            _summary(console, book.statistics(), written)
         if outcome.asked or outcome.cached:
             console.print(
                 f"{outcome.asked} requests, {outcome.cached} answers from the cache,"

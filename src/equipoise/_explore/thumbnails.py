@@ -60,7 +60,7 @@ class Thumbnails:
 
 
 class ThumbnailUsage(NamedTuple):
-    """What small pictures take on the disk."""
+    """How much disk space small pictures take."""
 
     path: str
     pictures: int

@@ -127,8 +127,8 @@ def _open(source: str | os.PathLike[str]) -> tuple[Place, str]:
         ) from None
     if not found:
         raise InputError(
-            f"there is nothing to read at {without_secrets(source)}; pass a .npy or .parquet file,"
-            " or a folder of them"
+            f"there are no stored embeddings at {without_secrets(source)}; pass a .npy or .parquet"
+            " file, or a folder of them"
         )
     return where, ""
 
@@ -156,6 +156,11 @@ def _pairs(
             " with `rows` and `metadata`"
         )
     names = found["npy"] or found["parquet"]
+    if not names:
+        raise InputError(
+            f"{where} holds no .npy and no .parquet file; pass a folder of stored embeddings, as"
+            " equipoise embed makes one of pictures or texts"
+        )
     return _paired(where, "**/*.npy or **/*.parquet", names, metadata)
 
 

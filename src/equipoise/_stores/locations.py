@@ -95,8 +95,8 @@ class LocalPlace(Place):
             ) from None
         except OSError as error:
             raise InputError(
-                f"{self.folder} cannot be read ({error.strerror}: {error.filename}); mend it, or"
-                " pass another"
+                f"{self.folder} cannot be read ({error.strerror}: {error.filename}); make it"
+                " readable, or pass another"
             ) from None
         return _in_order(found)
 
@@ -212,7 +212,7 @@ class RemotePlace(Place):
             raise
         except Exception as error:  # each file system has errors of its own
             said = hide_secrets(f"{type(error).__name__}: {error}", self.url)
-            raise ServiceError(f"{self} does not answer ({said}); mend the address") from None
+            raise ServiceError(f"{self} does not answer ({said}); correct the address") from None
 
     def __str__(self) -> str:
         return without_secrets(self.url)
@@ -241,8 +241,8 @@ def unwritable(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise ArtefactError(
-            f"{what} cannot be written ({error.strerror or error}); free some space or mend the"
-            " place, then go on with `resume`"
+            f"{what} cannot be written ({error.strerror or error}); free some space, or allow"
+            " writing there, then go on with `resume`"
         ) from None
 
 

@@ -112,8 +112,8 @@ def read_block(file: BinaryIO, block: np.ndarray, name: str) -> np.ndarray:
             count = file.readinto(view)  # pyright: ignore[reportAttributeAccessIssue]
         except OSError as error:
             raise ArtefactError(
-                f"{name} cannot be read ({error.strerror or error}); mend the place, then go on"
-                " with `resume`"
+                f"{name} cannot be read ({error.strerror or error}); check its disk, then go"
+                " on with `resume`"
             ) from None
         if not count:
             raise ArtefactError(

@@ -155,7 +155,7 @@ def connect(url: str) -> Any:
     except psycopg.OperationalError as error:
         said = hide_secrets(str(error).strip(), url)
         raise ServiceError(
-            f"the database does not answer ({said}); start it, or mend the address"
+            f"the database does not answer ({said}); start it, or correct the address"
         ) from None
     except psycopg.ProgrammingError:  # its message quotes the address, perhaps with the password
         raise _no_address(url) from None
@@ -223,8 +223,8 @@ def in_words() -> Iterator[None]:
     except psycopg.Error as error:
         said = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ServiceError(
-            f"the database refused ({said}); mend it, then type the same again, with `resume` if"
-            " a part is done"
+            f"the database refused ({said}); put that right and run the same again, with `resume`"
+            " if a part is done"
         ) from None
 
 
@@ -354,7 +354,7 @@ class NewColumn:
             if len(row) != self.column.dim:
                 raise InputError(
                     f"the row with {self.column.key} {name} is {len(row)} wide, and others"
-                    f" {self.column.dim}; mend it, then pass `resume`"
+                    f" {self.column.dim}; correct it, then pass `resume`"
                 )
         if not rows:
             return [], np.empty((0, self.column.dim), self.column.dtype)

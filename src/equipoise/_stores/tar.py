@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from equipoise.errors import InputError
 
+TEXTS = {"txt": "caption", "json": "json"}  # the suffix of a text -> its column
+
 
 class Member(NamedTuple):
     """Where the bytes of an image lie."""
@@ -28,38 +30,48 @@ def read_index(
     """
     lines, members = [], []
     for path in tars:
-        said: dict[str, dict[str, Any]] = {}
-        found: list[tuple[str, tarfile.TarInfo]] = []
-        try:
-            with tarfile.open(path, "r:") as tar:
-                for info in tar:
-                    folder, _, last = info.name.rpartition("/")
-                    key, _, suffix = last.partition(".")
-                    key = f"{folder}/{key}"
-                    if not info.isfile():
-                        continue
-                    if f".{suffix.lower()}" in suffixes:
-                        found.append((key, info))
-                    elif suffix.lower() in ("txt", "json") and (file := tar.extractfile(info)):
-                        name = "caption" if suffix.lower() == "txt" else "json"
-                        said.setdefault(key, {})[name] = file.read().decode("utf-8", "replace")
-                _check_end(path, tar.offset)
-        except (tarfile.TarError, EOFError, OSError) as error:
-            raise InputError(
-                f"{path} is not a tar file, or a truncated one ({error}); copy it again, or unpack"
-                " a compressed one"
-            ) from None
+        images, said = _contents(path, suffixes)
         size = path.stat().st_size
-        for key, info in found:
+        for key, info in images:
             if info.offset_data + info.size > size:
                 raise InputError(
                     f"{path} is truncated: {info.name} ends after the file does; copy it again"
                 )
-            line = {"path": f"{path.name}/{info.name}"}
-            line.update(said.get(key, {}))
-            lines.append(line)
+            lines.append({"path": f"{path.name}/{info.name}", **said.get(key, {})})
             members.append(Member(path, info.offset_data, info.size))
     return lines, members
+
+
+def _contents(
+    path: Path, suffixes: set[str]
+) -> tuple[list[tuple[str, tarfile.TarInfo]], dict[str, dict[str, str]]]:
+    """Return the images of a tar file, each with its key; and key -> its caption and json."""
+    images: list[tuple[str, tarfile.TarInfo]] = []
+    said: dict[str, dict[str, str]] = {}
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for info in tar:
+                if not info.isfile():
+                    continue
+                key, suffix = _key_of(info.name)
+                if f".{suffix}" in suffixes:
+                    images.append((key, info))
+                elif suffix in TEXTS and (file := tar.extractfile(info)):
+                    said.setdefault(key, {})[TEXTS[suffix]] = file.read().decode("utf-8", "replace")
+            _check_end(path, tar.offset)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise InputError(
+            f"{path} is not a tar file, or a truncated one ({error}); copy it again, or unpack"
+            " a compressed one"
+        ) from None
+    return images, said
+
+
+def _key_of(name: str) -> tuple[str, str]:
+    """Return what the files of one sample have in common, up to the first dot; and the rest."""
+    folder, _, last = name.rpartition("/")
+    key, _, suffix = last.partition(".")
+    return f"{folder}/{key}", suffix.lower()
 
 
 def _check_end(path: Path, offset: int) -> None:

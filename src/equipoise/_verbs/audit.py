@@ -21,7 +21,7 @@ from equipoise._paths import path_of
 from equipoise._space import AttributeSpace, check_options
 from equipoise._verbs.destinations import require_free_folder
 from equipoise._verbs.hand_over import AuditedIndex, hand_over
-from equipoise._verbs.models import MINI, open_encoder
+from equipoise._verbs.models import MINI, check_encoder_options, open_encoder
 from equipoise.datasets._checks import attribute_of
 from equipoise.errors import InputError
 from equipoise.methods import Operator
@@ -275,6 +275,7 @@ def audit(
 
     Returns an ``AuditResults``: ``save`` it, show its ``page``, or turn it into a DataFrame.
     """
+    check_encoder_options(audit, encoder_options)
     if out is not None:
         require_free_folder(Path(out), force, RESULTS)
     _check_lists(attribute, group_columns)

@@ -20,7 +20,7 @@ from equipoise._paths import TAKEN, path_of
 from equipoise._serving.listening import LOOPBACK, address, listen
 from equipoise._serving.server import require_extra, server
 from equipoise._stores import Store
-from equipoise._verbs.models import MINI, open_encoder
+from equipoise._verbs.models import MINI, check_encoder_options, open_encoder
 from equipoise._verbs.search import balancing_context, fit_balanced, search
 from equipoise.errors import InputError
 from equipoise.prompts._attribute import Attribute
@@ -94,6 +94,7 @@ def explore(
     The page answers on loopback alone, to those who know its key. Returns an ``Exploration``:
     ``url``, ``close()``, and in a notebook the page itself.
     """
+    check_encoder_options(explore, encoder_options)
     require_extra("explore")
     explorer = make_explorer(
         index,

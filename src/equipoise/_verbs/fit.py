@@ -37,6 +37,15 @@ def check_space_options(scope: str, prototype: str, kappa: float, tolerance: flo
     space.check_options(tolerance=tolerance)
 
 
+def space_book(attribute: Attribute | None, book: PromptBook | None) -> PromptBook:
+    """Return the book to fit a space with: the one given, or the curated one of the attribute."""
+    if attribute is None:
+        raise InputError("an attribute space needs an `attribute`, for example gender")
+    if book is not None:
+        return book
+    return _curated_book(attribute, "an attribute space")
+
+
 def fit_space(
     encoder: Any, attribute: Attribute, book: PromptBook, scope: str, **options: Any
 ) -> AttributeSpace | SpaceSet:
@@ -111,11 +120,16 @@ def _book_for(spec: MethodSpec, attribute: Attribute, book: PromptBook | None) -
     """Return the book to fit with: the one given, or a curated one where the method needs texts."""
     if book is not None or TEXTS.isdisjoint(methods.find(spec.name).needs):
         return book
+    return _curated_book(attribute, spec.label)
+
+
+def _curated_book(attribute: Attribute, fitted: str) -> PromptBook:
+    """Return the curated book of an attribute. fitted: what needs it, for the error."""
     try:
         name = curated_prompts(attribute)
     except InputError:
         raise InputError(
-            f"{spec.label} is fitted on prompts, and no curated book has any for {attribute.name};"
+            f"{fitted} is fitted on prompts, and no curated book has any for {attribute.name};"
             " pass `book`"
         ) from None
     return whole(PromptBook.load(name), attribute)

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from equipoise._near_names import nearest
 from equipoise.errors import InputError
 
 MINI = "mini"
+
+
+def check_encoder_options(verb: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raise for an option that neither the verb nor ``load_encoder`` has."""
+    from equipoise.encoders import load_encoder
+
+    own = signature(verb).parameters
+    loading = signature(load_encoder).parameters
+    for name in options:
+        if name not in loading:
+            raise InputError(
+                f"eq.{verb.__name__} has no parameter {name!r} (help(eq.{verb.__name__}) says which"
+                f" it has){nearest(name, {**own, **loading}, count=1)}"
+            )
 
 
 def open_encoder(

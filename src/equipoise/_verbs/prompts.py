@@ -129,15 +129,16 @@ def refuse_partial(outcome: Outcome, out: Path) -> None:
     if len(outcome.book):
         saved = f"what was written is in {out}"
     raise InputError(
-        f"{len(outcome.failures)} of the prompts x groups could not be written; {saved}. Pass"
-        " `allow_partial` to accept that"
+        f"{len(outcome.failures)} entries (one per prompt and group) could not be written; {saved}."
+        " Pass `allow_partial` to accept that"
     )
 
 
 def plan_text(plan: dict[str, int]) -> str:
     """Return what a dry run found, in words."""
     return (
-        f"{plan['pairs']} prompts x groups, {plan['cached_pairs']} of them answered already;"
+        f"{plan['pairs']} entries (one per prompt and group), {plan['cached_pairs']} of them"
+        " answered already;"
         f" {plan['calls']} requests, about {plan['prompt_tokens']:,} tokens in and"
         f" {plan['answer_tokens']:,} out (estimated at 4 characters per token, if no answer has to"
         " be asked again)"

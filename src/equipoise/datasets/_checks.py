@@ -65,15 +65,14 @@ def attribute_of(columns: Sequence[str]) -> Attribute:
     """Return the ready-made attribute that group columns are named after."""
     if not columns:
         raise InputError(
-            "no group column was given; name those that hold the groups, such as gender"
+            "no group column was given; name those that hold the groups with `group_columns`,"
+            " such as gender"
         )
     try:
         names = [column.replace("_", " ") for column in columns]
         return Attribute.load(" & ".join(names))
     except InputError as error:
-        raise InputError(
-            f"{error}; `attribute` says what group columns of another name hold"
-        ) from None
+        raise InputError(f"pass `attribute` to say what the group columns hold: {error}") from None
 
 
 def groups_of(table: Any, dataset: Dataset, attribute: Attribute) -> np.ndarray:

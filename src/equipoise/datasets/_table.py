@@ -109,8 +109,7 @@ def _path_column(table: Frame, source: Path) -> str:
             return name
     raise InputError(
         f"{source} has no column named {', '.join(PATH_COLUMNS)}; rename the one that holds"
-        " file names, or name it (path_column=, equipoise evaluate --path-column). It has"
-        f" {list(table.columns)}"
+        f" file names, or name it with `path_column`. It has {list(table.columns)}"
     )
 
 

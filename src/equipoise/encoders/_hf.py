@@ -15,9 +15,9 @@ import numpy as np
 from PIL import Image
 
 from equipoise._progress import quiet_off_terminals
+from equipoise.encoders._not_loaded import cannot_load
 from equipoise.encoders._preprocess import Preprocess
 from equipoise.encoders._towers import TextTower, plain_settings
-from equipoise.encoders._unknown_names import cannot_load
 from equipoise.errors import InputError, MissingExtraError
 
 try:

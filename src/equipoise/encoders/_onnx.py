@@ -71,8 +71,8 @@ class TextGraph(BaseModel):
 class ExportSettings(BaseModel):
     """What encoder.json holds.
 
-    fingerprint: of the encoder that was exported. sha256: of each file. seal: of all the rest, so
-    that edits show.
+    fingerprint: that of the encoder that was exported. sha256: the hash of each file. seal: a hash
+    of all the rest, so that an edit shows.
     """
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -215,7 +215,7 @@ def _read(path: Path) -> ExportSettings:
             TypeAdapter(Preprocess).validate_python(settings.image.preprocess)
     except (ValidationError, TypeError, OSError) as error:
         raise ArtefactError(
-            f"{path} does not describe an encoder ({error}); export it again, or mend it"
+            f"{path} does not describe an encoder ({error}); export it again, or correct it"
         ) from None
     require_format(path, settings.format, FORMAT)
     return settings

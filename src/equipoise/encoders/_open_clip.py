@@ -12,9 +12,9 @@ from typing import Any
 
 from PIL import Image
 
+from equipoise.encoders._not_loaded import cannot_load
 from equipoise.encoders._preprocess import Preprocess
 from equipoise.encoders._towers import digest_of_vocabulary
-from equipoise.encoders._unknown_names import cannot_load
 from equipoise.errors import InputError, MissingExtraError
 
 try:

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
-from equipoise.encoders._unknown_names import nearest
+from equipoise._near_names import nearest
 from equipoise.errors import InputError, MissingExtraError
 
 GROUP = "equipoise.encoders"

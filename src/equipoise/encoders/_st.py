@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from equipoise.encoders._not_loaded import cannot_load
 from equipoise.encoders._towers import Modality, Towers, digest_of, plain_settings
-from equipoise.encoders._unknown_names import cannot_load
 from equipoise.errors import InputError, MissingExtraError
 
 try:

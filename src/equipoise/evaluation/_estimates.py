@@ -87,7 +87,7 @@ def check_operators(operators: Any) -> Mapping[str, Any]:
 
 
 def gated(operator: Any, gate: Any) -> dict[str, Any]:
-    """Return the gate as an argument, and none without a gate, which some operators do not know.
+    """Return the gate as a keyword argument; nothing without one, as some operators take none.
 
     A method is measured on every prompt that is given: an operator that gates searches by default
     is told not to.

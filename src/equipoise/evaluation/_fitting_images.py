@@ -61,8 +61,8 @@ class FitOn:
         both = sorted(set(fitting.paths) & set(measured.paths))
         if both:
             raise InputError(
-                f"{len(both)} images are to be fitted on and measured, first {both[0]}; leave them"
-                " out of one of the two"
+                f"{len(both)} images would be both fitted on and measured, first {both[0]}; leave"
+                " them out of one of the two"
             )
         return fitting, measured
 

@@ -207,11 +207,15 @@ def _differs(row: MetricRow) -> bool:
 
 
 def percent(value: float | None, signed: bool = False) -> str:
-    """Return a share in percent with one decimal; a dash where there is no value."""
+    """Return a share in percent with one decimal; a dash where there is no value.
+
+    What rounds to zero has no sign.
+    """
     if value is None:
         return "–"
     sign = "+" if signed else ""
-    return f"{100 * value:{sign}.1f}"
+    written = f"{100 * value:{sign}.1f}"
+    return written if float(written) else "0.0"
 
 
 def interval(found: HasInterval, signed: bool = False) -> str:

@@ -60,8 +60,7 @@ class Queries:
         kept = np.flatnonzero(there[self.targets])
         if not kept.size:
             raise InputError(
-                "no query has its right image among those with an embedding; there is nothing to"
-                " measure"
+                "no query's right image has an embedding, so there is nothing to measure"
             )
         return kept, (np.cumsum(there) - 1)[self.targets[kept]]
 
@@ -77,7 +76,8 @@ def classes(
     """Return the classes of the images' labels; those of CelebA and FACET as the protocol says."""
     if labels is None:
         raise InputError(
-            f"{dataset} has no labels, which classification needs; pass the label column"
+            f"{dataset} has no labels, which classification needs; name their column with"
+            " `label_column`"
         )
     known = encode(labels, "labels").labels
     celeba = set(known) <= set(CELEBA)
@@ -138,8 +138,8 @@ def _captions(dataset: Dataset, paths: Sequence[str]) -> Queries:
     column = next((name for name in ("query", "caption") if name in dataset.table), None)
     if column is None:
         raise InputError(
-            f"{dataset.name} has no captions to search with; pass the caption column, or"
-            " queries of your own"
+            f"{dataset.name} has no captions to search with; name their column with"
+            " `caption_column`, or pass `prompts`"
         )
     place = {path: i for i, path in enumerate(paths)}
     worded, targets, blank = [], [], 0

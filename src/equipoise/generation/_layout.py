@@ -229,15 +229,11 @@ class Finder:
                 "pooled": pooled,
                 "gathers": not pooled and self.encoders.kind(name) in ENDS_GATHER,
             }
-            pieces = self.stacked if whole and not pooled else 1
-            step = (columns[1] - columns[0]) // pieces
+            cut = _cut(columns, self.stacked if whole and not pooled else 1)
             for layer in layers:
-                for i in range(pieces):
-                    start = columns[0] + i * step
-                    about["columns"] = slice(start, start + step)
-                    found.append(
-                        {"name": _layer_name(name, layer, i, pieces), **about, "layer": layer}
-                    )
+                for i, piece in enumerate(cut):
+                    called = _layer_name(name, layer, i, len(cut))
+                    found.append({"name": called, **about, "columns": piece, "layer": layer})
         return found
 
     def _regions(self, slot: RowsSlot) -> dict[str, Region | None]:
@@ -424,6 +420,13 @@ def _bounds(support: Any) -> Region:
 
 def _inside(region: Region) -> tuple[slice, slice]:
     return slice(*region.tokens), slice(*region.columns)
+
+
+def _cut(columns: tuple[int, int], pieces: int) -> list[slice]:
+    """Return columns from first to last as pieces of one width."""
+    first, last = columns
+    width = (last - first) // pieces
+    return [slice(first + i * width, first + (i + 1) * width) for i in range(pieces)]
 
 
 def _layer_name(encoder: str, layer: int | None, piece: int, pieces: int) -> str:

@@ -130,7 +130,7 @@ def _add(
     pictures: list[DrawnPicture],
     drawn: Iterable[np.ndarray],
 ) -> None:
-    """Write pictures, each with what it says of itself, and then their lines."""
+    """Write pictures, each with its description inside, and then their lines of the manifest."""
     written = []
     for picture, pixels in zip(pictures, drawn, strict=True):
         facts = treatment.says(picture)

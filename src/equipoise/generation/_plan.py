@@ -156,8 +156,8 @@ class DrawingPlan(Document):
         if different or self.images < other.images:
             what = ", ".join(different) or "images"
             raise InputError(
-                f"{folder} holds another run (its {what} differ); pass another folder, or what that"
-                " run was given"
+                f"{folder} holds another run (what differs: {what}); pass another folder, or what"
+                " that run was given"
             )
 
 

@@ -112,7 +112,7 @@ class ShareController:
             self.shares = self._chosen()
 
     def end(self) -> PilotEnd:
-        """Return how things stand."""
+        """Return how the pilot ended."""
         if self.settled:
             return "settled"
         if not self._counts.sum():

@@ -19,6 +19,7 @@ from equipoise.generation._results_document import GenerationResults, TableCell
 from equipoise.generation._shares import EQUAL
 
 LOOPS = "loops.csv"
+CAPTION = 60  # columns of a terminal that the note gets, however narrow the table is
 ARROWS = {"lower": "↓", "higher": "↑"}
 TEX = {"↓": r"$\downarrow$", "↑": r"$\uparrow$", "^": r"\^{}"}
 # Columns, as ``published`` names their metrics.
@@ -67,8 +68,8 @@ def note(results: GenerationResults, judges: bool = True) -> str:
     ]
     if not results.columns:
         parts.append(
-            "Nothing was measured: nobody labelled the pictures. An annotator, people's labels or a"
-            " CLIP score would (docs/generation.md)."
+            "Nothing was measured: nobody labelled the pictures. Name an annotator, or add people's"
+            " labels or a CLIP score (docs/generation.md)."
         )
     for by in dict.fromkeys(column.by for column in results.columns if judges):
         named = [
@@ -127,7 +128,7 @@ def rich_table(results: GenerationResults) -> Any:
     from rich.table import Table
 
     header, rows = lines(results)
-    table = Table(title="Text-to-image generation", caption=note(results))
+    table = Table(title="Text-to-image generation", caption=note(results), min_width=CAPTION)
     for name in header:
         table.add_column(name, overflow="fold")
     for row in rows:

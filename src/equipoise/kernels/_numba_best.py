@@ -117,7 +117,7 @@ def _settle(text, images, first, held):
 
 @_jit
 def _best(held, k):
-    """Return the k best, in no order but that the worst is first."""
+    """Return the k best: the worst of them first, the others in no order."""
     return np.partition(held, held.size - k)[held.size - k :]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from equipoise.methods._registry import NEEDS, Method, defaults, find, names
@@ -12,9 +13,9 @@ OURS = 2026  # the year of the paper, and of what is published here first
 BASELINE = "none"
 
 
-def describe_methods() -> list[dict[str, Any]]:
-    """Return one dictionary per method, in JSON's own types."""
-    return [_described(name, find(name)) for name in names()]
+def describe_methods(chosen: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return one dictionary per chosen method, in JSON's own types; by default, of all."""
+    return [_described(name, find(name)) for name in chosen or names()]
 
 
 def _described(name: str, method: type[Method]) -> dict[str, Any]:

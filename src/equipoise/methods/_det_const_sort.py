@@ -58,7 +58,7 @@ def _insert(page: list[tuple[float, int, int]], image: tuple[float, int, int]) -
 
 
 class DetConstSortOperator(RerankOperator):
-    """Pages whose prefixes hold every share."""
+    """Pages on which the first 1, 2, 3, ... results all keep the shares."""
 
     method = "det-const-sort"
     rule = DetConstSort

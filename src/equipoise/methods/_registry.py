@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin, get
 
 from equipoise import _artefact as artefact
 from equipoise._documents import validated
+from equipoise._near_names import nearest
 from equipoise._space import EncoderRef
 from equipoise.errors import ArtefactError, InputError
 from equipoise.methods._context import FitContext
@@ -148,7 +149,10 @@ def find(name: str) -> type[Method]:
     for point in entry_points(group=GROUP):
         if point.name == name:
             return point.load()
-    raise InputError(f"there is no method {name!r}; there are {', '.join(names())}")
+    known = names()
+    raise InputError(
+        f"there is no method {name!r}; there are {', '.join(known)}{nearest(name, known)}"
+    )
 
 
 def defaults(name: str) -> dict[str, Any]:

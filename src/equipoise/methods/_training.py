@@ -144,10 +144,7 @@ def train(
             for step in range(first, steps):
                 now = learned if turn is None else turn(step)
                 gradients = torch.autograd.grad(loss(state, step), [state[name] for name in now])
-                optimizer.zero_grad(set_to_none=True)
-                for name, gradient in zip(now, gradients, strict=True):
-                    state[name].grad = gradient
-                optimizer.step()
+                _move(optimizer, [state[name] for name in now], gradients)
                 if after is not None:
                     with torch.no_grad():
                         after(state, step)
@@ -158,6 +155,14 @@ def train(
         if path is not None and first < steps:
             _keep(path, stage.name, state, optimizer, steps)
         return _finite(stage.name, state)
+
+
+def _move(optimizer: Any, tensors: Sequence[Any], gradients: Sequence[Any]) -> None:
+    """Move these tensors by their gradients, and no other that the optimizer knows."""
+    optimizer.zero_grad(set_to_none=True)
+    for tensor, gradient in zip(tensors, gradients, strict=True):
+        tensor.grad = gradient
+    optimizer.step()
 
 
 def trained_with(method: Any, *but: str) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def _auc(contests: list[_Contest], times: np.ndarray) -> np.ndarray:
 
 
 def _auc_without_each(c: _Contest) -> np.ndarray:
-    """Return the AUC (n,) without each row: its won pairs and all its pairs are taken away."""
+    """Return the AUC with each row left out in turn (n,): its won pairs and all its pairs go."""
     up, up_below = c.sums(c.positive.astype(np.float64))
     down, below = c.sums((~c.positive).astype(np.float64))
     sizes = np.diff(np.r_[c.blocks, len(c.order)])

@@ -98,9 +98,9 @@ def _divergence(held: np.ndarray, log_shares: np.ndarray) -> np.ndarray:
 def _check_depth(missing: Any, order: np.ndarray) -> None:
     if missing > 0:
         raise InputError(
-            f"lists of {order.shape[1]} images end {int(missing)} places early: a resample leaves"
-            " images out, and so do unknown labels. Pass longer lists; twice m, or all images, is"
-            " safe"
+            f"lists of {order.shape[1]} images are {int(missing)} places too short, because"
+            " resamples and unknown labels leave images out; pass lists of twice m images, or of"
+            " all"
         )
 
 

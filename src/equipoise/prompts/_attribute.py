@@ -19,6 +19,7 @@ from typing import Any
 
 from equipoise._display import cut, listed
 from equipoise._documents import validated
+from equipoise._near_names import nearest
 from equipoise.errors import InputError
 from equipoise.prompts._attribute_document import (
     POSITION,
@@ -273,8 +274,8 @@ def _require_wordings(name: str, wordings: Mapping[str, Wordings]) -> None:
             other = said.setdefault(word.lower(), group)
             if other != group:
                 raise InputError(
-                    f"{word!r} words two groups of {name!r}, {other!r} and {group!r}; a word may"
-                    " state one group only"
+                    f"{word!r} is a word of two groups of {name!r}, {other!r} and {group!r}; a word"
+                    " may state one group only"
                 )
 
 
@@ -348,7 +349,7 @@ def _load_one(name: str) -> Attribute:
         raise InputError(
             f"there is no ready-made attribute {error.args[0]!r}; name one of"
             f" {', '.join(READY_MADE)}, join them with &, or pass the path of a .toml file with"
-            " your own"
+            f" your own{nearest(error.args[0], READY_MADE)}"
         ) from None
 
 

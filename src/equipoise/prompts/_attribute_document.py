@@ -80,7 +80,7 @@ class GroupWords(Document):
     @model_validator(mode="before")
     @classmethod
     def _check_names(cls, given: Any) -> Any:
-        """Raise for a field that there is not, and name those that there are."""
+        """Raise for an unknown field, and name the known ones."""
         for name in given if isinstance(given, Mapping) else ():
             if name not in cls.model_fields:
                 fields = ", ".join(cls.model_fields)

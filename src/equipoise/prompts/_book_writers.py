@@ -14,6 +14,8 @@ from equipoise.prompts._attribute import Attribute
 from equipoise.prompts._prompt_book import Entry, PromptBook, Source
 from equipoise.prompts._validation import CheckedAnswer, check_answer
 
+TABLES = (".csv", ".tsv", ".parquet")
+
 Progress = Callable[[int, int], None]
 """A function that is told how many pairs of prompt and group are done, and of how many."""
 
@@ -153,6 +155,8 @@ def make_book(rows: dict[tuple[str, str], Entry], source: Source) -> PromptBook:
 
 def read_prompts(path: Path) -> list[str]:
     """Return the prompts of a text file, one per line; empty lines and # lines are skipped."""
+    if path.suffix.lower() in TABLES:
+        raise InputError(f"{path} is a table; pass a text file with one prompt per line")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:

@@ -217,7 +217,7 @@ def _frame(prompt: str, attribute: Attribute, groups: tuple[str, ...], more: Nou
     if slot is None:
         raise CannotWrite(
             f"{prompt!r} names no person that the grammar knows; word it with one (a person, a"
-            " doctor), or pass its noun as a person noun"
+            " doctor), or pass the noun that names its person as a person noun"
         )
     for word in words[slot.first : slot.head]:
         if not word.fixed and _is_adjective_of(attribute, word.lower):

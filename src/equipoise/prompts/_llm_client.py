@@ -83,7 +83,8 @@ class Service:
     ):
         if not model or not isinstance(model, str):
             raise InputError(
-                "a language model needs a name, as its server lists it (gpt-5, llama3.2, ...)"
+                "no language model was named; pass the name that its server lists (gpt-5, llama3.2,"
+                " ...) as `model`"
             )
         require_whole(concurrency=(concurrency, 1), retries=(retries, 0))
         _require_seconds(timeout)

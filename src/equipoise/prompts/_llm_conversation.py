@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -118,20 +118,12 @@ def converse(
         "least": max(2 * least, 8),
     }
     messages: list[Message] = [_say("system", _SYSTEM), _say("user", _ANCHOR.format(**facts))]
-    rejected, reason, anchor = 0, "", ""
-    for attempt in range(tries):
-        answer = yield Ask(tuple(messages), "anchor", attempt)
-        texts, reason = parse(answer, "anchor", prompt)
-        anchor = texts[0] if texts else ""
-        reason = reason or check(prompt, anchor, attribute, group, person_nouns)
-        messages.append(_say("assistant", answer.text))
-        if not reason:
-            break
-        rejected += 1
-        messages.append(
-            _say("user", _AGAIN.format(reasons=f"- {anchor or 'the answer'}: {reason}"))
-        )
-    else:
+
+    def wrong_with(anchor: str) -> str:
+        return check(prompt, anchor, attribute, group, person_nouns)
+
+    anchor, reason, rejected = yield from _ask_anchor(messages, prompt, tries, wrong_with)
+    if reason:
         return WrittenEntry(
             None, f"no anchor after {tries} tries; last {anchor!r}: {reason}", rejected
         )
@@ -155,6 +147,28 @@ def converse(
         f"{len(kept)} variants of {least} after {tries} tries",
         rejected,
     )
+
+
+def _ask_anchor(
+    messages: list[Message], prompt: str, tries: int, wrong_with: Callable[[str], str]
+) -> Generator[Ask, Answer, tuple[str, str, int]]:
+    """Ask for an anchor until nothing is wrong with it. What was said is added to ``messages``.
+
+    Return the last anchor, what is wrong with it or "", and how many were turned away.
+    """
+    rejected, reason, anchor = 0, "", ""
+    for attempt in range(tries):
+        answer = yield Ask(tuple(messages), "anchor", attempt)
+        texts, reason = parse(answer, "anchor", prompt)
+        anchor = texts[0] if texts else ""
+        reason = reason or wrong_with(anchor)
+        messages.append(_say("assistant", answer.text))
+        if not reason:
+            break
+        rejected += 1
+        again = f"- {anchor or 'the answer'}: {reason}"
+        messages.append(_say("user", _AGAIN.format(reasons=again)))
+    return anchor, reason, rejected
 
 
 def parse(answer: Answer, step: str, prompt: str) -> tuple[list[str], str]:

@@ -25,6 +25,7 @@ from pydantic import (
 
 from equipoise._artefact import parse_json, require_format, write_atomically
 from equipoise._display import listed
+from equipoise._near_names import nearest
 from equipoise.errors import ArtefactError, InputError
 from equipoise.prompts._attribute import Attribute
 
@@ -306,9 +307,10 @@ class PromptBook(BaseModel):
         try:
             document = parse_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
+            known = cls.curated_names()
             raise ArtefactError(
                 f"there is no book {path}; pass a file, or a curated one:"
-                f" {', '.join(cls.curated_names())}"
+                f" {', '.join(known)}{nearest(str(path), known)}"
             ) from None
         except OSError as error:
             raise ArtefactError(

@@ -77,19 +77,31 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]
     """
     try:
         for prompts in document.get("classification", {}).values():
-            for prompt, groups in prompts.items():
-                for group, node in groups.items():
-                    yield prompt, group, dict(node)
+            yield from _classes(prompts)
         for section in _SECTIONS[1:]:
             for row in document.get(section, ()):
-                query, group, fields = str(row["text_query"]), str(row["group"]), dict(row)
-                yield query, group, fields
-                if fields.get("dataset") == "coco":
-                    searched = neutralize(query, protocol="released")
-                    if searched not in ("", query):
-                        yield searched, group, fields
+                yield from _queries(dict(row))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArtefactError(
             f"this looks like the released LLM.json, but one of its rows has another layout"
             f" ({error!r})"
         ) from None
+
+
+def _classes(
+    prompts: dict[str, dict[str, Any]],
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the rows of one classification."""
+    for prompt, groups in prompts.items():
+        for group, node in groups.items():
+            yield prompt, group, dict(node)
+
+
+def _queries(row: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield a row under its query; one of COCO's also under the query that is searched with."""
+    query, group = str(row["text_query"]), str(row["group"])
+    yield query, group, row
+    if row.get("dataset") == "coco":
+        searched = neutralize(query, protocol="released")
+        if searched not in ("", query):
+            yield searched, group, row

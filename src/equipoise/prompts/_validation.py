@@ -150,7 +150,7 @@ def check_book(
 
 
 class _Wanted(NamedTuple):
-    """A prompt and the group that its wordings shall state."""
+    """A prompt, and the group that its wordings must state."""
 
     prompt: str
     bare: _Bare
@@ -418,7 +418,7 @@ def _dangling_end(before: list[str], bare: _Bare) -> str:
 
 
 def _loss(change: _WordChange) -> str:
-    """Return what is wrong with what a change takes away."""
+    """Return what is wrong with the words that a change takes away."""
     lost, added = change.lost, change.added
     if any(word not in (_ONE, "a") for word in lost) or (lost and _MANY in added):
         reason = f"it changes {_readable(lost)!r}"

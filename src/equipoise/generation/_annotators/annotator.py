@@ -59,19 +59,23 @@ class Annotator(ABC):
         with progress(f"labels by {self.name}", len(left)) as advance:
             for start in range(0, len(left), self.batch):
                 some = left[start : start + self.batch]
-                given = self.answers([manifest.folder / image for image in some])
-                answers: dict[str, str] = {}
-                failed: list[ServiceError] = []
-                for image, answer in zip(some, given, strict=True):
-                    if isinstance(answer, ServiceError):
-                        failed.append(answer)
-                    else:
-                        answers[image] = answer
-                file.add(answers)
-                if failed:
-                    raise failed[0]
+                self._ask(manifest.folder, some, file)
                 advance(len(some))
         return {image: file.answers[image] for image in images}
+
+    def _ask(self, folder: Path, images: Sequence[str], file: LabelFile) -> None:
+        """Keep the answers for some images in the file, then raise the first error, if any."""
+        given = self.answers([folder / image for image in images])
+        answers: dict[str, str] = {}
+        failed: list[ServiceError] = []
+        for image, answer in zip(images, given, strict=True):
+            if isinstance(answer, ServiceError):
+                failed.append(answer)
+            else:
+                answers[image] = answer
+        file.add(answers)
+        if failed:
+            raise failed[0]
 
 
 def group_in(answer: str, attribute: Attribute) -> str:
