@@ -69,6 +69,7 @@ FLOORS = {
     "space_document": 2,
     "space": 3,
     "metrics": 3,
+    "row_check": 1,
     "debiasing": 4,
     "spaceset": 4,
     "certificate": 5,
