@@ -117,6 +117,14 @@ def test_the_command_line_loads_no_numpy_before_a_verb_asks_for_it():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_the_listing_of_methods_imports_none_of_them():
+    code = (
+        "import sys; from equipoise._cli import app; app(['methods'], standalone_mode=False);"
+        "assert not {'numpy', 'equipoise.methods'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
 def test_rooms_that_are_heavy_load_when_asked_for():
     code = "import equipoise as eq; eq.metrics.max_skew, eq.datasets.celeba, eq.search; assert not hasattr(eq, 'nothing'); assert 'metrics' in eq.__all__"
     subprocess.run([sys.executable, "-c", code], check=True)

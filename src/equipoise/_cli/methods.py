@@ -52,9 +52,9 @@ def methods(
     as_json: Json = False,
 ) -> None:
     """List the debiasing methods: the paper's Table 1, corrected by the reference code."""
-    from equipoise.methods._describe import describe_methods
+    from equipoise._verbs.methods import described_methods
 
-    found = describe_methods()
+    found = described_methods()
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return
