@@ -369,7 +369,7 @@ def debias(
     if per_row:
         value = value.to(torch.float32).contiguous()
     elif value != math.inf:
-        value = min(value, FLOAT32_MAX)
+        value = float(min(value, FLOAT32_MAX))
     launch = low_rank.cached(
         ("launch", x.dtype, x.device, preference.kind, norm, per_row),
         lambda: _launch(low_rank, x.dtype, x.device, preference.kind, norm, per_row),
