@@ -16,13 +16,14 @@ import numpy as np
 import torch
 
 import equipoise as eq
-from equipoise import geometry
+from equipoise import geometry, kernels
 from equipoise._bench import machine
 from equipoise.kernels import _torch as torch_kernels
 from equipoise.kernels import _triton
 from equipoise.kernels._recipe import LowRank, Norm, Preference
 
 FAILED = []
+PAPER = Preference("kappa", 1.0)
 
 
 def report(name: str, passed: bool, detail: str) -> None:
@@ -113,7 +114,7 @@ def check_shrink(rng: np.random.Generator) -> None:
     e = np.zeros((len(p), dim))
     e[:, 0], e[:, 7] = p, np.sqrt(1 - p * p)
     x = torch.tensor(e, dtype=torch.float32, device="cuda")
-    u, _ = torch_kernels.debias(x, low_rank, Preference("kappa", 1.0), "unit")
+    u = torch_kernels.debias(x, low_rank, PAPER, "unit")
     stored = x.double()
     n = stored.norm(dim=1)
     want = geometry.half_angle((stored[:, 0] / n) ** 2, stored[:, 7] / n, 1.0, torch.sqrt)[0]
@@ -189,6 +190,59 @@ def check_extremes(rng: np.random.Generator) -> None:
             )
 
 
+def check_invalid_rows() -> None:
+    """The rows that a kernel counts are those that a second look finds, few or many."""
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for rank in (1, 4):
+            space = space_of(np.random.default_rng(rank), 512, rank)
+            for every in (1, 3, 1000, 1 << 20):
+                x = torch.randn(100_003, 512, device="cuda").to(dtype)
+                x[::every] = 0
+                _, invalid = kernels.debias_and_count(x, space.low_rank, PAPER, "unit")
+                counted, found = int(invalid.count()), int(invalid.mask().sum())
+                report(
+                    f"{dtype} r={rank} rows without a direction, one in {every}",
+                    counted == found == len(range(0, len(x), every)),
+                    f"{counted} counted, {found} found",
+                )
+            check = eq.RowCheck()
+            eq.debias(x, space, on_invalid=check)
+            try:
+                check.raise_if_invalid()
+                report(f"{dtype} r={rank} a RowCheck raises", False, "no error")
+            except eq.errors.InvalidRowsError as error:
+                report(f"{dtype} r={rank} a RowCheck raises", error.count == 1, str(error.count))
+
+
+def check_neighbours(rng: np.random.Generator) -> None:
+    """A row alone gives the same bits as among rows of every kind, and so do rows in another
+    order.
+    """
+    shares = np.array([0, 0.2, 0.49, 0.51, 0.7, 0.72, 0.86, 0.88, 0.96, 0.975, 0.9999, 1])
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for dim in (100, 256, 512, 768):
+            for rank in (1, 3, 7):
+                space = space_of(rng, dim, rank)
+                x = rows_at(rng, space.basis, rng.choice(shares, 1003)).to(dtype)
+                x[5], x[77, 3], x[200, 9] = 0, float("nan"), float("inf")
+                order = torch.tensor(rng.permutation(len(x)), device="cuda")
+                among = _bits(eq.debias(x, space, on_invalid="keep"))
+                elsewhere = _bits(eq.debias(x[order], space, on_invalid="keep"))
+                alone = [eq.debias(row[None], space, on_invalid="keep") for row in x[:200]]
+                passed = torch.equal(elsewhere, among[order])
+                passed &= torch.equal(_bits(torch.cat(alone)), among[:200])
+                kernel = "tiles" if _triton.uses_tiles(space.low_rank, dtype) else "rows"
+                report(
+                    f"{dtype} d={dim} r={rank} no bit depends on neighbours",
+                    passed,
+                    f"{kernel}, 200 rows alone, 1003 in another order",
+                )
+
+
+def _bits(x: torch.Tensor) -> torch.Tensor:
+    return x.view(torch.int32 if x.dtype == torch.float32 else torch.int16)
+
+
 def check_forms(rng: np.random.Generator) -> None:
     """Every argument agrees with the float64 CPU kernel."""
     options: dict[str, Any]
@@ -221,7 +275,7 @@ def check_forms(rng: np.random.Generator) -> None:
         ("unit", rest / np.linalg.norm(rest, axis=1, keepdims=True)),
     ]
     for norm, want in cases:
-        u, _ = torch_kernels.debias(
+        u = torch_kernels.debias(
             torch.tensor(x, dtype=torch.float32, device="cuda"),
             affine,
             Preference("kappa", math.inf),
@@ -279,14 +333,9 @@ def main() -> None:
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
     print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()))
-    for check in (
-        check_shrink,
-        check_extremes,
-        check_forms,
-        check_repeats,
-        check_search,
-        check_accuracy,
-    ):
+    check_invalid_rows()
+    checks = (check_shrink, check_extremes, check_neighbours, check_forms, check_repeats)
+    for check in (*checks, check_search, check_accuracy):
         check(rng)
     print(f"{len(FAILED)} checks failed" if FAILED else "all checks passed")
     sys.exit(bool(FAILED))

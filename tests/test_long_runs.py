@@ -95,10 +95,11 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from equipoise.kernels import _triton
 
-HALF, FLOAT = {"x", "out", "high", "low"}, {"right", "left", "bias", "value"}
+HALF, FLOAT = {"x", "out", "high", "low"}, {"right", "left", "bias"}
 
 def compile_for_hopper(kernel, dtype, warps, **constants):
-    kinds = {"bad": "*i1", "n_rows": "i32", "x_stride": "i32", "out_stride": "i32"}
+    kinds = {"invalid": "*i32", "n_rows": "i32", "x_stride": "i32", "out_stride": "i32"}
+    kinds["value"] = "*fp32" if constants["PER_ROW"] else "fp32"
     kind = lambda a: "constexpr" if a in constants else kinds.get(a) or ("*" + dtype if a in HALF else "*fp32" if a in FLOAT else "fp32")
     source = ASTSource(fn=kernel, signature={a: kind(a) for a in kernel.arg_names}, constexprs=constants)
     assert triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps}).asm["cubin"]
@@ -111,6 +112,10 @@ for norm in (0, 1):
 shared = dict(D=256, D2=256, R=3, ROWS=4, WIDTH=32, KIND=0, PER_ROW=False)
 compile_for_hopper(_triton._rows_kernel, "bf16", 1, PROJECTION=True, BIAS=False, FOLD=True, NORM=0, **shared)
 compile_for_hopper(_triton._rows_kernel, "fp16", 1, PROJECTION=False, BIAS=True, FOLD=False, NORM=2, **shared)
+# where nobody counts rows without a direction
+compile_for_hopper(_triton._rows_kernel, "fp16", 1, PROJECTION=True, BIAS=False, FOLD=True, NORM=0, invalid=None, **shared)
+shared = dict(D=256, D2=256, R=7, ROWS=4, WIDTH=128, KIND=0, PER_ROW=False, NORM=0)
+compile_for_hopper(_triton._tiles_kernel, "fp16", 4, TILE=64, CHUNK=64, STAGES=3, SCALE=256.0, invalid=None, **shared)
 """
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from equipoise._applying import ApplyReport
     from equipoise._certificate import Certificate, Frontier, certify, cross_bound, frontier
     from equipoise._debiasing import debias
+    from equipoise._row_check import RowCheck
     from equipoise._space import AttributeSpace
     from equipoise._spaceset import SpaceSet
     from equipoise._stores import Store, open_store
@@ -56,6 +57,7 @@ _LATER = {
     "FitContext": "equipoise.methods",
     "Frontier": "equipoise._certificate",
     "PromptBook": "equipoise.prompts._prompt_book",
+    "RowCheck": "equipoise._row_check",
     "SearchResults": "equipoise._verbs.search",
     "SpaceSet": "equipoise._spaceset",
     "Store": "equipoise._stores",
@@ -96,6 +98,7 @@ __all__ = [
     "FitContext",
     "Frontier",
     "PromptBook",
+    "RowCheck",
     "SearchResults",
     "SpaceSet",
     "Store",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from equipoise import kernels
 from equipoise._array_types import SameRows
+from equipoise._row_check import RowCheck
 from equipoise._space import AttributeSpace
 from equipoise.errors import InputError, InvalidRowsError
 from equipoise.kernels._measure import to_numpy
@@ -26,7 +28,7 @@ def debias(
     weights: tuple[float, float] | None = None,
     out: SameRows | None = None,
     norm: Literal["unit", "keep"] = "unit",
-    on_invalid: OnInvalid = "raise",
+    on_invalid: OnInvalid | RowCheck = "raise",
 ) -> SameRows:
     """Debias embeddings ``e`` (..., d) in closed form; type, dtype, device and shape stay.
 
@@ -37,8 +39,10 @@ def debias(
     w2`` exceeds a row's p, that is the projection. norm: "unit" returns unit rows, "keep" returns
     each row with its own length. out: an array of e's shape and dtype to write to (a memory map, or
     e itself); it is returned. on_invalid: what happens to rows without a direction (zero, NaN,
-    infinite). "raise" raises an error that names them, "keep" returns them unchanged, and
-    "unchecked" does not look for them (no device synchronisation; jit needs it).
+    infinite). "raise" raises an error that names them, and waits for the device to know. "keep" and
+    "unchecked" return them unchanged and look for none (jit needs it). An ``eq.RowCheck`` returns
+    them unchanged too, and raises when it is asked. "unchecked" does not look at an array of kappas
+    either.
 
     At kappa 0, rows of unit length (as far as float16, where they may come from, can hold it) come
     back bit for bit; others are divided by their length unless norm is "keep".
@@ -46,11 +50,18 @@ def debias(
     wanted = check_arguments(e, space, kappa, weights, norm, on_invalid)
     _check_out(e, out)
     if on_invalid == "raise" and out is not None and _same_memory(e, out):
-        _raise_for(_without_direction(e), e.shape)  # before anything is overwritten
-    u, bad = kernels.debias(e, space.low_rank, wanted, norm, out)
-    if on_invalid == "raise":
+        _raise_for(kernels.without_direction(e), e.shape)  # before anything is overwritten
+        on_invalid = "unchecked"
+    if on_invalid in ("keep", "unchecked"):
+        return kernels.debias(e, space.low_rank, wanted, norm, out)
+    u, invalid = kernels.debias_and_count(e, space.low_rank, wanted, norm, out)
+    count = invalid.count()
+    _require_values(count)
+    if isinstance(on_invalid, RowCheck):
+        on_invalid.add(count, _rows_in(e.shape))
+    elif int(count):
         done = "" if out is None else "; the other rows are in out"
-        _raise_for(_as_numpy(bad), e.shape, done)
+        _raise_for(invalid.mask(), e.shape, done)
     return u
 
 
@@ -60,17 +71,18 @@ def check_arguments(
     kappa: Any,
     weights: Any,
     norm: str = "unit",
-    on_invalid: str = "keep",
-):
+    on_invalid: str | RowCheck = "keep",
+) -> Preference:
     """Raise for what debias and certify do not accept; return the preference."""
     _require_space(e, space)
     kernels.dtype_name(e)
     _require_width(tuple(e.shape), space.dim)
     if norm not in NORMS:
         raise InputError(f'norm={norm!r} is not legal; pass "unit" or "keep"')
-    if on_invalid not in ("raise", "keep", "unchecked"):
+    if on_invalid not in ("raise", "keep", "unchecked") and not isinstance(on_invalid, RowCheck):
         raise InputError(
-            f'on_invalid={on_invalid!r} is not legal; pass "raise", "keep" or "unchecked"'
+            f'on_invalid={on_invalid!r} is not legal; pass "raise", "keep", "unchecked" or an'
+            " eq.RowCheck()"
         )
     if kappa is None and weights is None:
         kappa = space.kappa
@@ -115,7 +127,7 @@ def _require_width(shape: tuple[int, ...], dim: int) -> None:
     )
 
 
-def _kappas(kappa: Any, e: Any, on_invalid: str) -> Any:
+def _kappas(kappa: Any, e: Any, on_invalid: str | RowCheck) -> Any:
     """Return one kappa per row, checked, and of a type that e's framework takes."""
     shape = e.shape[:-1]
     if not isinstance(kappa, np.ndarray) and kernels.framework(kappa) != kernels.framework(e):
@@ -264,39 +276,33 @@ def _same_memory(e: Any, out: Any) -> bool:
     )
 
 
-def _without_direction(e: Any) -> np.ndarray:
-    """Return the mask of rows that are zero or hold NaN or infinity."""
-    largest = abs(e).max(-1) if kernels.framework(e) == "numpy" else abs(e).amax(-1)
-    return _as_numpy(~((largest > 0) & (largest < float("inf"))))
+def _require_values(x: Any) -> None:
+    """Raise where a transform traces x, so that nobody can look at it."""
+    if not isinstance(x, int) and _traced(x):
+        raise InputError(
+            "inside jax.jit, torch.func or torch.compile rows cannot be looked at; pass"
+            ' on_invalid="unchecked", or "keep", which lets rows without a direction through'
+            " unchanged"
+        )
 
 
-def _as_numpy(bad: Any) -> np.ndarray:
-    kind = kernels.framework(bad)
-    if kind == "numpy":
-        return bad
-    if kind == "torch":
-        if _traced(bad):
-            raise InputError(
-                "inside torch.func or torch.compile rows cannot be looked at; pass"
-                ' on_invalid="unchecked", or "keep"'
-            )
-        if bad.device.type != "cpu" and not bool(bad.any()):  # one flag across the bus, not a mask
-            return np.zeros(0, bool)
-        return bad.cpu().numpy()
-    from equipoise.kernels import _jax as jax
-
-    return jax.first_bad(bad)
+def _rows_in(shape: tuple[int, ...]) -> int:
+    return math.prod(shape[:-1])
 
 
-def _raise_for(bad: np.ndarray, shape: tuple[int, ...], done: str = "") -> None:
+def _raise_for(mask: Any, shape: tuple[int, ...], done: str = "") -> None:
+    """Raise an error that names the rows of the mask (...,), if there are any."""
+    _require_values(mask)
+    bad = mask.cpu().numpy() if kernels.framework(mask) == "torch" else np.asarray(mask)
     count = int(np.count_nonzero(bad))
     if not count:
         return
     rows = tuple(map(tuple, np.argwhere(bad)[:_NAMED_ROWS].tolist()))
     if len(shape) == 2:
         rows = tuple(index[0] for index in rows)
-    total = int(np.prod(shape[:-1]))
-    which = "the embedding has" if len(shape) == 1 else f"{count} of {total} rows have"
+    which = "the embedding has"
+    if len(shape) > 1:
+        which = f"{count} of {_rows_in(shape)} rows have"
     named = "" if len(shape) == 1 else f" (first: {', '.join(map(str, rows))})"
     raise InvalidRowsError(
         f"{which} no direction: zero, NaN or infinite{named}. Remove such rows, or pass "

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import types
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pytest
+from scripts import methods_table
 
 import equipoise as eq
+from equipoise._verbs import methods as listing
+from equipoise._verbs.methods import FILE, GROUP, described_methods
+from equipoise.methods import _registry
 from equipoise.methods._describe import describe_methods
 from equipoise.methods._registry import NEEDS
 from tests.helpers.common import component, unit
@@ -302,3 +308,21 @@ def test_what_it_takes_to_use_a_method(i):
     assert about["needs_labels"] <= about["needs_images"]
     assert about["year"] is None or 2017 <= about["year"] <= 2026
     assert about["licence"] in ("", "none given", "MIT", "Apache 2.0", "CC BY-NC 4.0")
+
+
+def test_the_listing_says_what_the_methods_say():
+    written = FILE.read_text(encoding="utf-8")
+    assert written == methods_table.text(), "type python -m scripts.methods_table"
+    assert described_methods() == describe_methods()
+
+
+def test_the_listing_asks_methods_of_other_packages(monkeypatch):
+    """A package's own method is listed, with what it says of itself."""
+    module = types.ModuleType("somebodys_methods")
+    module.METHOD = eq.methods.find("orth-proj")
+    monkeypatch.setitem(sys.modules, "somebodys_methods", module)
+    point = EntryPoint("somebodys", "somebodys_methods:METHOD", GROUP)
+    for place in (listing, _registry):
+        monkeypatch.setattr(place, "entry_points", lambda group: [point] if group == GROUP else [])
+    last = described_methods()[-1]
+    assert last["name"] == "somebodys" and last["summary"] == module.METHOD.summary

@@ -71,6 +71,7 @@ FLOORS = {
     "space_document": 2,
     "space": 3,
     "metrics": 3,
+    "row_check": 1,
     "debiasing": 4,
     "spaceset": 4,
     "certificate": 5,
@@ -116,6 +117,14 @@ def test_import_loads_no_framework():
 def test_the_command_line_loads_no_numpy_before_a_verb_asks_for_it():
     code = "import equipoise._cli, sys; assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_listing_of_methods_imports_none_of_them():
+    code = (
+        "import sys; from equipoise._cli import app; app(['methods'], standalone_mode=False);"
+        "assert not {'numpy', 'equipoise.methods'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_rooms_that_are_heavy_load_when_asked_for():

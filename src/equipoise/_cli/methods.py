@@ -59,9 +59,9 @@ def methods(
 
     It is the paper's Table 1, corrected by the reference code.
     """
-    from equipoise.methods._describe import describe_methods
+    from equipoise._verbs.methods import described_methods
 
-    found = describe_methods(names or ())
+    found = described_methods(names or ())
     if as_json:
         typer.echo(json.dumps(found, indent=1))
         return

@@ -243,9 +243,14 @@ class Transform:
             return torch.from_numpy(rows)
 
         rows = tensor(e).to(self.device)
-        debiased, bad = kernels.debias(rows, self._space.low_rank, self.wanted, self.norm)
+        debiased, invalid = kernels.debias_and_count(
+            rows, self._space.low_rank, self.wanted, self.norm
+        )
         tensor(u).copy_(debiased)
-        return bad.cpu().numpy(), kernels.measure(rows, debiased, self._space.low_rank)
+        bad = np.zeros(len(rows), bool)
+        if int(invalid.count()):
+            bad = invalid.mask().cpu().numpy()
+        return bad, kernels.measure(rows, debiased, self._space.low_rank)
 
 
 class Meter:

@@ -137,7 +137,7 @@ def _(operator: OrthCaliOperator) -> StateEdit:
 
 def _linear(low_rank: LowRank) -> StateEdit:
     def apply(states: Any, prompt: str) -> Any:
-        mapped, _ = kernels.debias(states, low_rank, PROJECT, "raw")
+        mapped = kernels.debias(states, low_rank, PROJECT, "raw")
         return mapped * _lengths(states)
 
     return apply

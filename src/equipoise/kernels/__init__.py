@@ -14,10 +14,22 @@ import numpy as np
 
 from equipoise.errors import InputError
 from equipoise.kernels import _host as host
+from equipoise.kernels._invalid import InvalidRows, MarkedRows, without_direction
 from equipoise.kernels._measure import measure
 from equipoise.kernels._recipe import LowRank, Norm, Preference
 
-__all__ = ["LowRank", "Preference", "debias", "dtype_name", "framework", "measure", "which"]
+__all__ = [
+    "InvalidRows",
+    "LowRank",
+    "Preference",
+    "debias",
+    "debias_and_count",
+    "dtype_name",
+    "framework",
+    "measure",
+    "which",
+    "without_direction",
+]
 
 
 def framework(e: Any) -> str:
@@ -79,14 +91,10 @@ def which(e: Any) -> str:
     return "jax"
 
 
-def debias(
-    e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: Any = None
-) -> tuple[Any, Any]:
-    """Split every row of e (..., d) by ``low_rank``, weigh it by ``preference``, and return ``(u,
-    bad)``.
+def debias(e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: Any = None) -> Any:
+    """Split every row of e (..., d) by ``low_rank``, and weigh it by ``preference``.
 
-    ``bad`` (...,) marks rows without a direction (zero, NaN, infinite), which are returned as they
-    were.
+    Rows without a direction (zero, NaN, infinite) come back as they were, and nobody counts them.
     """
     kind = framework(e)
     if kind == "torch":
@@ -96,13 +104,31 @@ def debias(
     if kind == "jax":
         from equipoise.kernels import _jax as jax
 
-        return jax.debias(e, low_rank, preference, norm)
-    return _debias_numpy(e, low_rank, preference, norm, out)
+        return jax.debias(e, low_rank, preference, norm)[0]
+    return _debias_numpy(e, low_rank, preference, norm, out)[0]
+
+
+def debias_and_count(
+    e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: Any = None
+) -> tuple[Any, InvalidRows]:
+    """Return what ``debias`` returns, and the rows without a direction."""
+    kind = framework(e)
+    if kind == "torch":
+        from equipoise.kernels import _torch as torch
+
+        return torch.debias_and_count(e, low_rank, preference, norm, out)
+    if kind == "jax":
+        from equipoise.kernels import _jax as jax
+
+        u, bad = jax.debias(e, low_rank, preference, norm)
+    else:
+        u, bad = _debias_numpy(e, low_rank, preference, norm, out)
+    return u, MarkedRows(bad)
 
 
 def _debias_numpy(
     e: np.ndarray, low_rank: LowRank, preference: Preference, norm: Norm, out: np.ndarray | None
-):
+) -> tuple[np.ndarray, np.ndarray]:
     if preference.kind == "kappa" and preference.constant is None:
         preference = Preference(
             "kappa", np.broadcast_to(preference.value, e.shape[:-1]).reshape(-1)

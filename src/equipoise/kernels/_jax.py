@@ -11,7 +11,6 @@ import numpy as np
 from jax.core import Tracer
 
 from equipoise import geometry
-from equipoise.errors import InputError
 from equipoise.kernels import _plain as plain
 from equipoise.kernels._recipe import LowRank, Norm, Preference
 
@@ -52,15 +51,3 @@ def debias(x: Any, low_rank: LowRank, preference: Preference, norm: Norm) -> tup
 def traced(x: Any) -> bool:
     """Inside jit, vmap or grad an array is more than its memory."""
     return isinstance(x, Tracer)
-
-
-def first_bad(bad: Any) -> np.ndarray:
-    """Return the mask as numpy; under jit there is nothing to look at yet."""
-    try:
-        return np.asarray(bad)
-    except jax.errors.TracerArrayConversionError:
-        raise InputError(
-            'inside jax.jit the rows cannot be looked at, so on_invalid="raise" cannot work there;'
-            ' pass on_invalid="unchecked", or "keep" to let rows without a direction through'
-            " unchanged"
-        ) from None

@@ -17,6 +17,7 @@ from equipoise import geometry
 from equipoise.errors import InputError
 from equipoise.kernels import _host as host
 from equipoise.kernels import _plain as plain
+from equipoise.kernels._invalid import CountedRows, InvalidRows, MarkedRows
 from equipoise.kernels._recipe import LowRank, Norm, Preference
 
 BLOCK_BYTES = 1 << 26  # rows that the plain form takes at a time where no gradient needs them all
@@ -32,10 +33,13 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def kernel_name(x: torch.Tensor, kappa: Any = None) -> str:
+def kernel_name(x: torch.Tensor) -> str:
     """Return "numba", "triton" or "torch", the plain form."""
-    if traced(x) or traced(kappa) or _needs_grad(x, kappa):
-        return "torch"
+    return "torch" if _followed(x) else _fused_kernel(x)
+
+
+def _fused_kernel(x: torch.Tensor) -> str:
+    """Return the kernel for a tensor that nothing follows."""
     if x.device.type == "cpu" and host.kernel_name(dtype_name(x)) == "numba":
         return "numba"
     if x.device.type == "cuda" and x.dtype != torch.float64 and _has_triton():
@@ -43,10 +47,12 @@ def kernel_name(x: torch.Tensor, kappa: Any = None) -> str:
     return "torch"
 
 
-def _needs_grad(*values: Any) -> bool:
-    return torch.is_grad_enabled() and any(
-        isinstance(v, torch.Tensor) and v.requires_grad for v in values
-    )
+def _followed(*values: Any) -> bool:
+    """Return whether a gradient or a transform follows one of the values."""
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    if torch.is_grad_enabled() and any(v.requires_grad for v in tensors):
+        return True
+    return torch.compiler.is_compiling() or any(map(traced, tensors))
 
 
 def traced(x: Any) -> bool:
@@ -68,16 +74,38 @@ def debias(
     preference: Preference,
     norm: Norm,
     out: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return ``(u, bad)`` for x (..., d); u is ``out`` where one was given."""
-    kernel = kernel_name(x, preference.value)
-    if traced(x) or traced(preference.value) or _needs_grad(x, preference.value, out):
+) -> torch.Tensor:
+    """Return u for x (..., d); it is ``out`` where one was given."""
+    return _run(x, low_rank, preference, norm, out, counts=False)[0]
+
+
+def debias_and_count(
+    x: torch.Tensor,
+    low_rank: LowRank,
+    preference: Preference,
+    norm: Norm,
+    out: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, InvalidRows]:
+    """Return what ``debias`` returns, and the rows without a direction."""
+    return _run(x, low_rank, preference, norm, out, counts=True)
+
+
+def _run(
+    x: torch.Tensor,
+    low_rank: LowRank,
+    preference: Preference,
+    norm: Norm,
+    out: torch.Tensor | None,
+    counts: bool,
+) -> tuple[torch.Tensor, InvalidRows]:
+    if _followed(x, preference.value, out):
         if out is not None:
             raise InputError(
                 "out= cannot hold a result that gradients flow through; leave out= away, or detach"
                 " the input"
             )
-        return _plain(x, low_rank, preference, norm)
+        u, bad = _plain(x, low_rank, preference, norm)
+        return u, MarkedRows(bad)
     with torch.no_grad():
         preference = _one_per_row(preference, x)
         rows = x.detach().reshape(-1, x.shape[-1])
@@ -91,14 +119,14 @@ def debias(
             if result.is_contiguous()
             else torch.empty_like(rows, memory_format=torch.contiguous_format)
         )
-        bad = _fused(kernel, rows, flat, low_rank, preference, norm)
+        invalid = _fused(x.detach(), rows, flat, low_rank, preference, norm, counts)
         if out is None:
-            return flat.view(x.shape), bad.view(x.shape[:-1])
+            return flat.view(x.shape), invalid
         if not result.is_contiguous():
             result.copy_(flat.view(x.shape))
         if not out.is_inference():
             torch.autograd.graph.increment_version(out)  # autograd must know that it was written to
-        return out, bad.view(x.shape[:-1])
+        return out, invalid
 
 
 def _one_per_row(preference: Preference, x: torch.Tensor) -> Preference:
@@ -112,23 +140,41 @@ def _one_per_row(preference: Preference, x: torch.Tensor) -> Preference:
     return Preference("kappa", value.detach().expand(x.shape[:-1]).reshape(-1))
 
 
-def _fused(kernel, x, out, low_rank, preference, norm) -> torch.Tensor:
+def _fused(x, rows, out, low_rank, preference, norm, counts) -> InvalidRows:
+    """Debias rows (n, d) of x (..., d) into out; return the rows without a direction.
+
+    The CUDA kernels count them only where ``counts``.
+    """
+    kernel = _fused_kernel(x)
     if kernel == "triton":
         from equipoise.kernels import _triton
 
-        return _triton.debias(
-            x if x.stride(-1) == 1 else x.contiguous(), out, low_rank, preference, norm
-        )
+        number = torch.zeros(1, dtype=torch.int32, device=x.device) if counts else None
+        whole = rows if rows.stride(-1) == 1 else rows.contiguous()
+        _triton.debias(whole, out, low_rank, preference, norm, number)
+        return CountedRows(number, x)
     if kernel == "numba":
-        value = (
-            preference.value
-            if preference.constant is not None or preference.kind != "kappa"
-            else preference.value.numpy()
-        )
-        arrays = (_numpy_bits(x), _numpy_bits(out))
-        return torch.from_numpy(
-            host.debias(*arrays, low_rank, Preference(preference.kind, value), norm, dtype_name(x))
-        )
+        bad = _compiled(rows, out, low_rank, preference, norm)
+    else:
+        bad = _in_blocks(rows, out, low_rank, preference, norm)
+    return MarkedRows(bad.view(x.shape[:-1]))
+
+
+def _compiled(x, out, low_rank, preference, norm) -> torch.Tensor:
+    """Run numba's kernel on the tensors' own memory; return the mask (n,)."""
+    value = (
+        preference.value
+        if preference.constant is not None or preference.kind != "kappa"
+        else preference.value.numpy()
+    )
+    arrays = (_numpy_bits(x), _numpy_bits(out))
+    return torch.from_numpy(
+        host.debias(*arrays, low_rank, Preference(preference.kind, value), norm, dtype_name(x))
+    )
+
+
+def _in_blocks(x, out, low_rank, preference, norm) -> torch.Tensor:
+    """Run the plain form block by block; return the mask (n,)."""
     bad = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     step = max(1, BLOCK_BYTES // (4 * x.shape[1]))
     for start in range(0, len(x), step):

@@ -8,13 +8,15 @@ the time, so from rank 4 up they go to ``_tiles_kernel``, which lets the matrix 
 products: 64 rows at a time, the basis split into two half-width terms (``high + low``, 16 bits of
 it or more), sums in float32. It reads a tile a second time, out of the second-level cache.
 
-Both do ordinary rows only. Where one of a program's rows is not, ``_any_rows`` does them all again,
-with every case in it.
+Both store ordinary rows only. ``_any_rows``, with every case in it, stores the others. A row's own
+numbers decide which it is, so that no bit of it depends on its neighbours. Rows without a direction
+are counted there, and only there: ordinary rows have one.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -75,7 +77,7 @@ def _parameter(value, rows, live, PER_ROW: tl.constexpr):
     if PER_ROW:
         return tl.load(value + rows, live, other=1)
     else:
-        return tl.load(value) + tl.zeros(rows.shape, tl.float32)
+        return value + tl.zeros(rows.shape, tl.float32)
 
 
 @triton.jit
@@ -108,18 +110,54 @@ def _wide(v):
 
 
 @triton.jit
+def _outside2(e, taken, n2, c2):
+    """Return the squared lengths of e - taken: by Pythagoras, where it does not cancel."""
+    o2 = n2 - c2
+    cancels = c2 > 0.25 * n2
+    if tl.max(tl.where(cancels, 1, 0), 0) > 0:
+        rest = e - taken
+        o2 = tl.where(cancels, _sum(rest * rest), o2)
+    return o2
+
+
+@triton.jit
+def _short_rests(rest, o2, n2, right, cols, inside, D: tl.constexpr, R: tl.constexpr):
+    """Take short rests twice, as geometry.outside does; return all, and their squared lengths.
+
+    Half-width rows are pure attribute long before float32 is short of digits.
+    """
+    short = o2 < n2 * NEAR2
+    if tl.max(tl.where(short, 1, 0), 0) > 0:
+        twice = rest
+        for j in range(R):
+            column = tl.load(right + j * D + cols, inside, other=0)
+            twice -= _wide(_sum(rest * column)) * column
+        rest = tl.where(_wide(short), twice, rest)
+        o2 = tl.where(short, _sum(rest * rest), o2)
+    return rest, o2
+
+
+@triton.jit
+def _add_rows(number, which):
+    """Add to ``number`` how many rows are meant; no memory is touched where there are none."""
+    many = tl.sum(tl.where(which, 1, 0), 0)
+    if many > 0:
+        tl.atomic_add(number, many)
+
+
+@triton.jit
 def _any_rows(
-    x, out, right, left, bias, value, bad, first, n_rows, x_stride, out_stride, small, large, up,
-    pure, unit,
+    x, out, right, left, bias, value, invalid, wanted, first, n_rows, x_stride, out_stride, small,
+    large, up, pure, unit,
     D: tl.constexpr, D2: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
     KIND: tl.constexpr, PER_ROW: tl.constexpr,
     NORM: tl.constexpr, PROJECTION: tl.constexpr, BIAS: tl.constexpr,
 ):  # fmt: skip
-    """Debias ROWS rows of any kind: extreme lengths, pure attribute, kappa 0, no direction at all;
-    and by maps that are no projection.
+    """Debias those of ROWS rows that are ``wanted``, of any kind: extreme lengths, pure attribute,
+    kappa 0, no direction at all; and by maps that are no projection.
     """
     rows, cols, inside, mask = _cells(first, n_rows, D, D2, ROWS, WIDTH)
-    live = rows < n_rows
+    mask = mask & _wide(wanted)
     source = x + _wide(rows) * x_stride + cols
     e = tl.load(source, mask, other=0).to(tl.float32)
     n2 = _sum(e * e)
@@ -141,16 +179,9 @@ def _any_rows(
         taken += _wide(c) * column
     rest = e - taken
     o2 = _sum(rest * rest)
-    if PROJECTION and x.dtype.element_ty == tl.float32:  # noqa: SIM102, known when compiled
-        # geometry.outside: a short rest is taken twice. Half-width rows are pure attribute long
-        # before float32 is short of digits
-        if tl.max(tl.where(o2 < n2 * NEAR2, 1, 0), 0) > 0:
-            once = rest
-            for j in range(R):
-                column = tl.load(right + j * D + cols, inside, other=0)
-                rest -= _wide(_sum(once * column)) * column
-            o2 = _sum(rest * rest)
-    parameter = _parameter(value, rows, live, PER_ROW)
+    if PROJECTION and x.dtype.element_ty == tl.float32:
+        rest, o2 = _short_rests(rest, o2, n2, right, cols, inside, D, R)
+    parameter = _parameter(value, rows, wanted, PER_ROW)
     k1, k2 = _coefficients(n2, o2, c2, parameter, KIND, NORM)
     length = tl.div_rn(1.0, scale if NORM == 1 else n)
     if NORM == 1:
@@ -172,22 +203,22 @@ def _any_rows(
         _wide(same), tl.load(source, mask, other=0, cache_modifier=".cg"), u
     )  # .cg: read again, not kept in registers till here
     tl.store(out + _wide(rows) * out_stride + cols, u, mask)
-    tl.store(bad + rows, lost, live)
+    if invalid is not None:
+        _add_rows(invalid, lost & wanted)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"])
 def _rows_kernel(
-    x, out, right, left, bias, value, bad, n_rows, x_stride, out_stride, small, large, up, pure,
+    x, out, right, left, bias, value, invalid, n_rows, x_stride, out_stride, small, large, up, pure,
     unit,
     D: tl.constexpr, D2: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
     KIND: tl.constexpr, PER_ROW: tl.constexpr,
     NORM: tl.constexpr, PROJECTION: tl.constexpr, BIAS: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
     first = tl.program_id(0).to(tl.int64) * ROWS
-    ordinary = False
+    rows, cols, inside, mask = _cells(first, n_rows, D, D2, ROWS, WIDTH)
+    live = rows < n_rows
     if PROJECTION:
-        rows, cols, inside, mask = _cells(first, n_rows, D, D2, ROWS, WIDTH)
-        live = rows < n_rows
         e = tl.load(x + _wide(rows) * x_stride + cols, mask, other=0).to(tl.float32)
         n2 = _sum(e * e)
         c2 = tl.zeros_like(n2)
@@ -201,18 +232,17 @@ def _rows_kernel(
                 inner = inner + (c,)  # noqa: RUF005, Triton does not unpack
             else:
                 taken += _wide(c) * column
-        o2 = n2 - c2  # Pythagoras, where it does not cancel
         if FOLD:
+            o2 = n2 - c2
             usual = c2 <= 0.75 * n2
         else:
-            if tl.max(tl.where(c2 > 0.25 * n2, 1, 0), 0) > 0:
-                rest = e - taken
-                o2 = _sum(rest * rest)
+            o2 = _outside2(e, taken, n2, c2)
             usual = o2 >= n2 * NEAR2
         parameter = _parameter(value, rows, live, PER_ROW)
         usual = usual & (n2 >= small) & (n2 <= large) & ((parameter != 0) | (KIND != 0))
-        ordinary = tl.min(tl.where(usual | ~live, 1, 0), 0) > 0
-        if ordinary:
+        usual = usual & live
+        many = tl.sum(tl.where(usual, 1, 0), 0)
+        if many > 0:
             k1, k2 = _coefficients(n2, o2, c2, parameter, KIND, NORM)
             if FOLD:  # no digit that half width could hold is lost below p^2 = 3/4
                 u = _wide(k1) * e
@@ -222,18 +252,25 @@ def _rows_kernel(
                     )
             else:
                 u = _wide(k1) * (e - taken) + _wide(k2) * taken
-            tl.store(out + _wide(rows) * out_stride + cols, u.to(out.dtype.element_ty), mask)
-    if not ordinary:
+            target = out + _wide(rows) * out_stride + cols
+            tl.store(target, u.to(out.dtype.element_ty), mask & _wide(usual))
+        if many < tl.minimum(n_rows - first, ROWS):
+            _any_rows(
+                x, out, right, left, bias, value, invalid, live & ~usual, first, n_rows, x_stride,
+                out_stride, small, large, up, pure, unit,
+                D, D2, R, ROWS, WIDTH, KIND, PER_ROW, NORM, PROJECTION, BIAS,
+            )  # fmt: skip
+    else:
         _any_rows(
-            x, out, right, left, bias, value, bad, first, n_rows, x_stride, out_stride, small,
-            large, up, pure, unit,
+            x, out, right, left, bias, value, invalid, live, first, n_rows, x_stride, out_stride,
+            small, large, up, pure, unit,
             D, D2, R, ROWS, WIDTH, KIND, PER_ROW, NORM, PROJECTION, BIAS,
         )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"])
 def _tiles_kernel(
-    x, out, high, low, right, value, bad, n_rows, x_stride, out_stride, small, large, up, pure,
+    x, out, high, low, right, value, invalid, n_rows, x_stride, out_stride, small, large, up, pure,
     unit,
     D: tl.constexpr, D2: tl.constexpr, R: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
     TILE: tl.constexpr, CHUNK: tl.constexpr,
@@ -267,7 +304,9 @@ def _tiles_kernel(
     n2 = tl.sum(squares, 1)
     c2 = tl.sum(c * c, 1)
     usual = (n2 >= small) & (n2 <= large) & (c2 <= 0.5 * n2) & ((parameter != 0) | (KIND != 0))
-    if tl.min(tl.where(usual | ~live, 1, 0), 0) > 0:
+    usual = usual & live
+    many = tl.sum(tl.where(usual, 1, 0), 0)
+    if many > 0:
         k1, k2 = _coefficients(n2, n2 - c2, c2, parameter, KIND, NORM)
         weight = ((k2 - k1) * SCALE)[
             :, None
@@ -283,69 +322,123 @@ def _tiles_kernel(
             u = tl.dot(weight_high, tl.load(low + axes[:, None] * D + (k + cols)[None, :]), u)
             u = tl.dot(weight_low, basis_high, u)
             u = u * (1 / (SCALE * SCALE)) + k1[:, None] * e.to(tl.float32)
-            tl.store(target + (k + cols)[None, :], u.to(half), live[:, None])
-    else:
+            tl.store(target + (k + cols)[None, :], u.to(half), usual[:, None])
+    if many < tl.minimum(n_rows - first, TILE):
+        others = tl.where(live & ~usual, 1, 0)
         for row in range(0, TILE, ROWS):
-            _any_rows(
-                x, out, right, right, right, value, bad, first + row, n_rows, x_stride, out_stride,
-                small, large, up, pure, unit,
-                D, D2, R, ROWS, WIDTH, KIND, PER_ROW, NORM, True, False,
-            )  # fmt: skip
+            here = (row + tl.arange(0, ROWS))[:, None] == tl.arange(0, TILE)[None, :]
+            wanted = tl.sum(tl.where(here, others[None, :], 0), 1)
+            if tl.max(wanted, 0) > 0:
+                _any_rows(
+                    x, out, right, right, right, value, invalid, wanted > 0, first + row, n_rows,
+                    x_stride, out_stride, small, large, up, pure, unit,
+                    D, D2, R, ROWS, WIDTH, KIND, PER_ROW, NORM, True, False,
+                )  # fmt: skip
+
+
+class Launch(NamedTuple):
+    """What a launch takes beside the rows themselves.
+
+    It is made once for each map, dtype, device, kind of preference and norm.
+    """
+
+    kernel: Any
+    rows: int  # of one program
+    factors: tuple[torch.Tensor, ...]
+    limits: tuple[float, ...]
+    options: dict[str, Any]
 
 
 def debias(
-    x: torch.Tensor, out: torch.Tensor, low_rank: LowRank, preference: Preference, norm: Norm
-) -> torch.Tensor:
-    """Debias x (n, d) into out (n, d), both with unit stride in a row; return the mask of rows that
-    were left as they were.
+    x: torch.Tensor,
+    out: torch.Tensor,
+    low_rank: LowRank,
+    preference: Preference,
+    norm: Norm,
+    invalid: torch.Tensor | None = None,
+) -> None:
+    """Debias x (n, d) into out (n, d), both with unit stride in a row.
+
+    The number of rows without a direction, which come back as they were, is added to ``invalid``
+    (one int32), unless it is None.
     """
-    name = str(x.dtype).removeprefix("torch.")
-    bad = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    value = _on_device(preference.value, x.device)
-    wide, low = geometry.limits("float32"), geometry.limits(name)
-    shared = (
-        value,
-        bad,
-        len(x),
-        x.stride(0),
-        out.stride(0),
-        wide.small,
-        wide.large,
-        wide.up,
-        low.pure,
-        low.unit,
-    )
-    options = {"KIND": _KIND[preference.kind], "PER_ROW": value.numel() > 1, "NORM": _NORM[norm]}
     if len(x) == 0:
-        return bad
+        return
+    value = preference.value
+    per_row = isinstance(value, torch.Tensor)
+    if per_row:
+        value = value.to(torch.float32).contiguous()
+    elif value != math.inf:
+        value = float(min(value, FLOAT32_MAX))
+    launch = low_rank.cached(
+        ("launch", x.dtype, x.device, preference.kind, norm, per_row),
+        lambda: _launch(low_rank, x.dtype, x.device, preference.kind, norm, per_row),
+    )
+    launch.kernel[(triton.cdiv(len(x), launch.rows),)](
+        x, out, *launch.factors, value, invalid, len(x), x.stride(0), out.stride(0),
+        *launch.limits, **launch.options,
+    )  # fmt: skip
+
+
+def _launch(
+    low_rank: LowRank,
+    dtype: torch.dtype,
+    device: torch.device,
+    kind: str,
+    norm: Norm,
+    per_row: bool,
+) -> Launch:
+    wide, low = geometry.limits("float32"), geometry.limits(str(dtype).removeprefix("torch."))
+    limits = (wide.small, wide.large, wide.up, low.pure, low.unit)
+    shape = {"D": low_rank.dim, "R": low_rank.rank}
+    shared = {"KIND": _KIND[kind], "PER_ROW": per_row, "NORM": _NORM[norm]}
+    if uses_tiles(low_rank, dtype, norm):
+        factors = low_rank.cached(("tiles", dtype, device), lambda: _split(low_rank, dtype, device))
+        options = shape | _tile_options(low_rank.dim, dtype) | shared
+        return Launch(_tiles_kernel, options["TILE"], factors, limits, options)
+    factors = low_rank.cached(("rows", device), lambda: _columns(low_rank, device))
+    options = shape | _row_options(low_rank, dtype) | shared
+    return Launch(_rows_kernel, options["ROWS"], factors, limits, options)
+
+
+def _tile_options(dim: int, dtype: torch.dtype) -> dict[str, Any]:
+    chunk = 128 if dim % 128 == 0 and dim >= 512 else 64
+    options: dict[str, Any] = {
+        "D2": max(triton.next_power_of_2(dim), 128),
+        "ROWS": 4,
+        "WIDTH": 128,
+        "TILE": 64,
+        "CHUNK": chunk,
+        "STAGES": 3,
+        "SCALE": SCALE[dtype],
+        "num_warps": 4,
+    }
+    # as many tiles in flight as when it was measured: four at 64 columns, two at 128
+    return options | _registers(128 if chunk == 64 else 192)
+
+
+def _row_options(low_rank: LowRank, dtype: torch.dtype) -> dict[str, Any]:
     width = triton.next_power_of_2(low_rank.dim)
-    if uses_tiles(low_rank, x.dtype, norm):
-        factors = low_rank.cached(
-            ("tiles", x.dtype, x.device), lambda: _split(low_rank, x.dtype, x.device)
-        )
-        _tiles_kernel[(triton.cdiv(len(x), 64),)](
-            x, out, *factors, *shared, D=low_rank.dim, D2=max(width, 128), R=low_rank.rank, ROWS=4,
-            WIDTH=128, num_warps=4,
-            TILE=64, CHUNK=128 if low_rank.dim % 128 == 0 and low_rank.dim >= 512 else 64, STAGES=3,
-            SCALE=SCALE[x.dtype], **options,
-        )  # fmt: skip
-    else:
-        factors = low_rank.cached(("rows", x.device), lambda: _columns(low_rank, x.device))
-        fold = x.dtype != torch.float32 and low_rank.rank <= FOLD_RANK
-        warps = 1 if width <= 2048 else 4
-        # to a row: measured on an H200, docs/benchmarks.md, as are the registers
-        threads = min(max(width // 32, 8), 32) * warps
-        cells = max(width // threads, 32)  # of a row, in each of its threads
-        registers = 16 + 2 * cells if fold else 32 + 3 * cells
-        rows = 32 * warps // threads
-        _rows_kernel[(triton.cdiv(len(x), rows),)](
-            x, out, *factors, *shared, D=low_rank.dim, D2=max(width, 4 * threads), R=low_rank.rank,
-            ROWS=rows, WIDTH=4 * threads,
-            PROJECTION=low_rank.is_projection, BIAS=low_rank.bias is not None, FOLD=fold,
-            num_warps=warps, **({"maxnreg": min(registers, 255)} if torch.version.cuda else {}),
-            **options,
-        )  # fmt: skip
-    return bad
+    fold = dtype != torch.float32 and low_rank.rank <= FOLD_RANK
+    warps = 1 if width <= 2048 else 4
+    # to a row: measured on an H200, docs/benchmarks.md, as are the registers
+    threads = min(max(width // 32, 8), 32) * warps
+    cells = max(width // threads, 32)  # of a row, in each of its threads
+    registers = 16 + 2 * cells if fold else 32 + 3 * cells
+    return {
+        "D2": max(width, 4 * threads),
+        "ROWS": 32 * warps // threads,
+        "WIDTH": 4 * threads,
+        "PROJECTION": low_rank.is_projection,
+        "BIAS": low_rank.bias is not None,
+        "FOLD": fold,
+        "num_warps": warps,
+    } | _registers(registers)
+
+
+def _registers(most: int) -> dict[str, Any]:
+    """Return the option that limits the registers of a thread; only CUDA has it."""
+    return {"maxnreg": min(most, 255)} if torch.version.cuda else {}
 
 
 def uses_tiles(low_rank: LowRank, dtype: torch.dtype, norm: Norm = "unit") -> bool:
@@ -357,20 +450,6 @@ def uses_tiles(low_rank: LowRank, dtype: torch.dtype, norm: Norm = "unit") -> bo
         low_rank.is_projection and FOLD_RANK < low_rank.rank <= TILE_RANK and low_rank.dim % 64 == 0
     )
     return fits and (dtype == torch.bfloat16 or (dtype == torch.float16 and norm == "unit"))
-
-
-def _on_device(value: float | torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return one number or one per row, without the synchronisation that copying a number from the
-    host would cost.
-    """
-    if isinstance(value, torch.Tensor):
-        return value.to(device=device, dtype=torch.float32).reshape(-1).contiguous()
-    return torch.full(
-        (1,),
-        value if math.isinf(value) else min(value, FLOAT32_MAX),
-        dtype=torch.float32,
-        device=device,
-    )
 
 
 def _columns(

@@ -22,7 +22,7 @@ def normalised(rows: SameRows) -> SameRows:
 
     Zero, NaN and infinite rows stay as they are.
     """
-    return unit_and_bad(rows)[0]
+    return kernels.debias(rows, _nothing(rows.shape[-1]), PROJECT, "unit")
 
 
 def unit_and_bad(rows: Any) -> tuple[Any, Any]:
@@ -30,7 +30,8 @@ def unit_and_bad(rows: Any) -> tuple[Any, Any]:
 
     The kernels do it, with a projection that takes nothing away.
     """
-    return kernels.debias(rows, _nothing(rows.shape[-1]), PROJECT, "unit")
+    unit, invalid = kernels.debias_and_count(rows, _nothing(rows.shape[-1]), PROJECT, "unit")
+    return unit, invalid.mask()
 
 
 def namespace(rows: Any) -> Any:

@@ -54,7 +54,7 @@ class LowRankOperator(Operator):
 
     def _map(self, rows: Any, modality: Modality) -> Any:
         length = "unit" if self.renormalise else "raw"
-        return kernels.debias(rows, self.maps[modality], PROJECT, length)[0]
+        return kernels.debias(rows, self.maps[modality], PROJECT, length)
 
     def arrays(self) -> dict[str, np.ndarray]:
         found = {}

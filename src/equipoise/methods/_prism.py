@@ -44,7 +44,7 @@ class PrismOperator(NetworkOperator):
         if self.low_rank is None:
             return super()._through(rows, modality)
         length = "unit" if self.unit or modality == "image" else "raw"
-        return kernels.debias(rows, self.low_rank, PROJECT, length)[0]
+        return kernels.debias(rows, self.low_rank, PROJECT, length)
 
     @property
     def unit(self) -> bool:

@@ -33,7 +33,8 @@ def everything(
         return
     console = table_console()
     table = Table("what", "measured", "aim", "rival", "floor", title="equipoise bench")
-    with console.status("measuring"):
+    with console.status("measuring") as status:
         for line in lines:
             table.add_row(line.what, line.measured, line.aim, line.rival, line.floor)
+            status.update(f"measuring; done: {line.what}")
     show(console, table)
