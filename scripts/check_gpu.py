@@ -322,7 +322,7 @@ def check_search(rng: np.random.Generator) -> None:
         texts = rng.standard_normal((100, 512)).astype(np.float32)
         for k in (1, 20, 1000):
             found = eq.search(torch.tensor(images, device="cuda"), texts, k)
-            indices, scores = (one.cpu().numpy() for one in found)
+            indices, scores = found.indices.cpu().numpy(), found.scores.cpu().numpy()
             host = eq.search(images, texts, k)
             agree = float((indices == host.indices).mean())
             same = agree == 1 and np.array_equal(scores, host.scores)

@@ -125,12 +125,12 @@ def fit(
         return open_encoder(model, vectors, workers=workers, offline=offline, **loading)
 
     if method is None:
-        words = verb.space_book(wanted, words)
+        named, words = verb.space_inputs(wanted, words)
         encoder = open_model()
         with reporting("encoding texts") as progress:
             fitted: Any = verb.fit_space(
                 encoder,
-                wanted,
+                named,
                 words,
                 scope,
                 prototype=prototype,

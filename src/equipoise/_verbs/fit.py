@@ -37,13 +37,15 @@ def check_space_options(scope: str, prototype: str, kappa: float, tolerance: flo
     space.check_options(tolerance=tolerance)
 
 
-def space_book(attribute: Attribute | None, book: PromptBook | None) -> PromptBook:
-    """Return the book to fit a space with: the one given, or the curated one of the attribute."""
+def space_inputs(
+    attribute: Attribute | None, book: PromptBook | None
+) -> tuple[Attribute, PromptBook]:
+    """Return what a space is fitted with; the book is the curated one where none is given."""
     if attribute is None:
         raise InputError("an attribute space needs an `attribute`, for example gender")
-    if book is not None:
-        return book
-    return _curated_book(attribute, "an attribute space")
+    if book is None:
+        book = _curated_book(attribute, "an attribute space")
+    return attribute, book
 
 
 def fit_space(
