@@ -757,7 +757,7 @@ def test_it_is_repeatable(encoder):
             "has no column nothing",
         ),
         (["{}/nowhere"], "there is no"),
-        (["{}/people.csv", "-m", "500"], "-m with"),
+        (["{}/people.csv", "-m", "500"], "smaller --skew-at"),
         (["--group-columns", "gender"], "pass IMAGES"),
         (["--method", "adapted"], "there are none; pass IMAGES"),
         (["--method", "nonsense"], "there is no method"),
@@ -983,7 +983,7 @@ def test_places_are_fewer_than_images():
         and choose_m(7, 8) == 7
     )
     for m, known in ((None, 20), (8, 8)):
-        with pytest.raises(InputError, match="-m with"):
+        with pytest.raises(InputError, match="smaller `m`"):
             choose_m(m, known)
 
 

@@ -327,7 +327,7 @@ def test_shares_of_a_table_are_kept_in_the_plan(places, tmp_path):
     request(places, tmp_path, methods=("balanced",), per_prompt=2, target="kay2015").perform()
     drawn = [Manifest(tmp_path).pictures["balanced", NURSE, i].drawn for i in range(2)]
     assert drawn == ["female", "female"]
-    with pytest.raises(InputError, match="its target, shares differ"):
+    with pytest.raises(InputError, match="what differs: target, shares"):
         request(places, tmp_path, methods=("balanced",), per_prompt=2).perform()
 
 

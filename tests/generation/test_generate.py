@@ -222,7 +222,7 @@ def test_more_pictures_may_be_asked_for_and_nothing_else_may_differ(places, run,
     assert len(after) == 32 and all(after[name] == data for name, data in before.items())
     with pytest.raises(InputError, match=r"holds another run .what differs: seed"):
         request(places, out, per_prompt=4, seed=3).perform()
-    with pytest.raises(InputError, match="its images differ"):
+    with pytest.raises(InputError, match="what differs: images"):
         request(places, out, per_prompt=3).perform()
 
 
@@ -244,7 +244,7 @@ def test_methods_may_be_added_and_one_that_could_not_be_drawn_replaced(places, r
         "closed-form",
         "orth-proj",
     ]
-    with pytest.raises(InputError, match="its methods differ"):
+    with pytest.raises(InputError, match="what differs: methods"):
         request(places, out, methods=("closed-form",)).perform()
 
 

@@ -523,7 +523,7 @@ def test_top_lists_give_the_same_intervals_when_deep_enough(rng):
     )
     a, b, c = run(scores), run(top={k: v[:, :80] for k, v in lists.items()}), run(scores, depth=80)
     assert a.estimate("none", "skew") == b.estimate("none", "skew") == c.estimate("none", "skew")
-    with pytest.raises(InputError, match="longer lists"):
+    with pytest.raises(InputError, match="places too short"):
         run(top={k: v[:, :20] for k, v in lists.items()})
 
 
@@ -544,7 +544,7 @@ def test_top_lists_give_the_same_intervals_when_deep_enough(rng):
         (lambda s, g: eq.metrics.max_skew(top=[[0, 0]], sensitive_features=g, m=2), "twice"),
         (lambda s, g: eq.metrics.max_skew(top=[[0, 6]], sensitive_features=g, m=2), "0 to 5"),
         (lambda s, g: eq.metrics.max_skew(top=[[0.5]], sensitive_features=g, m=2), "whole numbers"),
-        (lambda s, g: eq.metrics.max_skew(top=[[0, 1]], sensitive_features=g, m=3), "longer lists"),
+        (lambda s, g: eq.metrics.max_skew(top=[[0, 1]], sensitive_features=g, m=3), "places too short"),
         (lambda s, g: eq.metrics.max_skew(s.astype(str), sensitive_features=g), "numbers"),
         (lambda s, g: eq.metrics.recall_at_k(s, [0], 1), "target is of 1 queries and there are 2"),
         (lambda s, g: eq.metrics.recall_at_k(s, [0, 9], 1), "names image 9"),
