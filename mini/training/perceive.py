@@ -17,16 +17,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
-import torch.multiprocessing as mp
+from scipy.stats import binomtest
 from torch import distributed as dist
 from torch import nn
 from torch.nn import functional as F
@@ -62,6 +63,7 @@ MEASURED = {
     "occupation": ("occupation", "idenprof"),
     "occupation of close-ups": ("occupation", "idenprof_close"),
 }  # figure -> question and set
+MEETING = "workers"  # the file in which the workers find each other
 SHRUNK = 4.0  # times, for the figure of shrunk faces: one of 50 pixels has 13 then
 
 
@@ -178,7 +180,7 @@ def train(
         "minutes": round((time.monotonic() - began) / 60, 1),
         "minutes of a processor": round(workers * time.process_time() / 60, 1),
     }
-    return average.module.eval(), took
+    return cast(Perceiver, average.module.eval()), took
 
 
 def shared(model: nn.Module, done: float) -> float:
@@ -208,7 +210,7 @@ def error(logits: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
 
 
 def measure(model: Perceiver, there: Photographs, part: int) -> dict[str, dict[str, Any]]:
-    """Return accuracy, its 95 % interval and n, where the answer is known."""
+    """Return accuracy and n, where the answer is known; print accuracy with its 95 % interval."""
     found = {}
     for figure, (question, source) in MEASURED.items():
         rows = there.of(source.split()[0], part)
@@ -217,13 +219,9 @@ def measure(model: Perceiver, there: Photographs, part: int) -> dict[str, dict[s
         if source.endswith("shrunk"):
             pictures = blurred(pictures)
         right = judged(model, pictures)[question].argmax(1) == there.known[question][rows]
-        low, high = wilson(int(right.sum()), len(right))
-        found[figure] = {
-            "accuracy": round(float(right.mean()), 4),
-            "low": round(low, 4),
-            "high": round(high, 4),
-            "n": len(right),
-        }
+        interval = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
+        print(f"{figure}: {right.mean():.4f} [{interval.low:.4f}, {interval.high:.4f}]", flush=True)
+        found[figure] = {"accuracy": round(float(right.mean()), 4), "n": len(right)}
     return found
 
 
@@ -236,20 +234,12 @@ def blurred(pictures: np.ndarray) -> np.ndarray:
     return large.to(torch.uint8).permute(0, 2, 3, 1).numpy()
 
 
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share, by Wilson's score."""
-    z = 1.96
-    centre = (right + z**2 / 2) / (n + z**2)
-    half = z / (n + z**2) * (right * (n - right) / n + z**2 / 4) ** 0.5
-    return centre - half, centre + half
-
-
 def work(rank: int, there: Photographs, args: argparse.Namespace) -> None:
     """Train as one of several workers; the first measures the judge and writes it."""
     torch.set_num_threads(1)
     if args.workers > 1:
-        store = dist.FileStore(str(args.out / "workers"), args.workers)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=args.workers)
+        meeting = f"file://{(args.out / MEETING).resolve()}"
+        dist.init_process_group("gloo", meeting, rank=rank, world_size=args.workers)
     model, took = train(there, args.without, args.minutes, args.seed)
     if rank == 0:
         path = args.out / f"{args.name}.safetensors"
@@ -257,8 +247,6 @@ def work(rank: int, there: Photographs, args: argparse.Namespace) -> None:
         print(took, flush=True)
         measured = measure(model, there, TEST)
         path.with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")
-        for figure, found in measured.items():
-            print(figure, found, flush=True)
 
 
 def main() -> None:
@@ -275,11 +263,15 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # so that the workers can be forked
     there = Photographs(args.data, args.out)
-    if args.workers == 1:
-        work(0, there, args)
-        return
-    (args.out / "workers").unlink(missing_ok=True)
-    mp.start_processes(work, (there, args), args.workers, start_method="fork")
+    (args.out / MEETING).unlink(missing_ok=True)
+    fork = multiprocessing.get_context("fork")
+    others = [
+        fork.Process(target=work, args=(rank, there, args), daemon=True)
+        for rank in range(1, args.workers)
+    ]
+    for process in others:
+        process.start()
+    work(0, there, args)
 
 
 if __name__ == "__main__":
