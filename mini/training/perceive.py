@@ -161,7 +161,7 @@ def train(there: Photographs, args: argparse.Namespace) -> tuple[Perceiver, dict
     torch.manual_seed(1000 * args.seed + rank)
     batch = BATCH // workers
     stream = batches(there, args.without, batch, np.random.default_rng([args.seed, rank]))
-    began, done, step = time.monotonic(), 0.0, 0
+    began, done, step, recent = time.monotonic(), 0.0, 0, 0.0
     while done < 1:
         for group in optimizer.param_groups:
             group["lr"] = args.rate * one_cycle(done)
@@ -178,8 +178,9 @@ def train(there: Photographs, args: argparse.Namespace) -> tuple[Perceiver, dict
         optimizer.step()
         average.update_parameters(model)
         step += 1
-        if step % 100 == 0 and rank == 0:
-            print(f"perceive {step} {done:.2f} {[round(x.item(), 2) for x in losses]}", flush=True)
+        recent = 0.98 * recent + 0.02 * loss.item()
+        if step % 500 == 0 and rank == 0:
+            print(f"perceive {step}, {done:.0%} of the time, loss {recent:.2f}", flush=True)
     took = {
         "pictures": step * batch * workers,
         "minutes": round((time.monotonic() - began) / 60, 1),
