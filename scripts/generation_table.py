@@ -4,9 +4,10 @@ Ten neutral occupations, drawn, judged and measured; writes docs/measurements/ge
 and prints the table. It draws ten pictures of each prompt and method, then twenty, and so on, and
 goes on where it was stopped. Run from the repository root:
 
-python -m scripts.generation_table DATA --pictures 100
+PYTHONPATH=mini python -m scripts.generation_table DATA --pictures 100
 
-DATA holds people/, on which the judge is trained. All is kept in build/generation.
+DATA holds people/. The judge is that of mini/training, in build/judge. All is kept in
+build/generation.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from PIL import Image
-from scripts import generation_judge as judging
 
 import equipoise as eq
 from equipoise.generation import _treatments as treatments
@@ -30,8 +31,13 @@ from equipoise.generation._measures import Resamples, parity_floor
 from equipoise.generation._painters import Painter, load_painter
 from equipoise.generation._plan import DrawingPlan, make_plan
 from equipoise.generation._results_document import TableCell
+from training.arrays import decode, middle
+from training.judging import Judge, kernel_distance
+from training.labels import GENDERS, SLOTS
 
 WORK = Path("build/generation")
+JUDGE = Path("build/judge")
+OCCUPATIONS = SLOTS["occupation"]
 OUT = Path("docs/measurements/generation_mini.json")
 METHODS = [
     "balanced",
@@ -51,28 +57,36 @@ EXPLICIT = 4  # as many pictures of neutral prompts as there is one of an explic
 
 def prompts() -> list[str]:
     """Return the neutral prompts, in the order of the judge's occupations."""
-    names = [WORDS.get(name, name) for name in judging.OCCUPATIONS]
+    names = [WORDS.get(name, name) for name in OCCUPATIONS]
     return [f"a photo of {_article(name)} {name}" for name in names]
 
 
 def explicit() -> dict[str, str]:
     """Return explicit prompt -> the group that it names."""
-    names = [WORDS.get(name, name) for name in judging.OCCUPATIONS]
-    return {f"a photo of a {group} {name}": group for name in names for group in judging.GENDERS}
+    names = [WORDS.get(name, name) for name in OCCUPATIONS]
+    return {f"a photo of a {group} {name}": group for name in names for group in GENDERS}
 
 
 def _article(name: str) -> str:
     return "an" if name[0] in "aeiou" else "a"
 
 
-def the_judge(data: Path) -> tuple[judging.PictureJudge, dict[str, Any]]:
-    """Return the judge and its accuracy; it is trained where it is not there yet."""
-    path = WORK / "judge.safetensors"
-    if not path.is_file():
-        WORK.mkdir(parents=True, exist_ok=True)
-        judge, found = judging.train(data, 13_000, 8, 0)
-        judging.save(judge, found, path)
-    return judging.load_judge(path), json.loads(path.with_suffix(".json").read_text())
+def the_judge() -> tuple[Judge, dict[str, Any]]:
+    """Return the judge and its accuracy."""
+    accuracy = JUDGE / "perceive.json"
+    if not accuracy.is_file():
+        raise SystemExit(
+            f"there is no judge in {JUDGE}; train it in half an hour with: PYTHONPATH=mini python"
+            f" -m training.perceive --data DATA --out {JUDGE}"
+        )
+    return Judge(JUDGE), json.loads(accuracy.read_text())
+
+
+def at_work(data: Path) -> np.ndarray:
+    """Return bytes (n, 64, 64, 3) of IdenProf's test photographs."""
+    rows = pq.read_table(data / "people" / "idenprof.parquet", columns=["split", "image"])
+    test = rows.filter(np.array(rows["split"].to_pylist()) == "test")
+    return middle(np.stack([decode(data) for data in test["image"].to_pylist()]))
 
 
 def pictures_of(manifest: Manifest, plan: DrawingPlan) -> np.ndarray:
@@ -86,20 +100,6 @@ def pictures_of(manifest: Manifest, plan: DrawingPlan) -> np.ndarray:
                     found.append(np.asarray(image))
     shape = len(plan.specs()), len(plan.prompts), plan.images
     return np.stack(found).reshape(*shape, *found[0].shape)
-
-
-def kernel_distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Return KID: the unbiased squared discrepancy under the kernel (x . y / d + 1) ** 3."""
-    width = a.shape[1]
-
-    def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return (x.astype(np.float64) @ y.T / width + 1) ** 3
-
-    within = []
-    for rows in (a, b):
-        matrix = kernel(rows, rows)
-        within.append((matrix.sum() - np.trace(matrix)) / (len(rows) * (len(rows) - 1)))
-    return float(sum(within) - 2 * kernel(a, b).mean())
 
 
 def distances(features: np.ndarray, photographs: np.ndarray) -> list[dict[str, float]]:
@@ -163,7 +163,7 @@ def _picture(prompt: str, method: str, number: int) -> DrawnPicture:
 def measure(data: Path, images: int, methods: Sequence[str]) -> dict[str, Any]:
     """Draw what is missing, judge it, and return the table as plain numbers."""
     gender = eq.Attribute.load("gender")
-    judge, accuracy = the_judge(data)
+    judge, accuracy = the_judge()
     painter = load_painter("mini")
     plan = make_plan("mini", gender, prompts(), list(methods), images)
     manifest = draw(plan, painter, gender, WORK / "neutral")
@@ -171,11 +171,10 @@ def measure(data: Path, images: int, methods: Sequence[str]) -> dict[str, Any]:
     asked = draw(stated, painter, gender, WORK / "explicit")
     drawn = pictures_of(manifest, plan)
     shape = drawn.shape[:3]
-    seen = judge.judge(drawn.reshape(-1, *drawn.shape[3:]))
-    codes = seen["gender"].reshape(shape)
+    seen = judge(drawn.reshape(-1, *drawn.shape[3:]))
+    codes = seen["gender"].argmax(1).reshape(shape)
     groups = len(gender.groups)
-    shows = seen["occupation"].reshape(shape) == np.arange(shape[1])[:, None]
-    photographs, _ = judging.table(data / "people" / "idenprof.parquet", "occupation", split="test")
+    shows = seen["occupation"].argmax(1).reshape(shape) == np.arange(shape[1])[:, None]
     features = seen["features"].reshape(*shape, -1)
     columns = {
         "sp": Resamples().parity(codes, groups),
@@ -183,7 +182,7 @@ def measure(data: Path, images: int, methods: Sequence[str]) -> dict[str, Any]:
         "as drawn": Resamples().mean(_as_drawn(manifest, plan, codes), (0.0, 1.0)),
     }
     rows = {}
-    kids = distances(features, judge.judge(photographs)["features"])
+    kids = distances(features, judge(at_work(data))["features"])
     for i, (label, took) in enumerate(zip(plan.specs(), seconds(plan, painter), strict=True)):
         cells = {name: column[i].to_plain() for name, column in columns.items()}
         shares = (codes[i] == 1).mean(1).round(3).tolist()
@@ -206,17 +205,16 @@ def _as_drawn(manifest: Manifest, plan: DrawingPlan, codes: np.ndarray) -> np.nd
             for number in range(plan.images):
                 group = manifest.pictures[method, asked.prompt, number].drawn
                 if group:
-                    found[i, j, number] = judging.GENDERS[codes[i, j, number]] == group
+                    found[i, j, number] = GENDERS[codes[i, j, number]] == group
     return found
 
 
-def _explicit_accuracy(
-    manifest: Manifest, plan: DrawingPlan, judge: judging.PictureJudge
-) -> TableCell:
+def _explicit_accuracy(manifest: Manifest, plan: DrawingPlan, judge: Judge) -> TableCell:
     """Return Acc^G of the original model; the gate gives every method the very same pictures."""
     drawn = pictures_of(manifest, plan)
-    seen = judge.judge(drawn.reshape(-1, *drawn.shape[3:]))["gender"].reshape(drawn.shape[:3])
-    named = [judging.GENDERS.index(group) for group in explicit().values()]
+    found = judge(drawn.reshape(-1, *drawn.shape[3:]))["gender"]
+    seen = found.argmax(1).reshape(drawn.shape[:3])
+    named = [GENDERS.index(group) for group in explicit().values()]
     return Resamples().accuracy(seen, np.array(named))[0]
 
 

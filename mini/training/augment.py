@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import io
+
+import numpy as np
 import torch
+from PIL import Image
 from torch.nn import functional as F
 
 SIDE = 64
+COMPRESSED = 0.4  # share of the shrunk views
 
 
 def centre(pictures: torch.Tensor) -> torch.Tensor:
@@ -20,8 +25,17 @@ def centre(pictures: torch.Tensor) -> torch.Tensor:
     ).contiguous(memory_format=torch.channels_last)
 
 
-def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
-    """Crop, turn, flip, colour, blur, erase."""
+def views(
+    pictures: torch.Tensor,
+    smallest: float = 0.5,
+    largest: float = 1.02,
+    pixels: int = SIDE,
+    strength: float = 1.0,
+) -> torch.Tensor:
+    """Crop, turn, flip, colour, blur, erase; what lies outside a picture is its mirror image.
+
+    strength: of everything but the crop and the flip.
+    """
     x = pictures.permute(0, 3, 1, 2).float() / 127.5 - 1
     n, device = len(x), x.device
 
@@ -31,9 +45,9 @@ def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
     def chance(share: float) -> torch.Tensor:
         return torch.rand(n, device=device) < share
 
-    side = uniform(smallest, 1.02)
-    stretch = uniform(-0.12, 0.12).exp()
-    angle = uniform(-0.2, 0.2) * chance(0.6)
+    side = uniform(smallest, largest)
+    stretch = (strength * uniform(-0.12, 0.12)).exp()
+    angle = strength * uniform(-0.2, 0.2) * chance(0.6)
     flip = 1 - 2 * chance(0.5).float()
     width, height = side * stretch, side / stretch
     shift_x, shift_y = (
@@ -49,27 +63,57 @@ def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
     )
     x = F.grid_sample(
         x,
-        F.affine_grid(matrix, [n, 3, SIDE, SIDE], align_corners=False),
+        F.affine_grid(matrix, [n, 3, pixels, pixels], align_corners=False),
         padding_mode="reflection",
         align_corners=False,
     )
 
     mean = x.mean((1, 2, 3), keepdim=True)
-    x = (x - mean) * uniform(0.65, 1.35, 1, 1, 1) + mean + uniform(-0.35, 0.35, 1, 1, 1) * 0.7
+    contrast = 1 + strength * uniform(-0.35, 0.35, 1, 1, 1)
+    x = (x - mean) * contrast + mean + strength * uniform(-0.245, 0.245, 1, 1, 1)
     grey = x.mean(1, keepdim=True)
-    saturation = uniform(0.5, 1.5) * (~chance(0.08))
+    saturation = (1 + strength * uniform(-0.5, 0.5)) * (~chance(0.08 * strength))
     x = grey + (x - grey) * saturation[:, None, None, None]
-    x = x * uniform(0.92, 1.08, 3, 1, 1)
+    x = x * (1 + strength * uniform(-0.08, 0.08, 3, 1, 1))
     soft = F.interpolate(F.avg_pool2d(x, 2), scale_factor=2, mode="bilinear", align_corners=False)
-    x = torch.where(chance(0.12)[:, None, None, None], soft, x)
+    x = torch.where(chance(0.12 * strength)[:, None, None, None], soft, x)
 
-    rows = torch.arange(SIDE, device=device)
+    rows = torch.arange(pixels, device=device) * (SIDE / pixels)
     size, top, left = uniform(8, 26), uniform(0, SIDE), uniform(0, SIDE)
     inside_y = ((rows - top[:, None]).abs() < size[:, None] / 2)[:, None, :, None]
     inside_x = ((rows - left[:, None]).abs() < size[:, None] / 2)[:, None, None, :]
-    erased = inside_y & inside_x & chance(0.3)[:, None, None, None]
+    erased = inside_y & inside_x & chance(0.3 * strength)[:, None, None, None]
     return (
         torch.where(erased, uniform(-1, 1, 3, 1, 1), x)
         .clamp(-1, 1)
         .contiguous(memory_format=torch.channels_last)
     )
+
+
+def shrunk(views: torch.Tensor, least: float = 1.2, most: float = 5.0) -> torch.Tensor:
+    """Shrink by a random factor, sometimes compress what is left, and enlarge to the old size.
+
+    A face of 11 to 20 pixels, enlarged, is like that. Sixteen views at a time share a factor, which
+    is one of views of 64 x 64.
+    """
+    pixels, out = views.shape[-1], []
+    for block in views.split(16):
+        factor = least * (most / least) ** torch.rand(()).item()
+        side = min(round(SIDE / factor), pixels)
+        small = F.interpolate(block, (side, side), mode="bilinear", antialias=True)
+        if torch.rand(()) < COMPRESSED:
+            small = compressed(small, int(torch.randint(60, 96, ())))
+        out.append(F.interpolate(small, (pixels, pixels), mode="bicubic"))
+    return torch.cat(out).clamp(-1, 1).contiguous(memory_format=torch.channels_last)
+
+
+def compressed(views: torch.Tensor, quality: int) -> torch.Tensor:
+    """Return what JPEG leaves of views."""
+    pixels = ((views.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    left = []
+    for picture in pixels.permute(0, 2, 3, 1).cpu().numpy():
+        out = io.BytesIO()
+        Image.fromarray(picture).save(out, "JPEG", quality=quality)
+        left.append(np.asarray(Image.open(out)))
+    there = torch.from_numpy(np.stack(left)).to(views.device)
+    return there.permute(0, 3, 1, 2).float() / 127.5 - 1
