@@ -4,10 +4,11 @@ Ten neutral occupations, drawn, judged and measured; writes docs/measurements/ge
 and prints the table. It draws one method after the other, writes the table of those that are drawn
 after each, and goes on where it was stopped. Run from the repository root:
 
-python -m scripts.generation_table DATA --pictures 100 --sampler openvino
+PYTHONPATH=mini python -m scripts.generation_table DATA --pictures 100 --sampler openvino
 
-DATA holds people/, on which the judge is trained. All is kept in build/generation. The judge is
-also the annotator of the closed loops (``budget=``).
+DATA holds people/. The judge is that of mini/training, in build/judge; it is also the annotator of
+the closed loops (``budget=``), so that SP stands there by mini's own image encoder as well. All is
+kept in build/generation.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.parquet as pq
 from PIL import Image
-from scripts import generation_judge as judging
 
 import equipoise as eq
 from equipoise.encoders import load_encoder
 from equipoise.generation import _treatments as treatments
-from equipoise.generation._annotators.annotator import Annotator
+from equipoise.generation._annotators import Annotator, load_annotator
 from equipoise.generation._drawing import draw
 from equipoise.generation._loop_results import loops
 from equipoise.generation._manifest import DrawnPicture, Manifest
@@ -38,8 +39,13 @@ from equipoise.generation._painters import MiniPainter, Painter, load_painter
 from equipoise.generation._plan import DrawingPlan, make_plan
 from equipoise.generation._results_document import TableCell
 from equipoise.generation._steering_document import read_steering
+from training.arrays import decode, middle
+from training.judging import Judge, kernel_distance
+from training.labels import GENDERS, SLOTS
 
 WORK = Path("build/generation")
+JUDGE = Path("build/judge")
+OCCUPATIONS = SLOTS["occupation"]
 OUT = Path("docs/measurements/generation_mini.json")
 METHODS = [
     "balanced:how=states,strength=1.5",
@@ -63,43 +69,51 @@ SAMPLERS = ("onnxruntime", "openvino")
 
 def prompts() -> list[str]:
     """Return the neutral prompts, in the order of the judge's occupations."""
-    names = [WORDS.get(name, name) for name in judging.OCCUPATIONS]
+    names = [WORDS.get(name, name) for name in OCCUPATIONS]
     return [f"a photo of {_article(name)} {name}" for name in names]
 
 
 def explicit() -> dict[str, str]:
     """Return explicit prompt -> the group that it names."""
-    names = [WORDS.get(name, name) for name in judging.OCCUPATIONS]
-    return {f"a photo of a {group} {name}": group for name in names for group in judging.GENDERS}
+    names = [WORDS.get(name, name) for name in OCCUPATIONS]
+    return {f"a photo of a {group} {name}": group for name in names for group in GENDERS}
 
 
 def _article(name: str) -> str:
     return "an" if name[0] in "aeiou" else "a"
 
 
-def the_judge(data: Path) -> tuple[judging.PictureJudge, dict[str, Any]]:
-    """Return the judge and its accuracy; it is trained where it is not there yet."""
-    path = WORK / "judge.safetensors"
-    if not path.is_file():
-        WORK.mkdir(parents=True, exist_ok=True)
-        judge, found = judging.train(data, 13_000, 8, 0)
-        judging.save(judge, found, path)
-    return judging.load_judge(path), json.loads(path.with_suffix(".json").read_text())
+def the_judge() -> tuple[Judge, dict[str, Any]]:
+    """Return the judge and its accuracy."""
+    accuracy = JUDGE / "perceive.json"
+    if not accuracy.is_file():
+        raise SystemExit(
+            f"there is no judge in {JUDGE}; train it in half an hour with: PYTHONPATH=mini python"
+            f" -m training.perceive --data DATA --out {JUDGE}"
+        )
+    return Judge(JUDGE), json.loads(accuracy.read_text())
+
+
+def at_work(data: Path) -> np.ndarray:
+    """Return bytes (n, 64, 64, 3) of IdenProf's test photographs."""
+    rows = pq.read_table(data / "people" / "idenprof.parquet", columns=["split", "image"])
+    test = rows.filter(np.array(rows["split"].to_pylist()) == "test")
+    return middle(np.stack([decode(data) for data in test["image"].to_pylist()]))
 
 
 class JudgeAnnotator(Annotator):
     """The judge as the annotator of a closed loop."""
 
-    name = "scripts/generation_judge.py"
+    name = "mini/training/judging.py"
     batch = 256
 
-    def __init__(self, attribute: eq.Attribute, judge: judging.PictureJudge):
+    def __init__(self, attribute: eq.Attribute, judge: Judge):
         super().__init__(attribute)
-        self.judge: judging.PictureJudge = judge
+        self.judge: Judge = judge
 
     def answers(self, images: Sequence[Path]) -> list[str]:
-        codes = self.judge.judge(np.stack([pixels(path) for path in images]))["gender"]
-        return [judging.GENDERS[code] for code in codes]
+        codes = self.judge(np.stack([pixels(path) for path in images]))["gender"].argmax(1)
+        return [GENDERS[code] for code in codes]
 
 
 def the_painter(sampler: str) -> Painter:
@@ -125,20 +139,6 @@ def pictures_of(manifest: Manifest, plan: DrawingPlan, method: str) -> np.ndarra
         some = [manifest.pictures[method, asked.prompt, i].image for i in range(plan.images)]
         found.append(np.stack([pixels(manifest.folder / image) for image in some]))
     return np.stack(found)
-
-
-def kernel_distance(a: np.ndarray, b: np.ndarray) -> float:
-    """Return KID: the unbiased squared discrepancy under the kernel (x . y / d + 1) ** 3."""
-    width = a.shape[1]
-
-    def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return (x.astype(np.float64) @ y.T / width + 1) ** 3
-
-    within = []
-    for rows in (a, b):
-        matrix = kernel(rows, rows)
-        within.append((matrix.sum() - np.trace(matrix)) / (len(rows) * (len(rows) - 1)))
-    return float(sum(within) - 2 * kernel(a, b).mean())
 
 
 def distances(features: np.ndarray, photographs: np.ndarray) -> list[dict[str, float]]:
@@ -217,7 +217,8 @@ class Bench:
     images: int
     painter: Painter
     shipped: Painter
-    judge: judging.PictureJudge
+    judge: Judge
+    mini: Annotator
     seen: dict[str, SeenMethod] = field(default_factory=dict)
 
     def draw(self, methods: Sequence[str]) -> tuple[DrawingPlan, Manifest]:
@@ -238,16 +239,14 @@ class Bench:
         plan = make_plan("mini", gender, list(explicit()), [], max(1, self.images // EXPLICIT))
         manifest = draw(plan, self.painter, gender, WORK / self.sampler / "explicit")
         drawn = pictures_of(manifest, plan, "none")
-        codes = self.judge.judge(drawn.reshape(-1, *drawn.shape[2:]))["gender"]
-        named = [judging.GENDERS.index(group) for group in explicit().values()]
-        seen = codes.reshape(1, *drawn.shape[:2])
+        found = self.judge(drawn.reshape(-1, *drawn.shape[2:]))["gender"]
+        seen = found.argmax(1).reshape(1, *drawn.shape[:2])
+        named = [GENDERS.index(group) for group in explicit().values()]
         return Resamples().accuracy(seen, np.array(named))[0].to_plain()
 
     def photographs(self) -> np.ndarray:
         """Return the judge's features of photographs of the ten occupations."""
-        path = self.data / "people" / "idenprof.parquet"
-        pictures, _ = judging.table(path, "occupation", split="test")
-        return self.judge.judge(pictures)["features"]
+        return self.judge(at_work(self.data))["features"]
 
     def difference(self) -> dict[str, Any]:
         """Return how far the pictures are from those of the shipped sampler, in bytes."""
@@ -255,7 +254,7 @@ class Bench:
         seeds = list(range(COMPARED)) * len(prompts())
         ours, theirs = (painter.paint(asked, seeds) for painter in (self.painter, self.shipped))
         apart = np.abs(ours.astype(int) - theirs)
-        genders = [self.judge.judge(pictures)["gender"] for pictures in (ours, theirs)]
+        genders = [self.judge(pictures)["gender"].argmax(1) for pictures in (ours, theirs)]
         return {
             "pictures": len(asked),
             "mean": round(float(apart.mean()), 3),
@@ -266,12 +265,12 @@ class Bench:
     def _seen(self, plan: DrawingPlan, manifest: Manifest, label: str) -> SeenMethod:
         drawn = pictures_of(manifest, plan, label)
         shape = drawn.shape[:2]
-        judged = self.judge.judge(drawn.reshape(-1, *drawn.shape[2:]))
-        gender = judged["gender"].reshape(shape)
+        judged = self.judge(drawn.reshape(-1, *drawn.shape[2:]))
+        gender = judged["gender"].argmax(1).reshape(shape)
         places = np.arange(shape[0])[:, None]
         return SeenMethod(
             gender=gender,
-            occupation=judged["occupation"].reshape(shape) == places,
+            occupation=judged["occupation"].argmax(1).reshape(shape) == places,
             features=judged["features"].reshape(*shape, -1),
             as_drawn=_as_drawn(plan, manifest, label, gender),
             took=seconds(plan, label, self.shipped),
@@ -283,7 +282,7 @@ def _as_drawn(plan: DrawingPlan, manifest: Manifest, label: str, gender: np.ndar
     for i, asked in enumerate(plan.prompts):
         for number in range(plan.images):
             if group := manifest.pictures[label, asked.prompt, number].drawn:
-                found[i, number] = judging.GENDERS[gender[i, number]] == group
+                found[i, number] = GENDERS[gender[i, number]] == group
     return found
 
 
@@ -293,9 +292,12 @@ def measure(bench: Bench, methods: Sequence[str], photographs: np.ndarray) -> di
     labels = list(plan.specs())
     seen = [bench.seen[label] for label in labels]
     genders = np.stack([some.gender for some in seen])
-    groups = len(judging.GENDERS)
+    groups = len(GENDERS)
+    grid = PictureGrid(plan, manifest)
+    by_mini = grid.codes(bench.mini.annotate(manifest), GENDERS)
     columns: dict[str, list[TableCell]] = {
         "sp": Resamples().parity(genders, groups),
+        "sp by mini": Resamples().parity(by_mini, groups),
         "occupation": _mean([some.occupation for some in seen]),
         "as drawn": _mean([some.as_drawn for some in seen]),
     }
@@ -303,15 +305,10 @@ def measure(bench: Bench, methods: Sequence[str], photographs: np.ndarray) -> di
     rows = {}
     for i, label in enumerate(labels):
         cells = {name: column[i].to_plain() for name, column in columns.items()}
-        shares = (genders[i] == judging.GENDERS.index("female")).mean(1).round(3).tolist()
+        shares = (genders[i] == GENDERS.index("female")).mean(1).round(3).tolist()
         rows[label] = {**cells, **kids[i], "seconds": seen[i].took, "women": shares}
-    closed = loops(
-        plan,
-        PictureGrid(plan, manifest),
-        genders,
-        read_steering(manifest.folder),
-        JudgeAnnotator.name,
-    )
+    steering = read_steering(manifest.folder)
+    closed = loops(plan, grid, genders, steering, JudgeAnnotator.name)
     return {"methods": rows, "loops": [loop.to_plain() for loop in closed]}
 
 
@@ -321,10 +318,11 @@ def _mean(shares: Sequence[np.ndarray]) -> list[TableCell]:
 
 def lines(found: dict[str, Any]) -> list[str]:
     """Return the table as Markdown."""
-    head = ["Method", "SP", "as drawn", "occupation", "KID x 1000", "x none", "s per picture"]
+    shares = ["sp", "sp by mini", "as drawn", "occupation"]
+    head = ["Method", "SP", "SP by mini", *shares[2:], "KID x 1000", "x none", "s per picture"]
     rows = [head, ["---"] * len(head)]
     for label, row in found["methods"].items():
-        cells = [_percent(row[name]) for name in ("sp", "as drawn", "occupation")]
+        cells = [_percent(row[name]) for name in shares]
         cells += [_interval(row["kid"], 1000), _interval(row["ratio"], 1, 2)]
         rows.append([label, *cells, f"{row['seconds']['processor']:.1f}"])
     table = [f"| {' | '.join(row)} |" for row in rows]
@@ -358,15 +356,16 @@ def main() -> None:
     args = parser.parse_args()
     if args.pictures < 2:
         parser.error("an interval needs two pictures of each or more")
-    judge, accuracy = the_judge(args.data)
+    judge, accuracy = the_judge()
+    mini = load_annotator("encoder:mini", eq.Attribute.load("gender"))
     painter, shipped = the_painter(args.sampler), load_painter("mini")
-    bench = Bench(args.data, args.sampler, args.pictures, painter, shipped, judge)
+    bench = Bench(args.data, args.sampler, args.pictures, painter, shipped, judge, mini)
     methods = args.method or METHODS
     about = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "pictures": args.pictures,
         "prompts": prompts(),
-        "floor": parity_floor(args.pictures, len(judging.GENDERS)),
+        "floor": parity_floor(args.pictures, len(GENDERS)),
         "sampler": {"precision": painter.precision, "beside the shipped": bench.difference()},
         "judge": accuracy,
         "explicit": bench.explicit(),

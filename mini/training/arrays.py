@@ -33,6 +33,12 @@ def decode(picture: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
 
 
+def middle(pictures: np.ndarray, side: int = 64) -> np.ndarray:
+    """The middle of bytes (n, height, width, 3): what a model of 64 x 64 sees."""
+    top, left = (pictures.shape[1] - side) // 2, (pictures.shape[2] - side) // 2
+    return pictures[:, top : top + side, left : left + side]
+
+
 def with_bits(path: Path) -> dict[str, np.ndarray]:
     """labels.safetensors or captions.safetensors, the bits unpacked."""
     arrays = load_file(path)

@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import io
+
+import numpy as np
 import torch
+from PIL import Image
 from torch.nn import functional as F
 
 SIDE = 64
+COMPRESSED = 0.4  # share of the shrunk views
 
 
 def centre(pictures: torch.Tensor) -> torch.Tensor:
@@ -20,8 +25,10 @@ def centre(pictures: torch.Tensor) -> torch.Tensor:
     ).contiguous(memory_format=torch.channels_last)
 
 
-def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
-    """Crop, turn, flip, colour, blur, erase."""
+def views(
+    pictures: torch.Tensor, smallest: float = 0.5, largest: float = 1.02, pixels: int = SIDE
+) -> torch.Tensor:
+    """Crop, turn, flip, colour, blur, erase; what lies outside a picture is its mirror image."""
     x = pictures.permute(0, 3, 1, 2).float() / 127.5 - 1
     n, device = len(x), x.device
 
@@ -31,7 +38,7 @@ def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
     def chance(share: float) -> torch.Tensor:
         return torch.rand(n, device=device) < share
 
-    side = uniform(smallest, 1.02)
+    side = uniform(smallest, largest)
     stretch = uniform(-0.12, 0.12).exp()
     angle = uniform(-0.2, 0.2) * chance(0.6)
     flip = 1 - 2 * chance(0.5).float()
@@ -49,7 +56,7 @@ def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
     )
     x = F.grid_sample(
         x,
-        F.affine_grid(matrix, [n, 3, SIDE, SIDE], align_corners=False),
+        F.affine_grid(matrix, [n, 3, pixels, pixels], align_corners=False),
         padding_mode="reflection",
         align_corners=False,
     )
@@ -63,7 +70,7 @@ def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
     soft = F.interpolate(F.avg_pool2d(x, 2), scale_factor=2, mode="bilinear", align_corners=False)
     x = torch.where(chance(0.12)[:, None, None, None], soft, x)
 
-    rows = torch.arange(SIDE, device=device)
+    rows = torch.arange(pixels, device=device) * (SIDE / pixels)
     size, top, left = uniform(8, 26), uniform(0, SIDE), uniform(0, SIDE)
     inside_y = ((rows - top[:, None]).abs() < size[:, None] / 2)[:, None, :, None]
     inside_x = ((rows - left[:, None]).abs() < size[:, None] / 2)[:, None, None, :]
@@ -73,3 +80,32 @@ def views(pictures: torch.Tensor, smallest: float = 0.5) -> torch.Tensor:
         .clamp(-1, 1)
         .contiguous(memory_format=torch.channels_last)
     )
+
+
+def shrunk(views: torch.Tensor, least: float = 1.2, most: float = 5.0) -> torch.Tensor:
+    """Shrink by a random factor, sometimes compress what is left, and enlarge to the old size.
+
+    A face of 11 to 20 pixels, enlarged, is like that. Sixteen views at a time share a factor, which
+    is one of views of 64 x 64.
+    """
+    pixels, out = views.shape[-1], []
+    for block in views.split(16):
+        factor = least * (most / least) ** torch.rand(()).item()
+        side = min(round(SIDE / factor), pixels)
+        small = F.interpolate(block, (side, side), mode="bilinear", antialias=True)
+        if torch.rand(()) < COMPRESSED:
+            small = compressed(small, int(torch.randint(60, 96, ())))
+        out.append(F.interpolate(small, (pixels, pixels), mode="bicubic"))
+    return torch.cat(out).clamp(-1, 1).contiguous(memory_format=torch.channels_last)
+
+
+def compressed(views: torch.Tensor, quality: int) -> torch.Tensor:
+    """Return what JPEG leaves of views."""
+    pixels = ((views.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    left = []
+    for picture in pixels.permute(0, 2, 3, 1).cpu().numpy():
+        out = io.BytesIO()
+        Image.fromarray(picture).save(out, "JPEG", quality=quality)
+        left.append(np.asarray(Image.open(out)))
+    there = torch.from_numpy(np.stack(left)).to(views.device)
+    return there.permute(0, 3, 1, 2).float() / 127.5 - 1

@@ -1,5 +1,8 @@
-"""What the independent classifier (perceive.py) makes of pictures: perceived groups, features, how
-near they lie to photographs.
+"""The judge of drawn pictures: perceived groups and occupations, features, how near they lie to
+photographs.
+
+A small residual net that learns from photographs alone (perceive.py). It shares no weight with the
+model, which conditions the generator.
 """
 
 from __future__ import annotations
@@ -8,46 +11,109 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn import functional as F
 
 from training.labels import SLOTS
-from training.perceive import HEADS, Perceiver
-from training.teacher import DEVICE
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+QUESTIONS = ("gender", "age", "race", "occupation")
+WIDTHS, DEPTHS = (64, 128, 256), (1, 2, 2)
+FEATURES = WIDTHS[-1]
 BLOCK = 512
+
+
+class Perceiver(nn.Module):
+    """Logits of each question for pictures in [-1, 1]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [*convolution(3, 32, 2), *convolution(32, WIDTHS[0], 2)]
+        before = WIDTHS[0]
+        for width, depth in zip(WIDTHS, DEPTHS, strict=True):
+            if width != before:
+                layers += convolution(before, width, 2)
+            layers += [Residual(width) for _ in range(depth)]
+            before = width
+        self.stages = nn.Sequential(*layers)
+        self.drop = nn.Dropout(0.1)
+        self.heads = nn.ModuleDict(
+            {name: nn.Linear(FEATURES, len(SLOTS[name])) for name in QUESTIONS}
+        )
+
+    def features(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Return what is left of the pictures before the questions (n, 256)."""
+        return self.stages(pixels).mean((2, 3))
+
+    def answers(self, features: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the logits of each question."""
+        kept = self.drop(features)
+        return {name: head(kept).float() for name, head in self.heads.items()}
+
+    def forward(self, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
+        return self.answers(self.features(pixels))
+
+
+class Residual(nn.Module):
+    """Two convolutions beside the identity."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.change = nn.Sequential(
+            *convolution(width, width, 1),
+            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(width),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(x + self.change(x))
+
+
+def convolution(before: int, after: int, stride: int) -> list[nn.Module]:
+    """Return a 3 x 3 convolution, its norm and its nonlinearity."""
+    conv = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+    return [conv, nn.BatchNorm2d(after), nn.ReLU()]
 
 
 class Judge:
     """The classifier, frozen."""
 
-    def __init__(self, work: Path, name: str = "perceive"):
-        self.model = Perceiver().to(DEVICE).eval()
-        self.model.load_state_dict(
-            {
-                name: tensor.float()
-                for name, tensor in load_file(work / f"{name}.safetensors", device=DEVICE).items()
-            }
-        )
+    def __init__(self, folder: Path, name: str = "perceive"):
+        self.model = Perceiver()
+        self.model.load_state_dict(load_file(folder / f"{name}.safetensors"))
+        self.model = self.model.to(DEVICE).eval()
 
-    @torch.inference_mode()
     def __call__(self, pictures: np.ndarray) -> dict[str, np.ndarray]:
-        """For bytes (n, 64, 64, 3): probabilities (n, values) by question, and features (n, 336)
+        """For bytes (n, 64, 64, 3): probabilities (n, values) by question, and features (n, 256)
         under the name "features".
         """
-        found: dict[str, list[torch.Tensor]] = {name: [] for name in (*HEADS, "features")}
-        for start in range(0, len(pictures), BLOCK):
-            pixels = (
-                torch.from_numpy(pictures[start : start + BLOCK])
-                .to(DEVICE)
-                .permute(0, 3, 1, 2)
-                .float()
-                / 127.5
-                - 1
-            )
-            for name, logits in self.model(pixels).items():
-                found[name].append(logits.softmax(1))
-            found["features"].append(self.model.trunk.stages(pixels).mean((2, 3)))
-        return {name: torch.cat(parts).cpu().numpy() for name, parts in found.items()}
+        return judged(self.model, pictures)
+
+
+@torch.inference_mode()
+def judged(model: Perceiver, pictures: np.ndarray) -> dict[str, np.ndarray]:
+    """What a net in its evaluating state sees in bytes (n, 64, 64, 3): the mean of each picture and
+    its mirror image.
+    """
+    found: dict[str, list[torch.Tensor]] = {name: [] for name in (*QUESTIONS, "features")}
+    for start in range(0, len(pictures), BLOCK):
+        part = np.ascontiguousarray(pictures[start : start + BLOCK])
+        pixels = torch.from_numpy(part).to(DEVICE).permute(0, 3, 1, 2).float() / 127.5 - 1
+        sides = [model.features(side) for side in (pixels, pixels.flip(3))]
+        here, mirrored = (model.answers(side) for side in sides)
+        for name in QUESTIONS:
+            found[name].append((here[name].softmax(1) + mirrored[name].softmax(1)) / 2)
+        found["features"].append((sides[0] + sides[1]) / 2)
+    return {name: torch.cat(parts).cpu().numpy() for name, parts in found.items()}
+
+
+def save(model: Perceiver, path: Path) -> None:
+    """Write the weights of a judge."""
+    weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    partial = path.with_suffix(".partial")
+    save_file(weights, partial)
+    partial.replace(path)
 
 
 def says(found: dict[str, np.ndarray], question: str) -> np.ndarray:

@@ -1,16 +1,16 @@
-"""Stage 6: the classifier that judges generated pictures.
+"""Stage 6: train the judge of drawn pictures, on photographs alone; two CPU cores are enough.
 
-It shares no weight with the model, which conditions the generator.
+Half of the portraits are shrunk and enlarged again: faces at work are small, in photographs as in
+what is drawn. Flickr8k, where several captions agree on a gender, is there for close-ups like those
+at work.
 
-Flickr8k, where several captions agree on a gender, is there for people who are not seen close by,
-and for close-ups like those at work.
-
-python -m training.perceive --work WORK
+python -m training.perceive --data DATA --out build/judge
 
 A second one, of another seed and without photographs at work, names genders to the generator: the
 first judges what came of it.
 
-python -m training.perceive --work WORK --out labeller --seed 2 --without idenprof idenprof_close
+python -m training.perceive --data DATA --out WORK --name labeller --seed 2 \
+    --without idenprof idenprof_close
 """
 
 from __future__ import annotations
@@ -18,106 +18,187 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import torch
-from safetensors.torch import save_file
+import torch.multiprocessing as mp
+from torch import distributed as dist
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from equipoise_mini.module import DIM, ImageTower
-from training.arrays import SOURCES, TEST, TRAIN
-from training.augment import centre, views
-from training.joint import Batches
-from training.labels import SLOTS
-from training.teacher import DEVICE
-from training.text import autocast, warm_cosine
+from training.arrays import TEST, TRAIN, decode, middle
+from training.augment import SIDE, shrunk, views
+from training.judging import DEVICE, QUESTIONS, Perceiver, judged, save
+from training.prepare import close_ups_of, known, photographs
 from training.zero_shot import answer
 
 MIX = {
-    "fairface": 0.4,
-    "celeba": 0.15,
-    "idenprof": 0.12,
-    "flickr8k": 0.08,
-    "idenprof_close": 0.13,
-    "flickr8k_close": 0.12,
+    "fairface": 0.56,
+    "celeba": 0.12,
+    "idenprof": 0.07,
+    "idenprof_close": 0.12,
+    "flickr8k": 0.04,
+    "flickr8k_close": 0.09,
 }
-HEADS = ("gender", "age", "race", "occupation")
+PORTRAITS = ("fairface", "celeba")
+WEIGHTS = {"gender": 2.0, "age": 1.0, "race": 1.0, "occupation": 1.0}
+BATCH = 192
+RATE = 4e-3
+SIDES = ((0.55, 32), (0.85, 48), (1.0, SIDE))  # until which share of the time, pixels of the views
 MEASURED = {
     "gender": ("gender", "fairface"),
+    "gender of shrunk faces": ("gender", "fairface shrunk"),
     "gender of close-ups": ("gender", "flickr8k_close"),
+    "gender, CelebA": ("gender", "celeba"),
     "gender from afar": ("gender", "flickr8k"),
     "age": ("age", "fairface"),
     "race": ("race", "fairface"),
     "occupation": ("occupation", "idenprof"),
     "occupation of close-ups": ("occupation", "idenprof_close"),
 }  # figure -> question and set
+SHRUNK = 4.0  # times, for the figure of shrunk faces: one of 50 pixels has 13 then
 
 
-class Perceiver(nn.Module):
-    """Logits of each question for pictures in [-1, 1]."""
+class Photographs:
+    """Pictures (n, 72, 72, 3), their source and part, and the known answers, -1 where none is."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.trunk = ImageTower(batch_norm=True, drop=0.1)
-        self.heads = nn.ModuleDict({name: nn.Linear(DIM, len(SLOTS[name])) for name in HEADS})
+    def __init__(self, data: Path, out: Path) -> None:
+        table = photographs(data)
+        close = cut(table, out / "close_ups.parquet")
+        parents = close["parent"].to_numpy()
+        own_and_parents = np.concatenate([np.arange(len(table)), parents])
+        with ThreadPoolExecutor() as pool:
+            pictures = [*table["image"], *close["image"]]
+            self.pictures = np.stack(list(pool.map(decode, pictures, chunksize=256)))
+        rows = table.drop(columns="image").to_dict("records")
+        bits = np.stack([known(row) for row in rows])
+        self.known = {name: answer(bits, name)[own_and_parents] for name in QUESTIONS}
+        self.part = table["part"].to_numpy()[own_and_parents]
+        names = table["source"].to_numpy(str)
+        close_names = np.array([f"{name}_close" for name in names[parents]])
+        self.source = np.concatenate([names, close_names])
 
-    def forward(self, pixels: torch.Tensor) -> dict[str, torch.Tensor]:
-        features = F.gelu(self.trunk(pixels))
-        return {name: head(features).float() for name, head in self.heads.items()}
+    def of(self, source: str, part: int) -> np.ndarray:
+        """Return the places of the photographs with an answer, of a source and a part."""
+        answered = np.any([known >= 0 for known in self.known.values()], axis=0)
+        return np.flatnonzero((self.source == source) & (self.part == part) & answered)
 
 
-def answers(bits: torch.Tensor) -> dict[str, torch.Tensor]:
-    """The known value in each slot, -1 where none is."""
-    return {name: torch.from_numpy(answer(bits.cpu().numpy(), name)).to(DEVICE) for name in HEADS}
+def cut(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return the close-ups and their parents; they are cut once, which takes minutes."""
+    if not path.is_file():
+        parents, found = close_ups_of(table)
+        partial = path.with_suffix(".partial")
+        pd.DataFrame({"parent": parents, "image": found}).to_parquet(partial, index=False)
+        partial.replace(path)
+    return pd.read_parquet(path)
 
 
-def main() -> None:
-    """Read WORK, write WORK/OUT.safetensors and WORK/OUT.json with its error on test photographs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", default="perceive")
-    parser.add_argument("--without", nargs="*", default=[], help="Sources to leave out.")
-    parser.add_argument("--steps", type=int, default=4000)
-    parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    torch.manual_seed(args.seed)
-    torch.backends.cudnn.benchmark = True
-    batches = Batches(args.work, (TRAIN,), args.without, args.batch, MIX)
-    known = answers(batches.labels["bits"])
+def batches(
+    there: Photographs, without: list[str], batch: int, rng: np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield places of photographs without end, the sources in fixed shares: those that are seen as
+    they are, and portraits that are seen as small faces.
+    """
+    shares = {name: share for name, share in MIX.items() if name not in without}
+    whole = sum(shares.values())
+    counts = {name: round(batch * share / whole) for name, share in shares.items()}
+    rows = {name: endless(there.of(name, TRAIN), rng) for name in shares}
+    while True:
+        near, far = [], []
+        for name, count in counts.items():
+            some = [next(rows[name]) for _ in range(count)]
+            small = count // 2 if name in PORTRAITS else 0
+            far += some[:small]
+            near += some[small:]
+        yield np.array(near), np.array(far)
+
+
+def views_of(
+    there: Photographs, places: tuple[np.ndarray, np.ndarray], side: int
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Return views of a batch, and their answers."""
+    near, far = (torch.from_numpy(there.pictures[some]).to(DEVICE) for some in places)
+    seen = views(near, 0.7, 1.1, side), shrunk(views(far, 0.8, 1.7, side))
+    rows = np.concatenate(places)
+    answers = {
+        name: torch.from_numpy(known[rows]).to(DEVICE) for name, known in there.known.items()
+    }
+    return torch.cat(seen).contiguous(memory_format=torch.channels_last), answers
+
+
+def endless(rows: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
+    """Yield all rows in random order, again and again."""
+    while True:
+        yield from rng.permutation(rows)
+
+
+def train(
+    there: Photographs, without: list[str], minutes: float, seed: int
+) -> tuple[Perceiver, dict[str, Any]]:
+    """Return the mean of the last nets, and what it took.
+
+    Each worker does this on photographs of its own, and all take the mean of their gradients.
+    """
+    rank, workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+    torch.manual_seed(seed)
     model = Perceiver().to(DEVICE, memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.998), use_buffers=True)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=2e-3, weight_decay=0.1, fused=DEVICE == "cuda"
-    )
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda i: warm_cosine(i, 200, args.steps)
-    )
-    began = time.time()
-    for step in range(args.steps):
-        rows, _, _ = batches.draw()
-        with autocast():
-            logits = model(views(batches.pictures[rows]))
-        loss = torch.stack([error(logits[name], known[name][rows]) for name in HEADS]).sum()
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.98), use_buffers=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.05)
+    torch.manual_seed(1000 * seed + rank)
+    batch = BATCH // workers
+    stream = batches(there, without, batch, np.random.default_rng([seed, rank]))
+    began, done, step = time.monotonic(), 0.0, 0
+    while done < 1:
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * one_cycle(done)
+        side = next(side for end, side in SIDES if done < end)
+        seen, answers = views_of(there, next(stream), side)
+        with torch.autocast(DEVICE, torch.bfloat16):
+            logits = model(seen)
+        losses = [WEIGHTS[name] * error(logits[name], answers[name]) for name in QUESTIONS]
+        loss = torch.stack(losses).sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        passed = (time.monotonic() - began) / (60 * minutes)
+        done = shared(model, passed) if workers > 1 else passed
         optimizer.step()
-        schedule.step()
         average.update_parameters(model)
-        if step % 500 == 499:
-            print(
-                f"perceive {step + 1} loss {loss.item():.3f} {time.time() - began:.0f} s",
-                flush=True,
-            )
-    measured = measure(average.module.eval(), batches, known)
-    save_file(
-        {name: tensor.contiguous() for name, tensor in average.module.state_dict().items()},
-        args.work / f"{args.out}.safetensors",
-    )
-    (args.work / f"{args.out}.json").write_text(json.dumps(measured, indent=1))
-    print(json.dumps(measured), flush=True)
+        step += 1
+        if step % 100 == 0 and rank == 0:
+            print(f"perceive {step} {done:.2f} {[round(x.item(), 2) for x in losses]}", flush=True)
+    took = {
+        "pictures": step * batch * workers,
+        "minutes": round((time.monotonic() - began) / 60, 1),
+        "minutes of a processor": round(workers * time.process_time() / 60, 1),
+    }
+    return average.module.eval(), took
+
+
+def shared(model: nn.Module, done: float) -> float:
+    """Give every worker the mean gradient, and return the mean of how far they are."""
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    flat = torch.cat([*(gradient.flatten() for gradient in gradients), torch.tensor([done])])
+    dist.all_reduce(flat)
+    flat /= dist.get_world_size()
+    start = 0
+    for gradient in gradients:
+        gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
+        start += gradient.numel()
+    return float(flat[-1])
+
+
+def one_cycle(done: float) -> float:
+    """Return the share of the highest rate: up in a tenth of the time, and down along a cosine."""
+    if done < 0.1:
+        return 0.05 + 9.5 * done
+    return 0.5 + 0.5 * float(np.cos(np.pi * (done - 0.1) / 0.9))
 
 
 def error(logits: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
@@ -126,23 +207,79 @@ def error(logits: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
     return total / (known >= 0).sum().clamp(min=1)
 
 
-@torch.inference_mode()
-def measure(
-    model: nn.Module, batches: Batches, known: dict[str, torch.Tensor]
-) -> dict[str, dict[str, float]]:
-    """Accuracy and count, on the test photographs whose answer is known."""
-    out = {}
-    for figure, (name, source) in MEASURED.items():
-        rows = batches.of(SOURCES.index(source), (TEST,))
-        rows = rows[known[name][rows] >= 0]
-        found = torch.cat(
-            [model(centre(batches.pictures[part]))[name].argmax(1) for part in rows.split(512)]
-        )
-        out[figure] = {
-            "accuracy": round((found == known[name][rows]).float().mean().item(), 4),
-            "n": len(rows),
+def measure(model: Perceiver, there: Photographs, part: int) -> dict[str, dict[str, Any]]:
+    """Return accuracy, its 95 % interval and n, where the answer is known."""
+    found = {}
+    for figure, (question, source) in MEASURED.items():
+        rows = there.of(source.split()[0], part)
+        rows = rows[there.known[question][rows] >= 0]
+        pictures = middle(there.pictures[rows])
+        if source.endswith("shrunk"):
+            pictures = blurred(pictures)
+        right = judged(model, pictures)[question].argmax(1) == there.known[question][rows]
+        low, high = wilson(int(right.sum()), len(right))
+        found[figure] = {
+            "accuracy": round(float(right.mean()), 4),
+            "low": round(low, 4),
+            "high": round(high, 4),
+            "n": len(right),
         }
-    return out
+    return found
+
+
+def blurred(pictures: np.ndarray) -> np.ndarray:
+    """Return pictures shrunk to a quarter of their side and enlarged again."""
+    pixels = torch.from_numpy(np.ascontiguousarray(pictures)).permute(0, 3, 1, 2).float()
+    side = round(SIDE / SHRUNK)
+    small = F.interpolate(pixels, (side, side), mode="bicubic", antialias=True)
+    large = F.interpolate(small, (SIDE, SIDE), mode="bicubic").clamp(0, 255).round()
+    return large.to(torch.uint8).permute(0, 2, 3, 1).numpy()
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share, by Wilson's score."""
+    z = 1.96
+    centre = (right + z**2 / 2) / (n + z**2)
+    half = z / (n + z**2) * (right * (n - right) / n + z**2 / 4) ** 0.5
+    return centre - half, centre + half
+
+
+def work(rank: int, there: Photographs, args: argparse.Namespace) -> None:
+    """Train as one of several workers; the first measures the judge and writes it."""
+    torch.set_num_threads(1)
+    if args.workers > 1:
+        store = dist.FileStore(str(args.out / "workers"), args.workers)
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=args.workers)
+    model, took = train(there, args.without, args.minutes, args.seed)
+    if rank == 0:
+        path = args.out / f"{args.name}.safetensors"
+        save(model, path)
+        print(took, flush=True)
+        measured = measure(model, there, TEST)
+        path.with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")
+        for figure, found in measured.items():
+            print(figure, found, flush=True)
+
+
+def main() -> None:
+    """Read DATA, write OUT/NAME.safetensors and beside it its accuracy on test photographs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--name", default="perceive")
+    parser.add_argument("--without", nargs="*", default=[], help="Sources to leave out.")
+    parser.add_argument("--minutes", type=float, default=25)
+    parser.add_argument("--workers", type=int, default=2, help="Processes, each on one core.")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(1)  # so that the workers can be forked
+    there = Photographs(args.data, args.out)
+    if args.workers == 1:
+        work(0, there, args)
+        return
+    (args.out / "workers").unlink(missing_ok=True)
+    mp.start_processes(work, (there, args), args.workers, start_method="fork")
 
 
 if __name__ == "__main__":
