@@ -6,9 +6,9 @@ after each, and goes on where it was stopped. Run from the repository root:
 
 PYTHONPATH=mini python -m scripts.generation_table DATA --pictures 100 --sampler openvino
 
-DATA holds people/. The judge is that of mini/training, in build/judge; it is also the annotator of
-the closed loops (``budget=``), so that SP stands there by mini's own image encoder as well. All is
-kept in build/generation.
+DATA holds people/. The judge is that of mini/training, in build/judge. The annotator of the closed
+loops (``budget=``) is the judge of another folder, or the same one. SP stands there by the judge,
+by the annotator and by mini's own image encoder. All is kept in build/generation.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 import equipoise as eq
+from equipoise._artefact import sha256
 from equipoise.encoders import load_encoder
 from equipoise.generation import _treatments as treatments
 from equipoise.generation._annotators import Annotator, load_annotator
@@ -62,7 +63,7 @@ METHODS = [
 WORDS = {"police": "police officer"}
 PARTS = 10  # of the pictures, for the jackknife
 TIMED = 4  # pictures that are timed for each method
-EXPLICIT = 4  # as many pictures of neutral prompts as there is one of an explicit one
+EXPLICIT = 10  # as many pictures of neutral prompts as there is one of an explicit one
 COMPARED = 10  # pictures of each prompt that the shipped sampler draws too
 SAMPLERS = ("onnxruntime", "openvino")
 
@@ -83,15 +84,16 @@ def _article(name: str) -> str:
     return "an" if name[0] in "aeiou" else "a"
 
 
-def the_judge() -> tuple[Judge, dict[str, Any]]:
-    """Return the judge and its accuracy."""
-    accuracy = JUDGE / "perceive.json"
-    if not accuracy.is_file():
+def judge_of(folder: Path) -> tuple[Judge, dict[str, Any]]:
+    """Return a judge, its accuracy and a hash of its weights."""
+    weights = folder / "perceive.safetensors"
+    if not weights.is_file():
         raise SystemExit(
-            f"there is no judge in {JUDGE}; train it in half an hour with: PYTHONPATH=mini python"
-            f" -m training.perceive --data DATA --out {JUDGE}"
+            f"there is no judge in {folder}; train it with: PYTHONPATH=mini python -m"
+            f" training.perceive --data DATA --out {folder}"
         )
-    return Judge(JUDGE), json.loads(accuracy.read_text())
+    accuracy = json.loads(weights.with_suffix(".json").read_text())
+    return Judge(folder), {"weights": sha256(weights)[:8], "accuracy": accuracy}
 
 
 def at_work(data: Path) -> np.ndarray:
@@ -104,12 +106,12 @@ def at_work(data: Path) -> np.ndarray:
 class JudgeAnnotator(Annotator):
     """The judge as the annotator of a closed loop."""
 
-    name = "mini/training/judging.py"
     batch = 256
 
-    def __init__(self, attribute: eq.Attribute, judge: Judge):
+    def __init__(self, attribute: eq.Attribute, folder: Path):
         super().__init__(attribute)
-        self.judge: Judge = judge
+        self.judge, self.about = judge_of(folder)
+        self.name = f"judge {self.about['weights']}"
 
     def answers(self, images: Sequence[Path]) -> list[str]:
         codes = self.judge(np.stack([pixels(path) for path in images]))["gender"].argmax(1)
@@ -218,6 +220,7 @@ class Bench:
     painter: Painter
     shipped: Painter
     judge: Judge
+    annotator: JudgeAnnotator
     mini: Annotator
     seen: dict[str, SeenMethod] = field(default_factory=dict)
 
@@ -225,9 +228,8 @@ class Bench:
         """Draw what is missing of the methods, and see it."""
         gender = eq.Attribute.load("gender")
         plan = make_plan("mini", gender, prompts(), list(methods), self.images)
-        annotator = JudgeAnnotator(gender, self.judge)
         folder = WORK / self.sampler / "neutral"
-        manifest = draw(plan, self.painter, gender, folder, annotator=annotator)
+        manifest = draw(plan, self.painter, gender, folder, annotator=self.annotator)
         for label in plan.specs():
             if label not in self.seen:
                 self.seen[label] = self._seen(plan, manifest, label)
@@ -294,9 +296,11 @@ def measure(bench: Bench, methods: Sequence[str], photographs: np.ndarray) -> di
     genders = np.stack([some.gender for some in seen])
     groups = len(GENDERS)
     grid = PictureGrid(plan, manifest)
+    by_annotator = grid.codes(bench.annotator.annotate(manifest), GENDERS)
     by_mini = grid.codes(bench.mini.annotate(manifest), GENDERS)
     columns: dict[str, list[TableCell]] = {
         "sp": Resamples().parity(genders, groups),
+        "sp by the annotator": Resamples().parity(by_annotator, groups),
         "sp by mini": Resamples().parity(by_mini, groups),
         "occupation": _mean([some.occupation for some in seen]),
         "as drawn": _mean([some.as_drawn for some in seen]),
@@ -308,7 +312,7 @@ def measure(bench: Bench, methods: Sequence[str], photographs: np.ndarray) -> di
         shares = (genders[i] == GENDERS.index("female")).mean(1).round(3).tolist()
         rows[label] = {**cells, **kids[i], "seconds": seen[i].took, "women": shares}
     steering = read_steering(manifest.folder)
-    closed = loops(plan, grid, genders, steering, JudgeAnnotator.name)
+    closed = loops(plan, grid, by_annotator, steering, bench.annotator.name)
     return {"methods": rows, "loops": [loop.to_plain() for loop in closed]}
 
 
@@ -318,8 +322,9 @@ def _mean(shares: Sequence[np.ndarray]) -> list[TableCell]:
 
 def lines(found: dict[str, Any]) -> list[str]:
     """Return the table as Markdown."""
-    shares = ["sp", "sp by mini", "as drawn", "occupation"]
-    head = ["Method", "SP", "SP by mini", *shares[2:], "KID x 1000", "x none", "s per picture"]
+    shares = ["sp", "sp by the annotator", "sp by mini", "as drawn", "occupation"]
+    names = [name.replace("sp", "SP", 1) for name in shares]
+    head = ["Method", *names, "KID x 1000", "x none", "s per picture"]
     rows = [head, ["---"] * len(head)]
     for label, row in found["methods"].items():
         cells = [_percent(row[name]) for name in shares]
@@ -353,13 +358,16 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=100, help="Of each prompt and method.")
     parser.add_argument("--method", action="append", help="Methods in place of all.")
     parser.add_argument("--sampler", choices=SAMPLERS, default=SAMPLERS[0])
+    parser.add_argument("--annotator", type=Path, default=JUDGE, help="The judge of the loops.")
     args = parser.parse_args()
     if args.pictures < 2:
         parser.error("an interval needs two pictures of each or more")
-    judge, accuracy = the_judge()
-    mini = load_annotator("encoder:mini", eq.Attribute.load("gender"))
+    gender = eq.Attribute.load("gender")
+    judge, of_judge = judge_of(JUDGE)
+    annotator = JudgeAnnotator(gender, args.annotator)
+    mini = load_annotator("encoder:mini", gender)
     painter, shipped = the_painter(args.sampler), load_painter("mini")
-    bench = Bench(args.data, args.sampler, args.pictures, painter, shipped, judge, mini)
+    bench = Bench(args.data, args.sampler, args.pictures, painter, shipped, judge, annotator, mini)
     methods = args.method or METHODS
     about = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -367,7 +375,8 @@ def main() -> None:
         "prompts": prompts(),
         "floor": parity_floor(args.pictures, len(GENDERS)),
         "sampler": {"precision": painter.precision, "beside the shipped": bench.difference()},
-        "judge": accuracy,
+        "judge": of_judge,
+        "annotator": annotator.about,
         "explicit": bench.explicit(),
     }
     photographs = bench.photographs()
