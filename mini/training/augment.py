@@ -26,9 +26,16 @@ def centre(pictures: torch.Tensor) -> torch.Tensor:
 
 
 def views(
-    pictures: torch.Tensor, smallest: float = 0.5, largest: float = 1.02, pixels: int = SIDE
+    pictures: torch.Tensor,
+    smallest: float = 0.5,
+    largest: float = 1.02,
+    pixels: int = SIDE,
+    strength: float = 1.0,
 ) -> torch.Tensor:
-    """Crop, turn, flip, colour, blur, erase; what lies outside a picture is its mirror image."""
+    """Crop, turn, flip, colour, blur, erase; what lies outside a picture is its mirror image.
+
+    strength: of everything but the crop and the flip.
+    """
     x = pictures.permute(0, 3, 1, 2).float() / 127.5 - 1
     n, device = len(x), x.device
 
@@ -39,8 +46,8 @@ def views(
         return torch.rand(n, device=device) < share
 
     side = uniform(smallest, largest)
-    stretch = uniform(-0.12, 0.12).exp()
-    angle = uniform(-0.2, 0.2) * chance(0.6)
+    stretch = (strength * uniform(-0.12, 0.12)).exp()
+    angle = strength * uniform(-0.2, 0.2) * chance(0.6)
     flip = 1 - 2 * chance(0.5).float()
     width, height = side * stretch, side / stretch
     shift_x, shift_y = (
@@ -62,19 +69,20 @@ def views(
     )
 
     mean = x.mean((1, 2, 3), keepdim=True)
-    x = (x - mean) * uniform(0.65, 1.35, 1, 1, 1) + mean + uniform(-0.35, 0.35, 1, 1, 1) * 0.7
+    contrast = 1 + strength * uniform(-0.35, 0.35, 1, 1, 1)
+    x = (x - mean) * contrast + mean + strength * uniform(-0.245, 0.245, 1, 1, 1)
     grey = x.mean(1, keepdim=True)
-    saturation = uniform(0.5, 1.5) * (~chance(0.08))
+    saturation = (1 + strength * uniform(-0.5, 0.5)) * (~chance(0.08 * strength))
     x = grey + (x - grey) * saturation[:, None, None, None]
-    x = x * uniform(0.92, 1.08, 3, 1, 1)
+    x = x * (1 + strength * uniform(-0.08, 0.08, 3, 1, 1))
     soft = F.interpolate(F.avg_pool2d(x, 2), scale_factor=2, mode="bilinear", align_corners=False)
-    x = torch.where(chance(0.12)[:, None, None, None], soft, x)
+    x = torch.where(chance(0.12 * strength)[:, None, None, None], soft, x)
 
     rows = torch.arange(pixels, device=device) * (SIDE / pixels)
     size, top, left = uniform(8, 26), uniform(0, SIDE), uniform(0, SIDE)
     inside_y = ((rows - top[:, None]).abs() < size[:, None] / 2)[:, None, :, None]
     inside_x = ((rows - left[:, None]).abs() < size[:, None] / 2)[:, None, None, :]
-    erased = inside_y & inside_x & chance(0.3)[:, None, None, None]
+    erased = inside_y & inside_x & chance(0.3 * strength)[:, None, None, None]
     return (
         torch.where(erased, uniform(-1, 1, 3, 1, 1), x)
         .clamp(-1, 1)

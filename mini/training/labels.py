@@ -28,7 +28,7 @@ RACES = (
 )
 YES_NO = ("yes", "no")
 ATTRIBUTES = tuple(WORDS["celeba"])
-SLOTS = {
+SLOTS: dict[str, tuple[str, ...]] = {
     "gender": GENDERS,
     "age": AGES,
     "race": RACES,

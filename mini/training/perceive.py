@@ -17,16 +17,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
-import torch.multiprocessing as mp
+from safetensors.torch import load_file
+from scipy.stats import binomtest
 from torch import distributed as dist
 from torch import nn
 from torch.nn import functional as F
@@ -39,18 +41,19 @@ from training.prepare import close_ups_of, known, photographs
 from training.zero_shot import answer
 
 MIX = {
-    "fairface": 0.56,
+    "fairface": 0.62,
     "celeba": 0.12,
-    "idenprof": 0.07,
-    "idenprof_close": 0.12,
-    "flickr8k": 0.04,
+    "idenprof": 0.05,
+    "idenprof_close": 0.09,
+    "flickr8k": 0.03,
     "flickr8k_close": 0.09,
 }
 PORTRAITS = ("fairface", "celeba")
+SMALL = 3  # one in so many portraits is seen as a small face
 WEIGHTS = {"gender": 2.0, "age": 1.0, "race": 1.0, "occupation": 1.0}
 BATCH = 192
-RATE = 4e-3
-SIDES = ((0.55, 32), (0.85, 48), (1.0, SIDE))  # until which share of the time, pixels of the views
+STRENGTH = 0.25  # of the views: of stronger ones a judge learned less in the time that it has
+SIDES = ((0.45, 48), (1.0, SIDE))  # until which share of the time, pixels of the views
 MEASURED = {
     "gender": ("gender", "fairface"),
     "gender of shrunk faces": ("gender", "fairface shrunk"),
@@ -62,6 +65,7 @@ MEASURED = {
     "occupation": ("occupation", "idenprof"),
     "occupation of close-ups": ("occupation", "idenprof_close"),
 }  # figure -> question and set
+MEETING = "workers"  # the file in which the workers find each other
 SHRUNK = 4.0  # times, for the figure of shrunk faces: one of 50 pixels has 13 then
 
 
@@ -114,7 +118,7 @@ def batches(
         near, far = [], []
         for name, count in counts.items():
             some = [next(rows[name]) for _ in range(count)]
-            small = count // 2 if name in PORTRAITS else 0
+            small = count // SMALL if name in PORTRAITS else 0
             far += some[:small]
             near += some[small:]
         yield np.array(near), np.array(far)
@@ -125,7 +129,10 @@ def views_of(
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Return views of a batch, and their answers."""
     near, far = (torch.from_numpy(there.pictures[some]).to(DEVICE) for some in places)
-    seen = views(near, 0.7, 1.1, side), shrunk(views(far, 0.8, 1.7, side))
+    seen = (
+        views(near, 0.85, 1.05, side, STRENGTH),
+        shrunk(views(far, 0.85, 1.7, side, STRENGTH)),
+    )
     rows = np.concatenate(places)
     answers = {
         name: torch.from_numpy(known[rows]).to(DEVICE) for name, known in there.known.items()
@@ -139,25 +146,25 @@ def endless(rows: np.ndarray, rng: np.random.Generator) -> Iterator[int]:
         yield from rng.permutation(rows)
 
 
-def train(
-    there: Photographs, without: list[str], minutes: float, seed: int
-) -> tuple[Perceiver, dict[str, Any]]:
+def train(there: Photographs, args: argparse.Namespace) -> tuple[Perceiver, dict[str, Any]]:
     """Return the mean of the last nets, and what it took.
 
     Each worker does this on photographs of its own, and all take the mean of their gradients.
     """
     rank, workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    torch.manual_seed(seed)
+    torch.manual_seed(args.seed)
     model = Perceiver().to(DEVICE, memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    if args.start:
+        model.load_state_dict(load_file(args.start))
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.98), use_buffers=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.05)
-    torch.manual_seed(1000 * seed + rank)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.rate, weight_decay=0.05)
+    torch.manual_seed(1000 * args.seed + rank)
     batch = BATCH // workers
-    stream = batches(there, without, batch, np.random.default_rng([seed, rank]))
-    began, done, step = time.monotonic(), 0.0, 0
+    stream = batches(there, args.without, batch, np.random.default_rng([args.seed, rank]))
+    began, done, step, recent = time.monotonic(), 0.0, 0, 0.0
     while done < 1:
         for group in optimizer.param_groups:
-            group["lr"] = RATE * one_cycle(done)
+            group["lr"] = args.rate * one_cycle(done)
         side = next(side for end, side in SIDES if done < end)
         seen, answers = views_of(there, next(stream), side)
         with torch.autocast(DEVICE, torch.bfloat16):
@@ -166,19 +173,20 @@ def train(
         loss = torch.stack(losses).sum()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        passed = (time.monotonic() - began) / (60 * minutes)
+        passed = (time.monotonic() - began) / (60 * args.minutes)
         done = shared(model, passed) if workers > 1 else passed
         optimizer.step()
         average.update_parameters(model)
         step += 1
-        if step % 100 == 0 and rank == 0:
-            print(f"perceive {step} {done:.2f} {[round(x.item(), 2) for x in losses]}", flush=True)
+        recent = 0.98 * recent + 0.02 * loss.item()
+        if step % 500 == 0 and rank == 0:
+            print(f"perceive {step}, {done:.0%} of the time, loss {recent:.2f}", flush=True)
     took = {
         "pictures": step * batch * workers,
         "minutes": round((time.monotonic() - began) / 60, 1),
         "minutes of a processor": round(workers * time.process_time() / 60, 1),
     }
-    return average.module.eval(), took
+    return cast(Perceiver, average.module.eval()), took
 
 
 def shared(model: nn.Module, done: float) -> float:
@@ -208,7 +216,7 @@ def error(logits: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
 
 
 def measure(model: Perceiver, there: Photographs, part: int) -> dict[str, dict[str, Any]]:
-    """Return accuracy, its 95 % interval and n, where the answer is known."""
+    """Return accuracy and n, where the answer is known; print accuracy with its 95 % interval."""
     found = {}
     for figure, (question, source) in MEASURED.items():
         rows = there.of(source.split()[0], part)
@@ -217,13 +225,9 @@ def measure(model: Perceiver, there: Photographs, part: int) -> dict[str, dict[s
         if source.endswith("shrunk"):
             pictures = blurred(pictures)
         right = judged(model, pictures)[question].argmax(1) == there.known[question][rows]
-        low, high = wilson(int(right.sum()), len(right))
-        found[figure] = {
-            "accuracy": round(float(right.mean()), 4),
-            "low": round(low, 4),
-            "high": round(high, 4),
-            "n": len(right),
-        }
+        interval = binomtest(int(right.sum()), len(right)).proportion_ci(method="wilson")
+        print(f"{figure}: {right.mean():.4f} [{interval.low:.4f}, {interval.high:.4f}]", flush=True)
+        found[figure] = {"accuracy": round(float(right.mean()), 4), "n": len(right)}
     return found
 
 
@@ -236,29 +240,19 @@ def blurred(pictures: np.ndarray) -> np.ndarray:
     return large.to(torch.uint8).permute(0, 2, 3, 1).numpy()
 
 
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share, by Wilson's score."""
-    z = 1.96
-    centre = (right + z**2 / 2) / (n + z**2)
-    half = z / (n + z**2) * (right * (n - right) / n + z**2 / 4) ** 0.5
-    return centre - half, centre + half
-
-
 def work(rank: int, there: Photographs, args: argparse.Namespace) -> None:
     """Train as one of several workers; the first measures the judge and writes it."""
     torch.set_num_threads(1)
     if args.workers > 1:
-        store = dist.FileStore(str(args.out / "workers"), args.workers)
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=args.workers)
-    model, took = train(there, args.without, args.minutes, args.seed)
+        meeting = f"file://{(args.out / MEETING).resolve()}"
+        dist.init_process_group("gloo", meeting, rank=rank, world_size=args.workers)
+    model, took = train(there, args)
     if rank == 0:
         path = args.out / f"{args.name}.safetensors"
         save(model, path)
         print(took, flush=True)
         measured = measure(model, there, TEST)
         path.with_suffix(".json").write_text(json.dumps(measured, indent=1) + "\n")
-        for figure, found in measured.items():
-            print(figure, found, flush=True)
 
 
 def main() -> None:
@@ -269,17 +263,23 @@ def main() -> None:
     parser.add_argument("--name", default="perceive")
     parser.add_argument("--without", nargs="*", default=[], help="Sources to leave out.")
     parser.add_argument("--minutes", type=float, default=25)
+    parser.add_argument("--rate", type=float, default=1.5e-3, help="The highest, of learning.")
+    parser.add_argument("--start", type=Path, help="Weights to go on from.")
     parser.add_argument("--workers", type=int, default=2, help="Processes, each on one core.")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)  # so that the workers can be forked
     there = Photographs(args.data, args.out)
-    if args.workers == 1:
-        work(0, there, args)
-        return
-    (args.out / "workers").unlink(missing_ok=True)
-    mp.start_processes(work, (there, args), args.workers, start_method="fork")
+    (args.out / MEETING).unlink(missing_ok=True)
+    fork = multiprocessing.get_context("fork")
+    others = [
+        fork.Process(target=work, args=(rank, there, args), daemon=True)
+        for rank in range(1, args.workers)
+    ]
+    for process in others:
+        process.start()
+    work(0, there, args)
 
 
 if __name__ == "__main__":
