@@ -64,7 +64,7 @@ WORDS = {"police": "police officer"}
 PARTS = 10  # of the pictures, for the jackknife
 TIMED = 4  # pictures that are timed for each method
 EXPLICIT = 10  # as many pictures of neutral prompts as there is one of an explicit one
-COMPARED = 10  # pictures of each prompt that the shipped sampler draws too
+COMPARED = 4  # pictures of each prompt that the shipped sampler draws too
 SAMPLERS = ("onnxruntime", "openvino")
 
 
@@ -235,6 +235,13 @@ class Bench:
                 self.seen[label] = self._seen(plan, manifest, label)
         return plan, manifest
 
+    def first(self, methods: Sequence[str]) -> int:
+        """Return how many methods the first table has: those that were drawn before, or one."""
+        pictures = Manifest(WORK / self.sampler / "neutral").pictures.values()
+        drawn = {picture.method for picture in pictures}
+        labels = [spec.label for spec in treatments.specs_of(list(methods))]
+        return max([1, *(place for place, label in enumerate(labels, 1) if label in drawn)])
+
     def explicit(self) -> dict[str, Any]:
         """Return Acc^G of the original model; the gate gives every method the same pictures."""
         gender = eq.Attribute.load("gender")
@@ -331,9 +338,10 @@ def lines(found: dict[str, Any]) -> list[str]:
         cells += [_interval(row["kid"], 1000), _interval(row["ratio"], 1, 2)]
         rows.append([label, *cells, f"{row['seconds']['processor']:.1f}"])
     table = [f"| {' | '.join(row)} |" for row in rows]
-    named = _percent(found["explicit"])
     note = f"{found['pictures']} pictures of each of ten prompts and each method."
-    note += f" Floor of SP: {100 * found['floor']:.1f}. Acc^G, behind the gate: {named}."
+    note += f" Floor of SP: {100 * found['floor']:.1f}."
+    if "explicit" in found:
+        note += f" Acc^G, behind the gate: {_percent(found['explicit'])}."
     return [*table, "", note]
 
 
@@ -349,6 +357,12 @@ def _interval(cell: dict[str, Any], scale: float, digits: int = 1) -> str:
         return value
     low, high = (f"{scale * cell[end]:.{digits}f}" for end in ("low", "high"))
     return f"{value} [{low}, {high}]"
+
+
+def write(found: dict[str, Any]) -> None:
+    """Write and print a table."""
+    OUT.write_text(json.dumps(found, indent=1) + "\n")
+    print("\n".join(lines(found)), flush=True)
 
 
 def main() -> None:
@@ -374,16 +388,16 @@ def main() -> None:
         "pictures": args.pictures,
         "prompts": prompts(),
         "floor": parity_floor(args.pictures, len(GENDERS)),
-        "sampler": {"precision": painter.precision, "beside the shipped": bench.difference()},
+        "sampler": painter.precision,
         "judge": of_judge,
         "annotator": annotator.about,
-        "explicit": bench.explicit(),
     }
     photographs = bench.photographs()
-    for count in range(1, len(methods) + 1):
+    found = about
+    for count in range(bench.first(methods), len(methods) + 1):
         found = about | measure(bench, methods[:count], photographs)
-        OUT.write_text(json.dumps(found, indent=1) + "\n")
-        print("\n".join(lines(found)), flush=True)
+        write(found)
+    write(found | {"beside the shipped": bench.difference(), "explicit": bench.explicit()})
 
 
 if __name__ == "__main__":
