@@ -32,9 +32,9 @@ def on_gpu():
 def test_a_tensor_of_the_cpu_is_refused_there(on_gpu):
     """Or the tests below could not fail."""
     with pytest.raises(RuntimeError, match="same device"):
-        on_gpu(3, 3) @ torch.ones(3, 3, dtype=torch.float16)
+        torch.mm(on_gpu(3, 3), torch.ones(3, 3, dtype=torch.float16))
     with pytest.raises(RuntimeError, match="device"):
-        on_gpu(3, 3) + torch.ones(3, 3, dtype=torch.float16)
+        torch.add(on_gpu(3, 3), torch.ones(3, 3, dtype=torch.float16))
 
 
 def test_states_that_were_moved_go_back_to_their_device(on_gpu):
