@@ -18,7 +18,7 @@ KERNELS = ("src/equipoise/kernels", "src/equipoise/geometry.py")
 MADE_BY: dict[str, tuple[str, ...]] = {
     "adapted_*.json": ("scripts/adapted.py", *METHODS),
     "balanced_*.json": ("scripts/balanced_results.py", *BALANCE),
-    "generation_mini.json": ("scripts/generation_table.py", "src/equipoise/generation"),
+    "generation_mini*.json": ("scripts/generation_table.py", "src/equipoise/generation"),
     "bench_balance_*.json": ("src/equipoise/_bench/balance.py", *BALANCE),
     "bench_bootstrap_*.json": ("src/equipoise/_bench/bootstrap.py", "src/equipoise/metrics"),
     "bench_encode_*.json": ("src/equipoise/_bench/encode.py", "src/equipoise/encoders"),

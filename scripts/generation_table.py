@@ -1,36 +1,45 @@
 """Shares of generation on the embedded generator: methods down; SP, KID, accuracy, time across.
 
 Ten neutral occupations, drawn, judged and measured; writes docs/measurements/generation_mini.json
-and prints the table. It draws ten pictures of each prompt and method, then twenty, and so on, and
-goes on where it was stopped. Run from the repository root:
+and prints the table. It draws one method after the other, writes the table of those that are drawn
+after each, and goes on where it was stopped. Run from the repository root:
 
-PYTHONPATH=mini python -m scripts.generation_table DATA --pictures 100
+PYTHONPATH=mini python -m scripts.generation_table DATA --pictures 100 --sampler openvino
 
-DATA holds people/. The judge is that of mini/training, in build/judge. All is kept in
-build/generation.
+DATA holds people/. The judge is that of mini/training, in build/judge. The annotator of the closed
+loops (``budget=``) is the judge of another folder, or the same one. SP stands there by the judge,
+by the annotator and by mini's own image encoder. All is kept in build/generation.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
 from PIL import Image
 
 import equipoise as eq
+from equipoise._artefact import sha256
+from equipoise.encoders import load_encoder
 from equipoise.generation import _treatments as treatments
+from equipoise.generation._annotators import Annotator, load_annotator
 from equipoise.generation._drawing import draw
+from equipoise.generation._loop_results import loops
 from equipoise.generation._manifest import DrawnPicture, Manifest
-from equipoise.generation._measures import Resamples, parity_floor
-from equipoise.generation._painters import Painter, load_painter
+from equipoise.generation._measures import PictureGrid, Resamples, parity_floor
+from equipoise.generation._mini import MiniPipeline
+from equipoise.generation._painters import MiniPainter, Painter, load_painter
 from equipoise.generation._plan import DrawingPlan, make_plan
 from equipoise.generation._results_document import TableCell
+from equipoise.generation._steering_document import read_steering
 from training.arrays import decode, middle
 from training.judging import Judge, kernel_distance
 from training.labels import GENDERS, SLOTS
@@ -40,19 +49,23 @@ JUDGE = Path("build/judge")
 OCCUPATIONS = SLOTS["occupation"]
 OUT = Path("docs/measurements/generation_mini.json")
 METHODS = [
-    "balanced",
-    "balanced:how=states",
     "balanced:how=states,strength=1.5",
     "closed-form",
-    "closed-form:kappa=4",
+    "balanced",
     "uce",
     "fair-diffusion",
     "prompt-intervention",
+    "balanced:how=states,strength=1.5,budget=100",
+    "balanced:how=states",
+    "balanced:budget=100",
+    "closed-form:kappa=4",
 ]
 WORDS = {"police": "police officer"}
 PARTS = 10  # of the pictures, for the jackknife
 TIMED = 4  # pictures that are timed for each method
-EXPLICIT = 4  # as many pictures of neutral prompts as there is one of an explicit one
+EXPLICIT = 10  # as many pictures of neutral prompts as there is one of an explicit one
+COMPARED = 4  # pictures of each prompt that the shipped sampler draws too
+SAMPLERS = ("onnxruntime", "openvino")
 
 
 def prompts() -> list[str]:
@@ -71,15 +84,16 @@ def _article(name: str) -> str:
     return "an" if name[0] in "aeiou" else "a"
 
 
-def the_judge() -> tuple[Judge, dict[str, Any]]:
-    """Return the judge and its accuracy."""
-    accuracy = JUDGE / "perceive.json"
-    if not accuracy.is_file():
+def judge_of(folder: Path) -> tuple[Judge, dict[str, Any]]:
+    """Return a judge, its accuracy and a hash of its weights."""
+    weights = folder / "perceive.safetensors"
+    if not weights.is_file():
         raise SystemExit(
-            f"there is no judge in {JUDGE}; train it in half an hour with: PYTHONPATH=mini python"
-            f" -m training.perceive --data DATA --out {JUDGE}"
+            f"there is no judge in {folder}; train it with: PYTHONPATH=mini python -m"
+            f" training.perceive --data DATA --out {folder}"
         )
-    return Judge(JUDGE), json.loads(accuracy.read_text())
+    accuracy = json.loads(weights.with_suffix(".json").read_text())
+    return Judge(folder), {"weights": sha256(weights)[:8], "accuracy": accuracy}
 
 
 def at_work(data: Path) -> np.ndarray:
@@ -89,17 +103,44 @@ def at_work(data: Path) -> np.ndarray:
     return middle(np.stack([decode(data) for data in test["image"].to_pylist()]))
 
 
-def pictures_of(manifest: Manifest, plan: DrawingPlan) -> np.ndarray:
-    """Return bytes (methods, prompts, numbers, 64, 64, 3)."""
+class JudgeAnnotator(Annotator):
+    """The judge as the annotator of a closed loop."""
+
+    batch = 256
+
+    def __init__(self, attribute: eq.Attribute, folder: Path):
+        super().__init__(attribute)
+        self.judge, self.about = judge_of(folder)
+        self.name = f"judge {self.about['weights']}"
+
+    def answers(self, images: Sequence[Path]) -> list[str]:
+        codes = self.judge(np.stack([pixels(path) for path in images]))["gender"].argmax(1)
+        return [GENDERS[code] for code in codes]
+
+
+def the_painter(sampler: str) -> Painter:
+    """Return the embedded generator on a sampler."""
+    if sampler == "onnxruntime":
+        return load_painter("mini")
+    from scripts.openvino_sampler import OpenVinoGenerator
+
+    generator = OpenVinoGenerator(WORK / sampler / "kept")
+    return MiniPainter(MiniPipeline(load_encoder("mini"), generator))
+
+
+def pixels(path: Path) -> np.ndarray:
+    """Return the bytes (64, 64, 3) of a picture."""
+    with Image.open(path) as image:
+        return np.asarray(image)
+
+
+def pictures_of(manifest: Manifest, plan: DrawingPlan, method: str) -> np.ndarray:
+    """Return bytes (prompts, numbers, 64, 64, 3)."""
     found = []
-    for method in plan.specs():
-        for asked in plan.prompts:
-            for number in range(plan.images):
-                picture = manifest.pictures[method, asked.prompt, number]
-                with Image.open(manifest.folder / picture.image) as image:
-                    found.append(np.asarray(image))
-    shape = len(plan.specs()), len(plan.prompts), plan.images
-    return np.stack(found).reshape(*shape, *found[0].shape)
+    for asked in plan.prompts:
+        some = [manifest.pictures[method, asked.prompt, i].image for i in range(plan.images)]
+        found.append(np.stack([pixels(manifest.folder / image) for image in some]))
+    return np.stack(found)
 
 
 def distances(features: np.ndarray, photographs: np.ndarray) -> list[dict[str, float]]:
@@ -131,21 +172,16 @@ def _jackknife(value: float, parts: np.ndarray) -> dict[str, float]:
     return {"value": value, "low": value - 1.96 * error, "high": value + 1.96 * error}
 
 
-def seconds(plan: DrawingPlan, painter: Painter) -> list[dict[str, float]]:
-    """Return seconds per picture of each method: on the clock, and of the processor."""
-    attribute = eq.Attribute.load("gender")
-    run = treatments.DrawingRun(plan, painter, attribute)
-    first = plan.prompts[0].prompt
-    found = []
-    for label, spec in plan.specs().items():
-        some = [_picture(first, label, number) for number in range(TIMED)]
-        with treatments.open_treatment(spec, run) as treatment:
-            treatment.paint(some[:1])
-            clock, processor = time.perf_counter(), time.process_time()
-            treatment.paint(some)
-            clock, processor = time.perf_counter() - clock, time.process_time() - processor
-        found.append({"clock": clock / TIMED, "processor": processor / TIMED})
-    return found
+def seconds(plan: DrawingPlan, label: str, painter: Painter) -> dict[str, float]:
+    """Return seconds per picture of a method: on the clock, and of the processor."""
+    run = treatments.DrawingRun(plan, painter, eq.Attribute.load("gender"))
+    some = [_picture(plan.prompts[0].prompt, label, number) for number in range(TIMED)]
+    with treatments.open_treatment(plan.specs()[label], run) as treatment:
+        treatment.paint(some[:1])
+        clock, processor = time.perf_counter(), time.process_time()
+        treatment.paint(some)
+        clock, processor = time.perf_counter() - clock, time.process_time() - processor
+    return {"clock": clock / TIMED, "processor": processor / TIMED}
 
 
 def _picture(prompt: str, method: str, number: int) -> DrawnPicture:
@@ -160,76 +196,152 @@ def _picture(prompt: str, method: str, number: int) -> DrawnPicture:
     )
 
 
-def measure(data: Path, images: int, methods: Sequence[str]) -> dict[str, Any]:
-    """Draw what is missing, judge it, and return the table as plain numbers."""
-    gender = eq.Attribute.load("gender")
-    judge, accuracy = the_judge()
-    painter = load_painter("mini")
-    plan = make_plan("mini", gender, prompts(), list(methods), images)
-    manifest = draw(plan, painter, gender, WORK / "neutral")
-    stated = make_plan("mini", gender, list(explicit()), [], max(1, images // EXPLICIT))
-    asked = draw(stated, painter, gender, WORK / "explicit")
-    drawn = pictures_of(manifest, plan)
-    shape = drawn.shape[:3]
-    seen = judge(drawn.reshape(-1, *drawn.shape[3:]))
-    codes = seen["gender"].argmax(1).reshape(shape)
-    groups = len(gender.groups)
-    shows = seen["occupation"].argmax(1).reshape(shape) == np.arange(shape[1])[:, None]
-    features = seen["features"].reshape(*shape, -1)
-    columns = {
-        "sp": Resamples().parity(codes, groups),
-        "occupation": Resamples().mean(shows.astype(float), (0.0, 1.0)),
-        "as drawn": Resamples().mean(_as_drawn(manifest, plan, codes), (0.0, 1.0)),
-    }
-    rows = {}
-    kids = distances(features, judge(at_work(data))["features"])
-    for i, (label, took) in enumerate(zip(plan.specs(), seconds(plan, painter), strict=True)):
-        cells = {name: column[i].to_plain() for name, column in columns.items()}
-        shares = (codes[i] == 1).mean(1).round(3).tolist()
-        rows[label] = {**cells, **kids[i], "seconds": took, "women": shares}
-    return {
-        "pictures": images,
-        "prompts": prompts(),
-        "floor": parity_floor(images, groups),
-        "judge": accuracy,
-        "explicit": _explicit_accuracy(asked, stated, judge).to_plain(),
-        "methods": rows,
-    }
+class SeenMethod(NamedTuple):
+    """What the judge sees in the pictures of a method; arrays (prompts, numbers).
+
+    occupation: whether it is the prompt's. as_drawn: whether a picture shows the group that was
+    drawn for it; NaN where none was. took: seconds.
+    """
+
+    gender: np.ndarray
+    occupation: np.ndarray
+    features: np.ndarray
+    as_drawn: np.ndarray
+    took: dict[str, float]
 
 
-def _as_drawn(manifest: Manifest, plan: DrawingPlan, codes: np.ndarray) -> np.ndarray:
-    """Return whether each picture shows the group that was drawn for it; NaN where none was."""
-    found = np.full(codes.shape, np.nan)
-    for i, method in enumerate(plan.specs()):
-        for j, asked in enumerate(plan.prompts):
-            for number in range(plan.images):
-                group = manifest.pictures[method, asked.prompt, number].drawn
-                if group:
-                    found[i, j, number] = GENDERS[codes[i, j, number]] == group
+@dataclass
+class Bench:
+    """What the table is made with. What was seen of a method is kept."""
+
+    data: Path
+    sampler: str
+    images: int
+    painter: Painter
+    shipped: Painter
+    judge: Judge
+    annotator: JudgeAnnotator
+    mini: Annotator
+    seen: dict[str, SeenMethod] = field(default_factory=dict)
+
+    def draw(self, methods: Sequence[str]) -> tuple[DrawingPlan, Manifest]:
+        """Draw what is missing of the methods, and see it."""
+        gender = eq.Attribute.load("gender")
+        plan = make_plan("mini", gender, prompts(), list(methods), self.images)
+        folder = WORK / self.sampler / "neutral"
+        manifest = draw(plan, self.painter, gender, folder, annotator=self.annotator)
+        for label in plan.specs():
+            if label not in self.seen:
+                self.seen[label] = self._seen(plan, manifest, label)
+        return plan, manifest
+
+    def first(self, methods: Sequence[str]) -> int:
+        """Return how many methods the first table has: those that were drawn before, or one."""
+        pictures = Manifest(WORK / self.sampler / "neutral").pictures.values()
+        drawn = {picture.method for picture in pictures}
+        labels = [spec.label for spec in treatments.specs_of(list(methods))]
+        return max([1, *(place for place, label in enumerate(labels, 1) if label in drawn)])
+
+    def explicit(self) -> dict[str, Any]:
+        """Return Acc^G of the original model; the gate gives every method the same pictures."""
+        gender = eq.Attribute.load("gender")
+        plan = make_plan("mini", gender, list(explicit()), [], max(1, self.images // EXPLICIT))
+        manifest = draw(plan, self.painter, gender, WORK / self.sampler / "explicit")
+        drawn = pictures_of(manifest, plan, "none")
+        found = self.judge(drawn.reshape(-1, *drawn.shape[2:]))["gender"]
+        seen = found.argmax(1).reshape(1, *drawn.shape[:2])
+        named = [GENDERS.index(group) for group in explicit().values()]
+        return Resamples().accuracy(seen, np.array(named))[0].to_plain()
+
+    def photographs(self) -> np.ndarray:
+        """Return the judge's features of photographs of the ten occupations."""
+        return self.judge(at_work(self.data))["features"]
+
+    def difference(self) -> dict[str, Any]:
+        """Return how far the pictures are from those of the shipped sampler, in bytes."""
+        asked = [prompt for prompt in prompts() for _ in range(COMPARED)]
+        seeds = list(range(COMPARED)) * len(prompts())
+        ours, theirs = (painter.paint(asked, seeds) for painter in (self.painter, self.shipped))
+        apart = np.abs(ours.astype(int) - theirs)
+        genders = [self.judge(pictures)["gender"].argmax(1) for pictures in (ours, theirs)]
+        return {
+            "pictures": len(asked),
+            "mean": round(float(apart.mean()), 3),
+            "largest": int(apart.max()),
+            "same gender": int((genders[0] == genders[1]).sum()),
+        }
+
+    def _seen(self, plan: DrawingPlan, manifest: Manifest, label: str) -> SeenMethod:
+        drawn = pictures_of(manifest, plan, label)
+        shape = drawn.shape[:2]
+        judged = self.judge(drawn.reshape(-1, *drawn.shape[2:]))
+        gender = judged["gender"].argmax(1).reshape(shape)
+        places = np.arange(shape[0])[:, None]
+        return SeenMethod(
+            gender=gender,
+            occupation=judged["occupation"].argmax(1).reshape(shape) == places,
+            features=judged["features"].reshape(*shape, -1),
+            as_drawn=_as_drawn(plan, manifest, label, gender),
+            took=seconds(plan, label, self.shipped),
+        )
+
+
+def _as_drawn(plan: DrawingPlan, manifest: Manifest, label: str, gender: np.ndarray) -> np.ndarray:
+    found = np.full(gender.shape, np.nan)
+    for i, asked in enumerate(plan.prompts):
+        for number in range(plan.images):
+            if group := manifest.pictures[label, asked.prompt, number].drawn:
+                found[i, number] = GENDERS[gender[i, number]] == group
     return found
 
 
-def _explicit_accuracy(manifest: Manifest, plan: DrawingPlan, judge: Judge) -> TableCell:
-    """Return Acc^G of the original model; the gate gives every method the very same pictures."""
-    drawn = pictures_of(manifest, plan)
-    found = judge(drawn.reshape(-1, *drawn.shape[3:]))["gender"]
-    seen = found.argmax(1).reshape(drawn.shape[:3])
-    named = [GENDERS.index(group) for group in explicit().values()]
-    return Resamples().accuracy(seen, np.array(named))[0]
+def measure(bench: Bench, methods: Sequence[str], photographs: np.ndarray) -> dict[str, Any]:
+    """Draw what is missing, and return the rows of the table as plain numbers."""
+    plan, manifest = bench.draw(methods)
+    labels = list(plan.specs())
+    seen = [bench.seen[label] for label in labels]
+    genders = np.stack([some.gender for some in seen])
+    groups = len(GENDERS)
+    grid = PictureGrid(plan, manifest)
+    by_annotator = grid.codes(bench.annotator.annotate(manifest), GENDERS)
+    by_mini = grid.codes(bench.mini.annotate(manifest), GENDERS)
+    columns: dict[str, list[TableCell]] = {
+        "sp": Resamples().parity(genders, groups),
+        "sp by the annotator": Resamples().parity(by_annotator, groups),
+        "sp by mini": Resamples().parity(by_mini, groups),
+        "occupation": _mean([some.occupation for some in seen]),
+        "as drawn": _mean([some.as_drawn for some in seen]),
+    }
+    kids = distances(np.stack([some.features for some in seen]), photographs)
+    rows = {}
+    for i, label in enumerate(labels):
+        cells = {name: column[i].to_plain() for name, column in columns.items()}
+        shares = (genders[i] == GENDERS.index("female")).mean(1).round(3).tolist()
+        rows[label] = {**cells, **kids[i], "seconds": seen[i].took, "women": shares}
+    steering = read_steering(manifest.folder)
+    closed = loops(plan, grid, by_annotator, steering, bench.annotator.name)
+    return {"methods": rows, "loops": [loop.to_plain() for loop in closed]}
+
+
+def _mean(shares: Sequence[np.ndarray]) -> list[TableCell]:
+    return Resamples().mean(np.stack(shares).astype(float), (0.0, 1.0))
 
 
 def lines(found: dict[str, Any]) -> list[str]:
     """Return the table as Markdown."""
-    head = ["Method", "SP", "as drawn", "occupation", "KID x 1000", "x none", "s per picture"]
+    shares = ["sp", "sp by the annotator", "sp by mini", "as drawn", "occupation"]
+    names = [name.replace("sp", "SP", 1) for name in shares]
+    head = ["Method", *names, "KID x 1000", "x none", "s per picture"]
     rows = [head, ["---"] * len(head)]
     for label, row in found["methods"].items():
-        cells = [_percent(row[name]) for name in ("sp", "as drawn", "occupation")]
-        cells += [_interval(row["kid"], 1000), _interval(row["ratio"], 1)]
-        rows.append([label, *cells, f"{row['seconds']['clock']:.2f}"])
+        cells = [_percent(row[name]) for name in shares]
+        cells += [_interval(row["kid"], 1000), _interval(row["ratio"], 1, 2)]
+        rows.append([label, *cells, f"{row['seconds']['processor']:.1f}"])
     table = [f"| {' | '.join(row)} |" for row in rows]
-    named = _percent(found["explicit"])
     note = f"{found['pictures']} pictures of each of ten prompts and each method."
-    note += f" Floor of SP: {100 * found['floor']:.1f}. Acc^G, behind the gate: {named}."
+    note += f" Floor of SP: {100 * found['floor']:.1f}."
+    if "explicit" in found:
+        note += f" Acc^G, behind the gate: {_percent(found['explicit'])}."
     return [*table, "", note]
 
 
@@ -239,28 +351,53 @@ def _percent(cell: dict[str, Any]) -> str:
     return _interval(cell, 100)
 
 
-def _interval(cell: dict[str, Any], scale: float) -> str:
-    value = f"{scale * cell['value']:.1f}"
+def _interval(cell: dict[str, Any], scale: float, digits: int = 1) -> str:
+    value = f"{scale * cell['value']:.{digits}f}"
     if cell["low"] is None:
         return value
-    return f"{value} [{scale * cell['low']:.1f}, {scale * cell['high']:.1f}]"
+    low, high = (f"{scale * cell[end]:.{digits}f}" for end in ("low", "high"))
+    return f"{value} [{low}, {high}]"
+
+
+def write(found: dict[str, Any]) -> None:
+    """Write and print a table."""
+    OUT.write_text(json.dumps(found, indent=1) + "\n")
+    print("\n".join(lines(found)), flush=True)
 
 
 def main() -> None:
-    """Measure with ten pictures, twenty, and so on; write and print each table."""
+    """Draw and measure one method after the other; write and print each table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--pictures", type=int, default=100, help="Of each prompt and method.")
-    parser.add_argument("--first", type=int, default=10, help="As many at first, and in each step.")
     parser.add_argument("--method", action="append", help="Methods in place of all.")
+    parser.add_argument("--sampler", choices=SAMPLERS, default=SAMPLERS[0])
+    parser.add_argument("--annotator", type=Path, default=JUDGE, help="The judge of the loops.")
     args = parser.parse_args()
-    if min(args.first, args.pictures) < 2:
+    if args.pictures < 2:
         parser.error("an interval needs two pictures of each or more")
-    counts = [*range(args.first, args.pictures, args.first), args.pictures]
-    for images in counts:
-        found = measure(args.data, images, args.method or METHODS)
-        OUT.write_text(json.dumps(found, indent=1) + "\n")
-        print("\n".join(lines(found)), flush=True)
+    gender = eq.Attribute.load("gender")
+    judge, of_judge = judge_of(JUDGE)
+    annotator = JudgeAnnotator(gender, args.annotator)
+    mini = load_annotator("encoder:mini", gender)
+    painter, shipped = the_painter(args.sampler), load_painter("mini")
+    bench = Bench(args.data, args.sampler, args.pictures, painter, shipped, judge, annotator, mini)
+    methods = args.method or METHODS
+    about = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "pictures": args.pictures,
+        "prompts": prompts(),
+        "floor": parity_floor(args.pictures, len(GENDERS)),
+        "sampler": painter.precision,
+        "judge": of_judge,
+        "annotator": annotator.about,
+    }
+    photographs = bench.photographs()
+    found = about
+    for count in range(bench.first(methods), len(methods) + 1):
+        found = about | measure(bench, methods[:count], photographs)
+        write(found)
+    write(found | {"beside the shipped": bench.difference(), "explicit": bench.explicit()})
 
 
 if __name__ == "__main__":
