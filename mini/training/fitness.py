@@ -1,4 +1,4 @@
-"""Stage 9: which candidates a person would call good, learned from those that somebody looked at.
+"""Stage 8, second part: which candidates are good, learned from those that somebody looked at.
 
 What a face detector makes of a picture (looks.py) and mini's embedding go into two ridge-penalised
 logistic regressions. The scores say whom to look at next; sheets of them are written beside.

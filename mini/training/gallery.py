@@ -1,5 +1,5 @@
-"""Stage 10: the gallery. Of the candidates, those that somebody looked at and called good, with what
-the independent judge sees in them.
+"""Stage 8, third part: the gallery. Of the candidates, those that somebody looked at and called
+good, with what the independent judge sees in them.
 
 python -m training.gallery --candidates candidates.parquet --fitness fitness.parquet \
     --data DATA --judge build/judge --before gallery.parquet --out gallery.parquet

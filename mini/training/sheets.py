@@ -1,4 +1,4 @@
-"""Stage 11: contact sheets for the documentation, each chosen by rule: a random hundred of each kind,
+"""Stage 12: contact sheets for the documentation, each chosen by rule: a random hundred of each kind,
 the fittest and the least fit of those kept, and some that were left out; and, with WORK, the same
 pictures with their text row as it is and edited.
 
