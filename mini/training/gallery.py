@@ -1,5 +1,7 @@
 """Stage 8, third part: the gallery. Of the candidates, those that somebody looked at and called
-good, with what the independent judge sees in them.
+good, with what an independent classifier sees in them.
+
+Pictures of the gallery before keep what its classifier saw in them; the judge names the others.
 
 python -m training.gallery --candidates candidates.parquet --fitness fitness.parquet \
     --data DATA --judge build/judge --before gallery.parquet --out gallery.parquet
@@ -15,9 +17,9 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from PIL import Image
+import torch
 
-import equipoise as eq
+import equipoise_mini
 from training.arrays import TEST, TRAIN, VALIDATION
 from training.candidates import GOOD, decoded, drawn
 from training.judging import Judge, kernel_distance, nearest, says
@@ -41,15 +43,17 @@ BY_TEXT = (
     "soldier", "dentist", "cashier", "singer", "electrician", "dancer", "professor", "cleaner", "baker", "model",
 )  # fmt: skip
 NAMED = {"man": "male", "male": "male", "woman": "female", "female": "female"}
-# a picture is kept when the judge is as sure as this of the perceived gender
-CLEAR = 0.9
+# a picture is kept when its classifier is at least as sure as this of the perceived gender
+CLEAR = 0.8
 COPIES = (
     0.01  # share of test photographs that lie nearer to a training photograph than a picture may
 )
 FIRST = 5652  # pictures that were drawn for the first gallery; candidates hold those it kept
 LEARNED_FROM = ("fairface", "celeba", "idenprof", "idenprof_close")
-LIKE = {"portrait": "fairface", "at work": "idenprof_close"}  # photographs to compare with
-COLUMNS = ["name", "image", "prompt", "seed", "kind", "gender", "age", "race", "gender_probability"]
+LIKE = (("portrait", "fairface"), ("at work", "idenprof_close"), ("at work", "celeba"))
+BLOCK = 256
+SEEN = ["gender", "age", "race", "gender_probability"]
+COLUMNS = ["name", "image", "prompt", "seed", "kind", *SEEN]
 
 
 def main() -> None:
@@ -59,14 +63,15 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, required=True)
     args = parser.parse_args()
     table = pd.read_parquet(args.candidates)
-    fitness = pd.read_parquet(args.fitness)
+    fitness, before = pd.read_parquet(args.fitness), pd.read_parquet(args.before)
     table = table.drop(columns="verdict").merge(drawn()[["seed", "verdict"]], on="seed")
-    table = table.merge(fitness, on="seed")
+    table = table.merge(fitness, on="seed").merge(before[["seed", *SEEN]], on="seed", how="left")
     pictures, judge = decoded(table), Judge(args.judge)
-    found = judge(pictures)
+    new = table["gender"].isna()
+    found = judge(pictures[new])
     for question in ("gender", "age", "race"):
-        table[question] = says(found, question)
-    table["gender_probability"] = found["gender"].max(1).round(3)
+        table.loc[new, question] = says(found, question)
+    table.loc[new, "gender_probability"] = found["gender"].max(1).round(3)
     there = Photographs(args.data, args.judge)
     copies, figures = near_copies(pictures, there)
     named = table["prompt"].map(named_gender)
@@ -78,7 +83,6 @@ def main() -> None:
     kept = kept.reset_index(drop=True)
     kept["name"] = [f"{i:05d}" for i in range(len(kept))]
     kept[COLUMNS].to_parquet(args.out, compression=None, index=False)
-    before = pd.read_parquet(args.before)
     figures |= {
         "drawn": FIRST + int((table["seed"] >= FIRST).sum()),
         "looked at": int((table["verdict"] != "").sum()),
@@ -90,8 +94,16 @@ def main() -> None:
         "KID": distances(judge, there, {"before": before, "now": kept}),
         "women": women(table, keep),
     }
+    figures["classifier"] = right(args.before.with_suffix(".json"), args.judge / "perceive.json")
     args.out.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
+
+
+def right(before: Path, judge: Path) -> dict[str, Any]:
+    """How often the classifier of the gallery before is right, and the judge of the new pictures."""
+    first, second = (json.loads(path.read_text()) for path in (before, judge))
+    named = {f"{name} by the second judge": second[name] for name in ("gender", "age", "race")}
+    return first["classifier"] | named
 
 
 def named_gender(prompt: str) -> str:
@@ -154,25 +166,31 @@ def thumbnails(pictures: np.ndarray) -> np.ndarray:
 
 def embedded(pictures: np.ndarray) -> np.ndarray:
     """Unit rows of mini."""
-    images = [Image.fromarray(np.ascontiguousarray(picture)) for picture in pictures]
-    return np.asarray(eq.load_encoder("mini").encode_images(images))
+    model = equipoise_mini.torch_model().eval()
+    parts = torch.from_numpy(np.ascontiguousarray(pictures)).split(BLOCK)
+    with torch.inference_mode():
+        return torch.cat([model.encode_image(part) for part in parts]).numpy()
 
 
 def distances(
     judge: Judge, there: Photographs, sets: dict[str, pd.DataFrame]
 ) -> dict[str, dict[str, float]]:
-    """KID of each kind of picture against test photographs of its kind, in the judge's features."""
+    """KID of each kind of picture against test photographs, in the judge's features; and of as many
+    training photographs.
+    """
     out = {}
-    for kind, source in LIKE.items():
-        test, train = (
-            judge(photographs(there, (source,), (part,)))["features"] for part in (TEST, TRAIN)
-        )
-        out[kind] = {
-            name: round(
-                kernel_distance(judge(decoded(table[table["kind"] == kind]))["features"], test), 4
-            )
+    for kind, source in LIKE:
+        test, train = (photographs(there, (source,), (part,)) for part in (TEST, TRAIN))
+        some = np.random.default_rng(0).choice(len(train), len(test), replace=False)
+        far = judge(test)["features"]
+        drawn_features = {
+            name: judge(decoded(table[table["kind"] == kind]))["features"]
             for name, table in sets.items()
-        } | {"training photographs": round(kernel_distance(train[: len(test)], test), 4)}
+        }
+        drawn_features["training photographs"] = judge(train[some])["features"]
+        out[f"{kind}, {source}"] = {
+            name: round(kernel_distance(near, far), 4) for name, near in drawn_features.items()
+        }
     return out
 
 

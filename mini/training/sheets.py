@@ -24,7 +24,7 @@ EDITED = ("a photo of a doctor", "a photo of a judge", "a photo of a chef")
 
 
 def main() -> None:
-    """Read the gallery and its candidates, write one WebP a sheet."""
+    """Read the gallery and its candidates, write an image a sheet."""
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("gallery", "candidates", "fitness", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -45,7 +45,7 @@ def main() -> None:
     some = rng.choice(len(gone), count, replace=False)
     write(decoded(gone.iloc[some]), args.out / "gallery_left_out.webp")
     if args.work:
-        write_edited(args.work, args.out / "generator_edits.webp")
+        write_edited(args.work, args.out / "generator_edits.jpg")
 
 
 def write_edited(work: Path, path: Path) -> None:
