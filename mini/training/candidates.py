@@ -60,7 +60,8 @@ def draw(wanted: pd.DataFrame, threads: int | None) -> dict[tuple[str, int], byt
     """Each picture, as a JPEG, by prompt and seed."""
     generator, encoder = equipoise_mini.generator(threads), eq.load_encoder("mini")
     out = {}
-    for (guidance, steps), some in wanted.groupby(["guidance", "steps"]):
+    for settings, some in wanted.groupby(["guidance", "steps"]):
+        guidance, steps = cast(tuple[float, int], settings)
         rows = encoder.encode_text(some["prompt"].tolist())
         pictures = generator.sample(rows, some["seed"].tolist(), float(guidance), int(steps))
         keys = zip(some["prompt"], some["seed"], strict=True)

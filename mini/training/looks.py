@@ -195,7 +195,7 @@ def surface(picture: np.ndarray, box: tuple[float, ...], points: np.ndarray) -> 
     face = window(picture, x, y, side / 2)
     places = (points.T - 0.5) * side + [x, y]
     eyes_and_mouth = [
-        window(picture, *place, side / 8).mean(2)
+        window(picture, place[0], place[1], side / 8).mean(2)
         for place in (places[0], places[1], (places[3] + places[4]) / 2)
     ]
     one, other, mouth = eyes_and_mouth
