@@ -34,7 +34,8 @@ def main() -> None:
     args = parser.parse_args()
     check(args.gallery)
     figures = json.loads(args.gallery.with_suffix(".json").read_text())
-    figures["classifier"] = json.loads((args.work / "perceive.json").read_text())
+    if "classifier" not in figures:
+        figures["classifier"] = json.loads((args.work / "perceive.json").read_text())
     shutil.copyfile(args.gallery, args.folder / TABLE)
     (args.folder / FIGURES).write_text(json.dumps(figures, indent=1) + "\n")
     seal(args.folder, TABLE, FIGURES)

@@ -1,36 +1,31 @@
-"""Stage 8: the gallery.
+"""Stage 8, third part: the gallery. Of the candidates, those that somebody looked at and called
+good, with what an independent classifier sees in them.
 
-Pictures of people who do not exist, what the independent classifier sees in them, and which are
-kept by rule.
+Pictures of the gallery before keep what its classifier saw in them; the judge names the others.
 
-python -m training.gallery --work WORK --out gallery.parquet
+python -m training.gallery --candidates candidates.parquet --fitness fitness.parquet \
+    --data DATA --judge build/judge --before gallery.parquet --out gallery.parquet
 """
 
 from __future__ import annotations
 
 import argparse
-import io
 import json
 from collections import Counter
-from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
-from PIL import Image
-from torch.nn import functional as F
 
-from training.arrays import SOURCES, TEST, TRAIN, VALIDATION
-from training.augment import centre
-from training.generator import Drawer
-from training.joint import Batches
-from training.judging import Judge, nearest, says
-from training.teacher import DEVICE
+import equipoise_mini
+from training.arrays import TEST, TRAIN, VALIDATION
+from training.candidates import GOOD, decoded, drawn
+from training.judging import Judge, kernel_distance, nearest, says
+from training.labels import GENDERS
+from training.perceive import Photographs
 
-AGES = ("young", "middle-aged", "old")
-LOOKS = ("white", "Black", "East Asian", "Southeast Asian", "Indian", "Middle Eastern", "Latino")
 AT_WORK = (
     "chef",
     "doctor",
@@ -47,122 +42,98 @@ BY_TEXT = (
     "nurse", "teacher", "lawyer", "scientist", "secretary", "carpenter", "hairdresser", "librarian", "plumber", "receptionist",
     "soldier", "dentist", "cashier", "singer", "electrician", "dancer", "professor", "cleaner", "baker", "model",
 )  # fmt: skip
-# a picture is kept when it lies as near to photographs as this share of other photographs does
-NEAR_REAL = 0.95
-# a picture is kept when the classifier is as sure as this of the perceived gender: it sees a person
-CLEAR = 0.9
+NAMED = {"man": "male", "male": "male", "woman": "female", "female": "female"}
+# a picture is kept when its classifier is at least as sure as this of the perceived gender
+CLEAR = 0.8
 COPIES = (
     0.01  # share of test photographs that lie nearer to a training photograph than a picture may
 )
-QUALITY = 88  # of the JPEGs
-
-
-def prompts() -> list[tuple[str, str, int]]:
-    """(kind, prompt, how many are drawn): portraits over gender, age and looks; people at work,
-    mostly with no gender named.
-    """
-    portraits = [
-        ("portrait", f"a photo of a{'n' * (first[0] in 'aeiouAEIOU')} {first} {' '.join(rest)}", 56)
-        for first, *rest in product(AGES, LOOKS, ("man", "woman"))
-    ]
-    neutral = [
-        ("at work", f"a photo of a{'n' * (name[0] in 'aeiou')} {name}", 90)
-        for name in (*AT_WORK, *BY_TEXT)
-    ]
-    explicit = [
-        ("at work", f"a photo of a {gender} {name}", 30)
-        for name in AT_WORK
-        for gender in ("male", "female")
-    ]
-    return [*portraits, *neutral, *explicit]
-
-
-def asked(share: float = 1.0) -> list[tuple[str, str, int]]:
-    """(kind, prompt, seed) of every picture, each with a seed of its own."""
-    wanted = [
-        (kind, prompt)
-        for kind, prompt, count in prompts()
-        for _ in range(max(1, round(count * share)))
-    ]
-    return [(kind, prompt, seed) for seed, (kind, prompt) in enumerate(wanted)]
+FIRST = 5652  # pictures that were drawn for the first gallery; candidates hold those it kept
+LEARNED_FROM = ("fairface", "celeba", "idenprof", "idenprof_close")
+LIKE = (("portrait", "fairface"), ("at work", "idenprof_close"), ("at work", "celeba"))
+BLOCK = 256
+SEEN = ["gender", "age", "race", "gender_probability"]
+COLUMNS = ["name", "image", "prompt", "seed", "kind", *SEEN]
 
 
 def main() -> None:
-    """Draw, judge, sift, write OUT and its figures beside it."""
+    """Judge, choose, measure; write OUT and its figures beside it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument(
-        "--share", type=float, default=1.0, help="Of the pictures to draw, to try things out."
-    )
+    for name in ("candidates", "fitness", "data", "judge", "before", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
     args = parser.parse_args()
-    drawer, judge = Drawer(args.work), Judge(args.work)
-    wanted = asked(args.share)
-    pictures = drawer([prompt for _, prompt, _ in wanted], [seed for _, _, seed in wanted])
-    found = judge(pictures)
-    batches = Batches(args.work, (TRAIN,), [], 1)
-    table = pd.DataFrame(
-        {
-            "name": [f"{i:05d}" for i in range(len(wanted))],
-            "image": [jpeg(picture) for picture in pictures],
-            "prompt": [prompt for _, prompt, _ in wanted],
-            "seed": [seed for _, _, seed in wanted],
-            "kind": [kind for kind, _, _ in wanted],
-            "gender": says(found, "gender"),
-            "age": says(found, "age"),
-            "race": says(found, "race"),
-            "gender_probability": found["gender"].max(1).round(3),
-        }
-    )
-    near, figures = near_real(table["kind"].to_numpy(), found["features"], batches, judge)
-    copies, more = near_copies(pictures, drawer, batches)
-    clear = (table["gender_probability"] >= CLEAR).to_numpy()
-    kept = cast(pd.DataFrame, table[near & clear & ~copies]).reset_index(drop=True)
-    kept.to_parquet(args.out, compression=None, index=False)
-    figures |= more | {
-        "clear, of those": round(float(clear[near].mean()), 4),
-        "drawn": len(table),
+    table = pd.read_parquet(args.candidates)
+    fitness, before = pd.read_parquet(args.fitness), pd.read_parquet(args.before)
+    table = table.drop(columns="verdict").merge(drawn()[["seed", "verdict"]], on="seed")
+    table = table.merge(fitness, on="seed").merge(before[["seed", *SEEN]], on="seed", how="left")
+    pictures, judge = decoded(table), Judge(args.judge)
+    new = table["gender"].isna()
+    found = judge(pictures[new])
+    for question in ("gender", "age", "race"):
+        table.loc[new, question] = says(found, question)
+    table.loc[new, "gender_probability"] = found["gender"].max(1).round(3)
+    there = Photographs(args.data, args.judge)
+    copies, figures = near_copies(pictures, there)
+    named = table["prompt"].map(named_gender)
+    fits = (named == "") | (named == table["gender"]) | (table["kind"] == "at work")
+    clear = table["gender_probability"] >= CLEAR
+    good = table["verdict"] == GOOD
+    keep = (good & clear & fits & ~copies).to_numpy()
+    kept = cast(pd.DataFrame, table[keep]).sort_values(["kind", "seed"], ascending=[False, True])
+    kept = kept.reset_index(drop=True)
+    kept["name"] = [f"{i:05d}" for i in range(len(kept))]
+    kept[COLUMNS].to_parquet(args.out, compression=None, index=False)
+    figures |= {
+        "drawn": FIRST + int((table["seed"] >= FIRST).sum()),
+        "looked at": int((table["verdict"] != "").sum()),
+        "good, of those": int(good.sum()),
+        "clear, of those": round(float((clear & fits)[good].mean()), 4),
         "kept": len(kept),
         "kept by kind": Counter(kept["kind"].tolist()),
+        "drawn with": drawn_with(table),
+        "KID": distances(judge, there, {"before": before, "now": kept}),
+        "women": women(table, keep),
     }
+    figures["classifier"] = right(args.before.with_suffix(".json"), args.judge / "perceive.json")
     args.out.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
 
 
-def near_real(
-    kind: np.ndarray, features: np.ndarray, batches: Batches, judge: Judge
-) -> tuple[np.ndarray, dict[str, float]]:
-    """Whether each picture lies near photographs of its kind in the classifier's features; the rule
-    is set by test photographs alone.
-    """
-    keep, figures = np.zeros(len(kind), bool), {}
-    for name, sources in (("portrait", ("fairface", "celeba")), ("at work", ("idenprof_close",))):
-        real, test = (
-            photographs(batches, sources, parts) for parts in ((TRAIN, VALIDATION), (TEST,))
-        )
-        there = judge(real)["features"]
-        limit = float(np.quantile(nearest(judge(test)["features"], there), NEAR_REAL))
-        of = kind == name
-        keep[of] = nearest(features[of], there) <= limit
-        figures[f"near photographs, {name}"] = round(float(keep[of].mean()), 4)
-    return keep, figures
+def right(before: Path, judge: Path) -> dict[str, Any]:
+    """How often the classifier of the gallery before is right, and the judge of the new pictures."""
+    first, second = (json.loads(path.read_text()) for path in (before, judge))
+    named = {f"{name} by the second judge": second[name] for name in ("gender", "age", "race")}
+    return first["classifier"] | named
 
 
-def near_copies(
-    pictures: np.ndarray, drawer: Drawer, batches: Batches
-) -> tuple[np.ndarray, dict[str, Any]]:
+def named_gender(prompt: str) -> str:
+    """The gender that a prompt names; "" where it names none."""
+    return next((NAMED[word] for word in prompt.split() if word in NAMED), "")
+
+
+def drawn_with(table: pd.DataFrame) -> list[dict[str, float]]:
+    """Guidance and steps, with the first and last seed of the pictures that were drawn so."""
+    out: list[dict[str, float]] = []
+    for row in table.sort_values("seed").itertuples():
+        same = {"guidance": float(cast(float, row.guidance)), "steps": int(cast(int, row.steps))}
+        if not out or {name: out[-1][name] for name in same} != same:
+            out.append(same | {"first seed": int(cast(int, row.seed))})
+        out[-1]["last seed"] = int(cast(int, row.seed))
+    return out
+
+
+def near_copies(pictures: np.ndarray, there: Photographs) -> tuple[np.ndarray, dict[str, Any]]:
     """Which pictures, or their mirror images, lie nearer to a training photograph, by pixels or by
     embedding, than COPIES of test photographs do.
     """
     real, test = (
-        photographs(batches, ("fairface", "celeba", "idenprof", "idenprof_close"), parts)
-        for parts in ((TRAIN, VALIDATION), (TEST,))
+        photographs(there, LEARNED_FROM, parts) for parts in ((TRAIN, VALIDATION), (TEST,))
     )
     copies, figures = np.zeros(len(pictures), bool), dict[str, Any]()
-    for name, rows in (("pixels", thumbnails), ("embedding", drawer.image_rows)):
-        there = rows(real)
+    for name, rows in (("pixels", thumbnails), ("embedding", embedded)):
+        learned = rows(real)
         theirs, ours = (
-            np.minimum(nearest(rows(some), there), nearest(rows(some[:, :, ::-1]), there))
+            np.minimum(nearest(rows(some), learned), nearest(rows(some[:, :, ::-1]), learned))
             for some in (test, pictures)
         )
         limit = float(np.quantile(theirs, COPIES))
@@ -177,33 +148,75 @@ def near_copies(
     return copies, figures
 
 
-def photographs(batches: Batches, sources: tuple[str, ...], parts: tuple[int, ...]) -> np.ndarray:
+def photographs(there: Photographs, sources: tuple[str, ...], parts: tuple[int, ...]) -> np.ndarray:
     """The middle of photographs, as bytes (n, 64, 64, 3)."""
-    rows = torch.cat([batches.of(SOURCES.index(source), parts) for source in sources])
-    pixels = torch.cat(
-        [
-            ((centre(batches.pictures[part]) + 1) * 127.5).round().to(torch.uint8)
-            for part in rows.split(4096)
-        ]
-    )
-    return pixels.permute(0, 2, 3, 1).cpu().numpy()
+    of = np.isin(there.source, sources) & np.isin(there.part, parts)
+    edge = (there.pictures.shape[1] - 64) // 2
+    return there.pictures[of, edge : edge + 64, edge : edge + 64]
 
 
 def thumbnails(pictures: np.ndarray) -> np.ndarray:
     """Pixels at 32 x 32 with brightness and contrast taken out, as rows whose distances compare."""
-    pixels = torch.from_numpy(np.ascontiguousarray(pictures)).permute(0, 3, 1, 2)
-    rows = torch.cat(
-        [F.avg_pool2d(part.to(DEVICE).float(), 2).flatten(1).half() for part in pixels.split(4096)]
-    ).float()
-    rows = rows - rows.mean(1, keepdim=True)
-    return (rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-6)).cpu().numpy()
+    count = len(pictures)
+    small = pictures.reshape(count, 32, 2, 32, 2, 3).mean((2, 4), dtype=np.float32)
+    rows = small.reshape(count, -1)
+    rows -= rows.mean(1, keepdims=True)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-6)
 
 
-def jpeg(picture: np.ndarray) -> bytes:
-    """Compressed."""
-    out = io.BytesIO()
-    Image.fromarray(picture).save(out, "JPEG", quality=QUALITY)
-    return out.getvalue()
+def embedded(pictures: np.ndarray) -> np.ndarray:
+    """Unit rows of mini."""
+    model = equipoise_mini.torch_model().eval()
+    parts = torch.from_numpy(np.ascontiguousarray(pictures)).split(BLOCK)
+    with torch.inference_mode():
+        return torch.cat([model.encode_image(part) for part in parts]).numpy()
+
+
+def distances(
+    judge: Judge, there: Photographs, sets: dict[str, pd.DataFrame]
+) -> dict[str, dict[str, float]]:
+    """KID of each kind of picture against test photographs, in the judge's features; and of as many
+    training photographs.
+    """
+    out = {}
+    for kind, source in LIKE:
+        test, train = (photographs(there, (source,), (part,)) for part in (TEST, TRAIN))
+        some = np.random.default_rng(0).choice(len(train), len(test), replace=False)
+        far = judge(test)["features"]
+        drawn_features = {
+            name: judge(decoded(table[table["kind"] == kind]))["features"]
+            for name, table in sets.items()
+        }
+        drawn_features["training photographs"] = judge(train[some])["features"]
+        out[f"{kind}, {source}"] = {
+            name: round(kernel_distance(near, far), 4) for name, near in drawn_features.items()
+        }
+    return out
+
+
+def occupation(prompt: str) -> str:
+    """The occupation that a prompt names."""
+    return next((name for name in (*AT_WORK, *BY_TEXT) if f" {name} " in f"{prompt} "), "")
+
+
+def women(table: pd.DataFrame, keep: np.ndarray) -> dict[str, dict[str, float]]:
+    """The share of women among people at work of whom the prompt names no gender: of all that were
+    candidates, and of those kept.
+    """
+    neutral = (table["kind"] == "at work") & (table["prompt"].map(named_gender) == "")
+    names = table["prompt"].map(occupation)
+    female = table["gender"] == GENDERS[1]
+    out = {}
+    for name in (*AT_WORK, *BY_TEXT):
+        before = (neutral & (names == name)).to_numpy()
+        after = before & keep
+        out[name] = {
+            "candidates": round(float(female[before].mean()), 3),
+            "of": int(before.sum()),
+            "kept": round(float(female[after].mean()), 3) if after.any() else None,
+            "of kept": int(after.sum()),
+        }
+    return out
 
 
 if __name__ == "__main__":

@@ -317,13 +317,19 @@ def test_its_columns(table):
         "female",
     }
     assert (
-        set(table["race"]) <= set(RACES) and table["gender_probability"].between(0.9, 1).all()
+        set(table["race"]) <= set(RACES) and table["gender_probability"].between(0.8, 1).all()
     )  # the rule of training/gallery.py
-    assert 1800 <= len(table) <= 2600
-    neutral = table.loc[
-        (table["kind"] == "at work") & ~table["prompt"].str.contains(r" (?:fe)?male "), "prompt"
-    ]
-    assert neutral.nunique() == 30  # occupations
+    assert 1200 <= len(table) <= 2500
+
+
+def test_it_covers_looks_and_occupations(table):
+    """Gender, age and looks as the prompts of portraits name them; thirty occupations."""
+    asked = r"^a photo of an? (?:smiling )?(.+)$"
+    portraits = table.loc[table["kind"] == "portrait", "prompt"].str.extract(asked)[0]
+    assert portraits.nunique() == 2 * 3 * 7 and portraits.value_counts().min() >= 7
+    occupation = r"^a photo of an? (?:smiling )?(?:young )?(?:(?:fe)?male )?(.+?)(?: with .*)?$"
+    jobs = table.loc[table["kind"] == "at work", "prompt"].str.extract(occupation)[0]
+    assert jobs.nunique() == 30 and jobs.value_counts().min() >= 3
 
 
 def test_every_picture_opens(table):
@@ -393,17 +399,20 @@ def test_the_pages_quote_what_was_measured_of_the_generator():
 
 
 @pytest.mark.slow
-def test_a_prompt_and_its_seed_redraw_the_picture(package, table):
+def test_a_prompt_and_its_seed_redraw_the_picture(package, shipped, table):
     """Up to what JPEG loses and the half precision that the gallery was drawn in, which by measurement is no more than as much again."""
     generator, encoder = embedded_file(package.generator), embedded_model()
     some = table.iloc[[0, len(table) // 2, len(table) - 1]]
-    again = generator.sample(encoder.encode_text(some["prompt"].tolist()), some["seed"].tolist())
-    for picture, data, name in zip(again, some["image"], some["name"], strict=True):
-        shipped, compressed = (
+    for prompt, seed, data, name in zip(
+        some["prompt"], some["seed"], some["image"], some["name"], strict=True
+    ):
+        text = encoder.encode_text([prompt])
+        picture = generator.sample(text, [seed], **shipped.drawn_with(seed))[0]
+        there, compressed = (
             np.asarray(Image.open(io.BytesIO(file)), float) for file in (data, jpeg(picture))
         )
         lost = np.sqrt(((compressed - picture) ** 2).mean())
-        assert np.sqrt(((shipped - picture) ** 2).mean()) < 3 * lost, name
+        assert np.sqrt(((there - picture) ** 2).mean()) < 3 * lost, name
 
 
 @pytest.mark.slow

@@ -45,16 +45,25 @@ def torch_model() -> Mini:
 class Gallery(NamedTuple):
     """table: a parquet file, a line a picture of somebody who does not exist.
 
-    figures: how it was sifted, how far its classifier errs.
+    figures: how it was drawn and chosen, how far its classifier errs.
     """
 
     table: Path
     figures: dict[str, Any]
 
+    def drawn_with(self, seed: int) -> dict[str, Any]:
+        """Return the guidance and steps of the picture that has this seed, as ``sample`` takes
+        them.
+        """
+        for some in self.figures["drawn with"]:
+            if some["first seed"] <= seed <= some["last seed"]:
+                return {"guidance": some["guidance"], "steps": some["steps"]}
+        raise ValueError(f"no picture of the gallery has seed {seed}; take one from its table")
+
 
 def gallery() -> Gallery:
-    """Return about two thousand small pictures, each with its prompt, its seed and the groups that
-    an independent classifier perceives.
+    """Return more than a thousand small pictures, each with its prompt, its seed and the groups
+    that an independent classifier perceives.
     """
     import json
 
