@@ -239,9 +239,9 @@ def test_bench_as_json_and_as_a_table():
     [row] = json.loads(run(*options, "--rounds", "9", "--json").stdout)["rows"]
     assert row["rounds"] == 9 and row["added_low"] <= row["added_seconds"] <= row["added_high"]
     assert "aim: under" in run(*options, "--rounds", "1").stdout
-    assert "depths at most the number of images" in run("bench", "balance", "--count", "3").stderr.replace(
-        "\n", " "
-    )
+    assert "depths at most the number of images" in run(
+        "bench", "balance", "--count", "3"
+    ).stderr.replace("\n", " ")
 
 
 @pytest.mark.slow
