@@ -84,10 +84,10 @@ def main() -> None:
     kept["name"] = [f"{i:05d}" for i in range(len(kept))]
     kept[COLUMNS].to_parquet(args.out, compression=None, index=False)
     figures |= {
-        "drawn": FIRST + int((table["seed"] >= FIRST).sum()),
-        "looked at": int((table["verdict"] != "").sum()),
-        "good, of those": int(good.sum()),
-        "clear, of those": round(float((clear & fits)[good].mean()), 4),
+        "drawn": FIRST + np.count_nonzero(table["seed"] >= FIRST),
+        "looked at": np.count_nonzero(table["verdict"] != ""),
+        "good, of those": np.count_nonzero(good),
+        "clear, of those": round(float(np.mean(np.asarray(clear & fits)[np.asarray(good)])), 4),
         "kept": len(kept),
         "kept by kind": Counter(kept["kind"].tolist()),
         "drawn with": drawn_with(table),
@@ -114,11 +114,11 @@ def named_gender(prompt: str) -> str:
 def drawn_with(table: pd.DataFrame) -> list[dict[str, float]]:
     """Guidance and steps, with the first and last seed of the pictures that were drawn so."""
     out: list[dict[str, float]] = []
-    for row in table.sort_values("seed").itertuples():
-        same = {"guidance": float(cast(float, row.guidance)), "steps": int(cast(int, row.steps))}
+    for row in table.sort_values("seed").to_dict("records"):
+        same: dict[str, float] = {"guidance": float(row["guidance"]), "steps": int(row["steps"])}
         if not out or {name: out[-1][name] for name in same} != same:
-            out.append(same | {"first seed": int(cast(int, row.seed))})
-        out[-1]["last seed"] = int(cast(int, row.seed))
+            out.append({**same, "first seed": int(row["seed"])})
+        out[-1]["last seed"] = int(row["seed"])
     return out
 
 
@@ -184,7 +184,7 @@ def distances(
         some = np.random.default_rng(0).choice(len(train), len(test), replace=False)
         far = judge(test)["features"]
         drawn_features = {
-            name: judge(decoded(table[table["kind"] == kind]))["features"]
+            name: judge(decoded(cast(pd.DataFrame, table[table["kind"] == kind])))["features"]
             for name, table in sets.items()
         }
         drawn_features["training photographs"] = judge(train[some])["features"]
@@ -205,15 +205,15 @@ def women(table: pd.DataFrame, keep: np.ndarray) -> dict[str, dict[str, float]]:
     """
     neutral = (table["kind"] == "at work") & (table["prompt"].map(named_gender) == "")
     names = table["prompt"].map(occupation)
-    female = table["gender"] == GENDERS[1]
+    female = (table["gender"] == GENDERS[1]).to_numpy()
     out = {}
     for name in (*AT_WORK, *BY_TEXT):
         before = (neutral & (names == name)).to_numpy()
         after = before & keep
         out[name] = {
-            "candidates": round(float(female[before].mean()), 3),
+            "candidates": round(float(np.mean(female[before])), 3),
             "of": int(before.sum()),
-            "kept": round(float(female[after].mean()), 3) if after.any() else None,
+            "kept": round(float(np.mean(female[after])), 3) if after.any() else None,
             "of kept": int(after.sum()),
         }
     return out
