@@ -207,7 +207,8 @@ def test_a_method_is_beside_its_authors_code_or_says_why_not():
 
 
 def test_the_page_beside_the_authors_code_is_made_only_of_every_method(monkeypatch):
-    monkeypatch.setattr(beside, "NO_ROW", beside.NO_ROW.copy())
+    excused = dict.fromkeys(eq.methods.names(), "a reason")  # a new one too, which has no row yet
+    monkeypatch.setattr(beside, "NO_ROW", excused)
     beside.require_every_method()
     del beside.NO_ROW["saner"]
     with pytest.raises(SystemExit, match="saner: compare it, or say in NO_ROW why not"):
