@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import equipoise as eq
+from equipoise import _tensor_search as tensors
 from equipoise._search import top_k
 from equipoise.errors import InputError
 from tests.helpers.common import component, unit
@@ -22,8 +23,8 @@ K = 40
 
 
 def found_in_tensors(texts, images, k):
-    tensors = torch.from_numpy(texts.astype(np.float64)), torch.from_numpy(images)
-    return [tensor.numpy() for tensor in best.top_k(*tensors, k)]
+    pair = torch.from_numpy(texts.astype(np.float64)), torch.from_numpy(images)
+    return [tensor.numpy() for tensor in best.top_k(*pair, k)]
 
 
 def assert_same(found, expected):
@@ -131,11 +132,29 @@ def test_balance_works_on_tensors_of_the_cpu(rng):
         (lambda: torch.zeros(3, 4, dtype=torch.int64), "dtype int64"),
         (lambda: torch.zeros(3), "rows must be embeddings"),
         (lambda: torch.zeros(3, 5), "5 wide and texts are 4 wide"),
+        (lambda: torch.zeros(3, 4).to_sparse(), "pass a dense tensor"),
+        (lambda: torch.zeros(3, 4, device="meta"), "pass a dense tensor"),
     ],
 )
 def test_tensors_that_cannot_be_searched(index, said):
     with pytest.raises(InputError, match=said):
         eq.search(index(), np.ones((1, 4), np.float32), 2)
+
+
+def test_one_row_of_a_tensor_is_no_query():
+    images = torch.eye(4)
+    with pytest.raises(InputError, match="rows must be embeddings"):
+        eq.search(images, images[0], 2)
+
+
+def test_what_the_search_of_a_gpu_cannot_take():
+    texts = np.ones((1, 4))
+    with pytest.raises(InputError, match="tensor of int64"):
+        tensors.top_k(texts, torch.zeros(3, 4, dtype=torch.int64), 2)
+    with pytest.raises(InputError, match="there are no images"):
+        tensors.top_k(texts, torch.zeros(0, 4), 2)
+    with pytest.raises(InputError, match="none of the 3 images"):
+        tensors.top_k(texts, torch.full((3, 4), torch.nan), 2)
 
 
 def test_a_tensor_on_a_gpu_gives_tensors_there(rng):

@@ -55,8 +55,10 @@ class RowCheck:
         self._forget()
         if not invalid:
             return
+        have = "has" if invalid == 1 else "have"
+        made = "one call" if calls == 1 else f"{calls} calls"
         raise InvalidRowsError(
-            f"{invalid} of {rows} rows in {calls} calls have no direction: zero, NaN or infinite"
+            f"{invalid} of {rows} rows in {made} {have} no direction: zero, NaN or infinite"
             f" (first: {first}). They came back unchanged; give the rows of that call to eq.debias"
             ' again, with on_invalid="raise", to have them named',
             count=invalid,

@@ -25,12 +25,25 @@ def on_host(x: Any) -> Any:
     """Return a tensor as numpy, without a copy where that can be; anything else as it is."""
     if not _is_tensor(x):
         return x
-    x = x.detach().cpu()
-    return (x.float() if kernels.dtype_name(x) == "bfloat16" else x).numpy()
+    _require_numbers(x)
+    x = x.detach().cpu().resolve_neg()
+    return (x.float() if _dtype_name(x) == "bfloat16" else x).numpy()
 
 
 def _is_tensor(x: Any) -> bool:
     return hasattr(x, "detach") and kernels.framework(x) == "torch"
+
+
+def _dtype_name(x: Tensor) -> str:
+    return str(x.dtype).removeprefix("torch.")
+
+
+def _require_numbers(x: Tensor) -> None:
+    if x.is_sparse or x.is_meta:
+        raise InputError(
+            "sparse and meta tensors have no plain rows to search; pass a dense tensor"
+            " (x.to_dense())"
+        )
 
 
 def top_k(texts: np.ndarray, images: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -43,7 +56,8 @@ def top_k(texts: np.ndarray, images: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     from equipoise.kernels import _torch_best as best
 
-    name = kernels.dtype_name(images)
+    _require_numbers(images)
+    name = _dtype_name(images)
     if images.ndim != 2 or name not in DTYPES:
         raise InputError(
             f"the index is a tensor of {name} and shape {tuple(images.shape)}; pass rows (n, d) of"
@@ -55,8 +69,8 @@ def top_k(texts: np.ndarray, images: Tensor, k: int) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         indices, scores = best.top_k(queries, images.detach(), checked_count("k", k))
     if not scores.shape[1]:
-        raise InputError(
-            f"none of the {len(images)} images has a finite embedding, so nothing can be found;"
-            " pass at least one row of numbers"
-        )
+        found = "there are no images"
+        if len(images):
+            found = f"none of the {len(images)} images has a finite embedding"
+        raise InputError(f"{found}, so nothing can be found; pass at least one row of numbers")
     return indices, scores

@@ -169,10 +169,11 @@ def search(
     gate: texts that name a group, and texts about no person, are searched for as they are.
     """
     index = _opened(index)
+    queries = on_host(queries)
     texts = _texts_of(queries)
     if texts is not None:
         queries = _encoded(texts, encoder)
-    rows = np.asarray(on_host(queries))
+    rows = np.asarray(queries)
     _check_offset(offset)
     _check_target(target, balance)
     if balance is None:
