@@ -164,5 +164,6 @@ def test_a_tensor_on_a_gpu_gives_tensors_there(rng):
     texts = unit(rng.standard_normal((9, 64))).astype(np.float32)
     found = eq.search(torch.from_numpy(images).cuda(), torch.from_numpy(texts).cuda(), K)
     assert found.indices.is_cuda and found.scores.is_cuda
-    assert_same([x.cpu().numpy() for x in found], tuple(eq.search(images, texts, K)))
+    on_host = tensors.on_host(found.indices), tensors.on_host(found.scores)
+    assert_same(on_host, tuple(eq.search(images, texts, K)))
     assert len(found.to_frame()) == 9 * K

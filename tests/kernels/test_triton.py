@@ -289,7 +289,7 @@ def test_only_who_asks_has_rows_counted(rng, monkeypatch):
     check = eq.RowCheck()
     eq.debias(x, space, on_invalid=check)
     given[-1] += 2  # the kernel is done only now
-    with pytest.raises(InvalidRowsError, match="2 of 4 rows in 1 calls"):
+    with pytest.raises(InvalidRowsError, match="2 of 4 rows in one call"):
         check.raise_if_invalid()
 
 
