@@ -19,6 +19,7 @@ from equipoise._search import top_k
 from equipoise.errors import InputError
 from equipoise.kernels import _best as best
 from tests.helpers.common import component, make_space, run, unit
+from tests.helpers.searching import assert_same
 
 NAN = np.float64("nan")
 
@@ -48,12 +49,6 @@ def brute_force(texts, images, k):
     good = np.flatnonzero(np.isfinite(images).all(axis=1))
     order = np.stack([good[np.lexsort((good, -row[good]))] for row in scores])[:, :k]
     return order, np.take_along_axis(scores, order, axis=1)
-
-
-def assert_same(found, expected):
-    assert found[0].dtype == np.int64 and found[1].dtype == np.float32
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_array_equal(found[1], expected[1])
 
 
 @st.composite

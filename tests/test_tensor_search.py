@@ -15,6 +15,7 @@ from equipoise import _tensor_search as tensors
 from equipoise._search import top_k
 from equipoise.errors import InputError
 from tests.helpers.common import component, unit
+from tests.helpers.searching import assert_same
 
 torch = component("torch")
 best = component("equipoise.kernels._torch_best")
@@ -25,12 +26,6 @@ K = 40
 def found_in_tensors(texts, images, k):
     pair = torch.from_numpy(texts.astype(np.float64)), torch.from_numpy(images)
     return [tensor.numpy() for tensor in best.top_k(*pair, k)]
-
-
-def assert_same(found, expected):
-    assert found[0].dtype == np.int64 and found[1].dtype == np.float32
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_array_equal(found[1], expected[1])
 
 
 @st.composite
