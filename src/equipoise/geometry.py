@@ -45,7 +45,6 @@ TINY2 = 1e-30
 
 
 # --- The closed form (Theorem 1), with half-angles so that no term cancels
-# ---------------------------------------------
 
 
 def half_angle(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> tuple[Array, Array]:
@@ -76,7 +75,6 @@ def self_loss(p2: Array, o: Array, kappa: Array, sqrt: Callable) -> Array:
 
 
 # --- Every preference is a kappa
-# ---------------------------------------------------------------------------------------
 
 
 def printed_kappa(p2: Array, o: Array, sqrt: Callable) -> Array:
@@ -97,23 +95,22 @@ def weighted_kappa(p2: Array, o: Array, ratio: Array, sqrt: Callable) -> Array:
 
 
 # --- Where a floating-point type stops
-# -------------------------------------------------------------------------------
 
 
 class Limits(NamedTuple):
     """Where a floating-point type stops being trustworthy."""
 
-    # squared lengths outside [small, large] are computed again on the row times `up` or 1/up
+    # Squared lengths outside [small, large] are computed again, on the row times up or 1 / up.
     small: float
     large: float
     up: float
-    # o at or below this is rounding: the row is pure attribute (Proposition 2, case B) and stays as
-    # it is
+    # Where o is no more than this, it is rounding: the row is pure attribute (Proposition 2,
+    # case B) and stays as it is.
     pure: float
-    # a squared length this close to 1 is unit length, as far as the type, or the float16 it may
-    # come from, can hold it
+    # A squared length this close to 1 is unit length, as far as the type can hold it, or the
+    # float16 that it may come from.
     unit: float
-    # the spacing of numbers just above 1
+    # The spacing of numbers just above 1.
     eps: float
 
 
@@ -143,7 +140,6 @@ def row_scale(n2: Array, one: Array, where: Callable, limits: Limits) -> Array:
 
 
 # --- Prototypes and the attribute space
-# --------------------------------------------------------------------------------
 
 
 def unit(x: Float64) -> Float64:
@@ -196,17 +192,15 @@ def _span(rows: Float64, tolerance: float, most: int) -> tuple[Float64, Float64]
             f"the prototypes are identical (they differ by at most {singular[0]:.1e}), so they span"
             " no attribute space; pass prototypes of groups that the encoder tells apart"
         )
-    # The rows' own combinations, made orthonormal: closer to their span, by a digit, than the SVD's
-    # right vectors.
-    noise = _EPS["float64"] * max(
-        rows.shape
-    )  # what rounding alone leaves of a direction that is not there
+    # Rounding alone leaves this much of a direction that is not there.
+    noise = _EPS["float64"] * max(rows.shape)
     rank = min(most, int((singular > max(tolerance, noise) * singular[0]).sum()))
+    # The rows' own combinations, made orthonormal, are closer to their span by a digit than the
+    # right vectors of the SVD.
     return np.linalg.qr(rows.T @ left[:, :rank])[0], singular
 
 
 # --- What is guaranteed
-# ------------------------------------------------------------------------------------------------
 
 
 def split(e: Float64, basis: Float64) -> tuple[Float64, Float64]:

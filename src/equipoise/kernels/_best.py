@@ -207,9 +207,8 @@ class HeldCandidates:
         self.texts, self.k = _fixed(texts), k
         self.held = np.zeros((len(texts), 0), np.uint64)
         self.counts = np.zeros(len(texts), np.int64)
-        self.floors = np.zeros(
-            len(texts), np.uint64
-        )  # k candidates or more are above, or are this one
+        # k candidates or more are above its floor, or are its floor
+        self.floors = np.zeros(len(texts), np.uint64)
 
     def window(
         self, tile: slice, images: np.ndarray, usable: np.ndarray, seen: int, margins: np.ndarray

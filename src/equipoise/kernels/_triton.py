@@ -65,9 +65,8 @@ def _coefficients(n2, o2, c2, parameter, KIND: tl.constexpr, NORM: tl.constexpr)
     k = kappa * (1 + t2)
     g = tl.div_rn(2.0, 2 + k + tl.sqrt_rn(k) * tl.sqrt_rn(4 + k))
     x2 = t2 * g * g
-    inverse = tl.div_rn(
-        1.0, (1 + x2) * o * (1.0 if NORM == 1 else n)
-    )  # the one division that both factors share
+    # The one division that both factors share.
+    inverse = tl.div_rn(1.0, (1 + x2) * o * (1.0 if NORM == 1 else n))
     k1 = tl.div_rn(1.0, n) if NORM == 2 else (1 - x2) * n * inverse
     return k1, g * (1 + t2) * o * inverse
 
@@ -92,9 +91,8 @@ def _cells(
         tl.arange(0, D2 // WIDTH)[None, :, None] * WIDTH
         + tl.max_contiguous(tl.arange(0, WIDTH), 4)[None, None, :]
     )
-    cols = cols + tl.zeros(
-        [ROWS, 1, 1], tl.int32
-    )  # once per row: the axes are then loaded by the threads that need them
+    # Once per row, so that the axes are loaded by the threads that need them.
+    cols = cols + tl.zeros([ROWS, 1, 1], tl.int32)
     inside = cols < D
     return rows, cols, inside, inside & (rows < n_rows)[:, None, None]
 

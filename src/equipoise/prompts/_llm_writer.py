@@ -230,9 +230,8 @@ class _Run:
         except StopIteration as done:
             result = done.value
             if result.reason:
-                writer.cache.forget(
-                    put
-                )  # what came to nothing is asked again next time; what was there before stays
+                # What came to nothing is asked again next time; what was there before stays.
+                writer.cache.forget(put)
         except GaveUp as error:
             result = WrittenEntry(None, str(error), 0)
         self.results[prompt, group] = result
