@@ -2,8 +2,8 @@
 1 if one fails.
 
 The test suite runs the float32 kernel in Triton's interpreter; tensor cores and half-width types
-need the real thing. Run from the repository root: ``PYTHONPATH=src python scripts/check_gpu.py``.
-Its output is kept in docs/measurements.
+need the real thing. Run from the repository root: ``PYTHONPATH=src python scripts/check_gpu.py``,
+with the names of CHECKS for some of them. Its output is kept in docs/measurements.
 """
 
 from __future__ import annotations
@@ -190,11 +190,11 @@ def check_extremes(rng: np.random.Generator) -> None:
             )
 
 
-def check_invalid_rows() -> None:
+def check_invalid_rows(rng: np.random.Generator) -> None:
     """The rows that a kernel counts are those that a second look finds, few or many."""
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for rank in (1, 4):
-            space = space_of(np.random.default_rng(rank), 512, rank)
+            space = space_of(rng, 512, rank)
             for every in (1, 3, 1000, 1 << 20):
                 x = torch.randn(100_003, 512, device="cuda").to(dtype)
                 x[::every] = 0
@@ -329,16 +329,28 @@ def check_search(rng: np.random.Generator) -> None:
             report(f"search {dtype.__name__} k={k}", same, f"{agree:.3%} of places agree")
 
 
+CHECKS = {
+    "invalid-rows": check_invalid_rows,
+    "shrink": check_shrink,
+    "extremes": check_extremes,
+    "neighbours": check_neighbours,
+    "forms": check_forms,
+    "repeats": check_repeats,
+    "search": check_search,
+    "accuracy": check_accuracy,
+}
+
+
 def main() -> None:
-    rng = np.random.default_rng(0)
-    torch.manual_seed(0)
+    names = sys.argv[1:] or list(CHECKS)
     print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()))
-    check_invalid_rows()
-    checks = (check_shrink, check_extremes, check_neighbours, check_forms, check_repeats)
-    for check in (*checks, check_search, check_accuracy):
-        check(rng)
-    print(f"{len(FAILED)} checks failed" if FAILED else "all checks passed")
+    for name in names:
+        torch.manual_seed(0)
+        CHECKS[name](np.random.default_rng(0))
+    failed = f"{len(FAILED)} checks failed" if FAILED else "all checks passed"
+    print(f"{failed}: {', '.join(names)}")
     sys.exit(bool(FAILED))
 
 
-main()
+if __name__ == "__main__":
+    main()
