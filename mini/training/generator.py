@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +24,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from equipoise_mini import FOLDER
 from equipoise_mini.drawing import GUIDANCE, STEPS
 from equipoise_mini.module import Mini, load, weights
-from equipoise_mini.torch_drawing import TorchGenerator, draw
+from equipoise_mini.torch_drawing import TorchGenerator, answer, draw
 from equipoise_mini.velocity import Velocity
 from training import zero_shot
 from training.arrays import SOURCES, TRAIN, VALIDATION, tokenize
@@ -231,13 +232,12 @@ class Drawer:
 
     def of_rows(self, rows: torch.Tensor, seeds: list[int]) -> np.ndarray:
         """The same for text rows (n, 256)."""
-        blocks = range(0, len(seeds), BLOCK)
-        return np.concatenate(
-            [
-                draw(self.model, rows[i : i + BLOCK], seeds[i : i + BLOCK], self.guidance, STEPS)
-                for i in blocks
-            ]
-        )
+        velocity, nothing = partial(answer, self.model), self.model.nothing
+        drawn = []
+        for i in range(0, len(seeds), BLOCK):
+            some = rows[i : i + BLOCK], seeds[i : i + BLOCK]
+            drawn.append(draw(velocity, nothing, *some, self.guidance, STEPS))
+        return np.concatenate(drawn)
 
     def text_rows(self, prompts: list[str]) -> torch.Tensor:
         """Unit rows of texts."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import equipoise as eq
 from equipoise.errors import InputError
 from equipoise.generation import draw, read_provenance
-from equipoise.generation._manifest import Manifest
+from equipoise.generation._manifest import DrawnPicture, Manifest
 from equipoise.generation._plan import make_plan
 from equipoise.generation._treatments.fair_diffusion import FairDiffusion, SemanticGuidance
 from equipoise.generation._treatments.uce import edit_map, fitted, neutral_targets
@@ -177,3 +177,44 @@ def test_the_embedded_generator_is_guided_and_left_as_it_was(tmp_path):
         assert shown["none", DOCTOR, 0] != shown[method, DOCTOR, 0]
         assert shown["none", MAN, 0] == shown[method, MAN, 0]
     assert "velocity" not in generator.__dict__ and "encode_prompt" not in pipe.__dict__
+
+
+def test_guidance_in_torch_is_that_on_onnxruntime_whatever_is_drawn_beside(tmp_path):
+    """In float32, but for the order of sums; one picture at a time or all of them."""
+    component("torch")
+    from equipoise.generation import _treatments as treatments
+    from equipoise.generation._mini import MiniPipeline
+    from equipoise.generation._painters import MiniPainter
+    from equipoise_mini.torch_drawing import TorchGenerator
+
+    typed = "fair-diffusion:warmup=0,scale=40"
+    plan = make_plan("mini", GENDER, [DOCTOR], [typed], 3)
+    spec = list(plan.specs().values())[-1]
+    shown = []
+    for generator in (
+        embedded_file(component("equipoise_mini").generator),
+        TorchGenerator(device="cpu"),
+    ):
+        painter = MiniPainter(MiniPipeline(embedded_model(), generator), steps=2)
+        some = [picture_of(plan, spec.label, number) for number in range(3)]
+        with treatments.open_treatment(
+            spec, treatments.DrawingRun(plan, painter, GENDER)
+        ) as at_work:
+            together = at_work.paint(some)
+            alone = np.concatenate([at_work.paint([picture]) for picture in some])
+        shown += [together.astype(int), alone.astype(int)]
+    np.testing.assert_array_equal(shown[0], shown[1])  # onnxruntime takes a row at a time
+    for others in shown[2:]:
+        assert abs(shown[0] - others).max() <= 2 and (shown[0] != others).mean() < 0.02
+
+
+def picture_of(plan, method, number):
+    return DrawnPicture(
+        image=f"{number}.png",
+        prompt=plan.prompts[0].prompt,
+        method=method,
+        seed=number,
+        explicit_group="",
+        attempt=0,
+        number=number,
+    )

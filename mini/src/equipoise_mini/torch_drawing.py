@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,31 +32,50 @@ class TorchGenerator(Sampler):
             f" {self.model.nothing.device.type}"
         )
 
+    def velocity(
+        self, pictures: torch.Tensor, times: torch.Tensor, texts: torch.Tensor
+    ) -> torch.Tensor:
+        """Run the network once for each row."""
+        return answer(self.model, pictures, times, texts)
+
     def draw(
         self, rows: np.ndarray, seeds: Sequence[int], guidance: float, steps: int
     ) -> np.ndarray:
-        return draw(self.model, torch.from_numpy(rows), seeds, guidance, steps)
+        told = torch.from_numpy(rows)
+        return draw(self.velocity, self.model.nothing, told, seeds, guidance, steps)
+
+
+def answer(
+    model: Velocity, pictures: torch.Tensor, times: torch.Tensor, texts: torch.Tensor
+) -> torch.Tensor:
+    """Return the velocities of a model; on a GPU in bfloat16."""
+    with torch.autocast(pictures.device.type, torch.bfloat16, enabled=_in_half(model)):
+        return model(pictures, times, texts).float()
 
 
 @torch.inference_mode()
 def draw(
-    model: Velocity, rows: torch.Tensor, seeds: Sequence[int], guidance: float, steps: int
+    velocity: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor],
+    nothing: torch.Tensor,
+    rows: torch.Tensor,
+    seeds: Sequence[int],
+    guidance: float,
+    steps: int,
 ) -> np.ndarray:
-    """Bytes (n, 64, 64, 3) of text rows, one seed a row, on the model's device; on a GPU in
-    bfloat16.
+    """Return bytes (n, 64, 64, 3) of text rows, one seed per row.
+
+    nothing: the row of no text, on the device where velocities are made.
     """
-    device = model.nothing.device
-    texts = torch.cat([rows.to(device), model.nothing.expand(len(rows), -1)])
+    device = nothing.device
+    texts = torch.cat([rows.to(device), nothing.expand(len(rows), -1)])
 
     def guided(pictures: torch.Tensor, time: float) -> torch.Tensor:
         times = torch.full((len(texts),), time, device=device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=_in_half(model)):
-            said, unsaid = model(torch.cat([pictures, pictures]), times, texts).float().chunk(2)
+        said, unsaid = velocity(torch.cat([pictures, pictures]), times, texts).chunk(2)
         return unsaid + guidance * (said - unsaid)
 
-    return to_bytes(
-        integrate(guided, torch.from_numpy(noise(seeds)).to(device), steps).cpu().numpy()
-    )
+    start = torch.from_numpy(noise(seeds)).to(device)
+    return to_bytes(integrate(guided, start, steps).cpu().numpy())
 
 
 def _in_half(model: Velocity) -> bool:

@@ -107,14 +107,30 @@ class GuidedGroups(DrawnGroups):
             self.guide = UnetGuide(pipe, texts)
 
     def paint(self, pictures: Sequence[DrawnPicture]) -> np.ndarray:
-        return np.concatenate([self._paint(picture) for picture in pictures])
+        places: dict[tuple[int, ...], list[int]] = {}
+        for place, picture in enumerate(pictures):
+            places.setdefault(self._signs(picture), []).append(place)
+        painted: dict[int, np.ndarray] = {}
+        for signs, some in places.items():
+            step = len(some) if self.guide.takes_batches else 1
+            for start in range(0, len(some), step):
+                here = some[start : start + step]
+                drawn = self._paint([pictures[place] for place in here], signs)
+                painted |= dict(zip(here, drawn, strict=True))
+        return np.stack([painted[place] for place in range(len(pictures))])
 
-    def _paint(self, picture: DrawnPicture) -> np.ndarray:
+    def _signs(self, picture: DrawnPicture) -> tuple[int, ...]:
+        """Return 1 for the group that was drawn and -1 for others; nothing where none was."""
         drawn = self.drawn(picture)
-        prompts, seeds = [picture.prompt], [picture.seed]
         if drawn.left_alone:
+            return ()
+        return tuple(1 if group == drawn.group else -1 for group in self.run.attribute.groups)
+
+    def _paint(self, pictures: Sequence[DrawnPicture], signs: tuple[int, ...]) -> np.ndarray:
+        prompts = [picture.prompt for picture in pictures]
+        seeds = [picture.seed for picture in pictures]
+        if not signs:
             return self.run.painter.paint(prompts, seeds)
-        signs = [1 if group == drawn.group else -1 for group in self.run.attribute.groups]
         with self.guide.applied(SemanticGuidance(self.options, signs)):
             return self.run.painter.paint(prompts, seeds)
 
@@ -122,35 +138,31 @@ class GuidedGroups(DrawnGroups):
 class MiniGuide:
     """The embedded generator, whose network is asked once more for each group at every step."""
 
+    takes_batches = True
+
     def __init__(self, pipe: MiniPipeline, texts: Sequence[str]):
         self.pipe: MiniPipeline = pipe
         self.rows: np.ndarray = pipe.encode_prompt(texts)
-        if not hasattr(pipe.generator, "velocity"):
-            raise InputError(
-                "fair-diffusion asks the network itself, which the embedded generator offers on"
-                " the CPU; leave `device` out"
-            )
 
     @contextmanager
     def applied(self, guidance: SemanticGuidance) -> Iterator[None]:
         """Guide what is drawn; afterwards the generator is what it was."""
         generator = self.pipe.generator
         original = generator.velocity
-        groups = len(self.rows)
         scale: list[float] = []
 
-        def velocity(pictures: np.ndarray, times: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        def velocity(pictures: Any, times: Any, texts: Any) -> Any:
             """Answer for two halves, said and unsaid, with gamma in the first."""
             half = len(texts) // 2
-            some = np.concatenate([pictures, np.repeat(pictures[:half], groups, axis=0)])
-            all_times = np.concatenate([times, np.repeat(times[:half], groups)])
-            all_texts = np.concatenate([texts, np.tile(self.rows, (half, 1))])
-            answers = original(some, all_times, all_texts.astype(np.float32))
-            said, unsaid = answers[:half], answers[half : 2 * half]
-            rest = answers[2 * half :].reshape(half, groups, *said.shape[1:])
-            of_groups = [rest[:, i] for i in range(groups)]
+            answers = original(pictures, times, texts)
+            said, unsaid = answers[:half], answers[half:]
+            of_groups = []
+            for row in self.rows:
+                told = full_like(texts[:half], row)
+                of_groups.append(original(pictures[:half], times[:half], told))
             gamma = guidance.gamma(unsaid, of_groups, float(times[0]))
-            return np.concatenate([said + gamma / scale[0], unsaid]).astype(np.float32)
+            answers[:half] = said + gamma / scale[0]
+            return answers
 
         draw = generator.draw
 
@@ -165,8 +177,17 @@ class MiniGuide:
             del generator.velocity, generator.draw
 
 
+def full_like(rows: Any, row: np.ndarray) -> Any:
+    """Return as many rows as there are, all this one; of their framework, dtype and device."""
+    if hasattr(rows, "detach"):
+        return rows.new_tensor(row).expand_as(rows)
+    return np.broadcast_to(row.astype(rows.dtype), rows.shape)
+
+
 class UnetGuide:
     """A pipeline with a UNet and classifier-free guidance, unsaid half first."""
+
+    takes_batches = False  # on a CPU a painter draws one picture after the other
 
     def __init__(self, pipe: Any, texts: Sequence[str]):
         second = getattr(pipe, "text_encoder_2", None)
