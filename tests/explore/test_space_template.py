@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.helpers.common import ROOT, component, embedded_model, typed
@@ -30,6 +31,8 @@ def served(tmp_path_factory):
     component("starlette")
     component("uvicorn")
     embedded_model()
+    from equipoise_mini import gallery
+
     folder = tmp_path_factory.mktemp("space")
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     given = {"PATH": path, "SPACE_HOST": NAME, "LISTEN": "127.0.0.1", "PORT": "0"}
@@ -39,10 +42,13 @@ def served(tmp_path_factory):
         env=os.environ | given,
         stdout=subprocess.PIPE,
     ) as process:
-        told = json.loads(process.stdout.readline())
-        assert told["images"] > 2000 and "#" not in told["link"]
-        yield ExploreClient(f"{told['link']}#key=of-another-day")
-        process.terminate()
+        try:
+            told = json.loads(process.stdout.readline())
+            assert told["images"] == pq.read_metadata(gallery().table).num_rows
+            assert "#" not in told["link"]
+            yield ExploreClient(f"{told['link']}#key=of-another-day")
+        finally:
+            process.terminate()
 
 
 @pytest.mark.slow
