@@ -4,11 +4,11 @@ Ten neutral occupations, drawn, judged and measured; writes docs/measurements/ge
 and prints the table. It draws one method after the other, writes the table of those that are drawn
 after each, and goes on where it was stopped. Run from the repository root:
 
-PYTHONPATH=mini python -m scripts.generation_table DATA --pictures 100 --sampler openvino
+PYTHONPATH=mini python -m scripts.generation_table WORK --pictures 100 --sampler cuda
 
-DATA holds people/. The judge is that of mini/training, in build/judge. The annotator of the closed
-loops (``budget=``) is the judge of another folder, or the same one. SP stands there by the judge,
-by the annotator and by mini's own image encoder. All is kept in build/generation.
+WORK is what mini/training/prepare.py and perceive.py leave: photographs, the judge, and another
+training of it, "labeller", which is the annotator of the closed loops (``budget=``). SP stands there
+by the judge, by the annotator and by mini's own image encoder. All is kept in build/generation.
 """
 
 from __future__ import annotations
@@ -23,29 +23,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from PIL import Image
 
 import equipoise as eq
 from equipoise._artefact import sha256
-from equipoise.encoders import load_encoder
 from equipoise.generation import _treatments as treatments
 from equipoise.generation._annotators import Annotator, load_annotator
 from equipoise.generation._drawing import draw
 from equipoise.generation._loop_results import loops
 from equipoise.generation._manifest import DrawnPicture, Manifest
 from equipoise.generation._measures import PictureGrid, Resamples, parity_floor
-from equipoise.generation._mini import MiniPipeline
-from equipoise.generation._painters import MiniPainter, Painter, load_painter
+from equipoise.generation._painters import Painter, load_painter
 from equipoise.generation._plan import DrawingPlan, make_plan
 from equipoise.generation._results_document import TableCell
 from equipoise.generation._steering_document import read_steering
-from training.arrays import decode, middle
+from training.arrays import TEST, Sights
 from training.judging import Judge, kernel_distance
 from training.labels import GENDERS, SLOTS
 
 WORK = Path("build/generation")
-JUDGE = Path("build/judge")
+JUDGE, ANNOTATOR = "perceive", "labeller"  # names of weights in WORK
 OCCUPATIONS = SLOTS["occupation"]
 OUT = Path("docs/measurements/generation_mini.json")
 METHODS = [
@@ -65,7 +62,7 @@ PARTS = 10  # of the pictures, for the jackknife
 TIMED = 4  # pictures that are timed for each method
 EXPLICIT = 10  # as many pictures of neutral prompts as there is one of an explicit one
 COMPARED = 4  # pictures of each prompt that the shipped sampler draws too
-SAMPLERS = ("onnxruntime", "openvino")
+SAMPLERS = ("onnxruntime", "cuda")
 
 
 def prompts() -> list[str]:
@@ -84,23 +81,22 @@ def _article(name: str) -> str:
     return "an" if name[0] in "aeiou" else "a"
 
 
-def judge_of(folder: Path) -> tuple[Judge, dict[str, Any]]:
+def judge_of(work: Path, name: str) -> tuple[Judge, dict[str, Any]]:
     """Return a judge, its accuracy and a hash of its weights."""
-    weights = folder / "perceive.safetensors"
+    weights = work / f"{name}.safetensors"
     if not weights.is_file():
         raise SystemExit(
-            f"there is no judge in {folder}; train it with: PYTHONPATH=mini python -m"
-            f" training.perceive --data DATA --out {folder}"
+            f"there is no {weights}; train it with: PYTHONPATH=mini python -m training.perceive"
+            f" --work {work} --name {name}"
         )
     accuracy = json.loads(weights.with_suffix(".json").read_text())
-    return Judge(folder), {"weights": sha256(weights)[:8], "accuracy": accuracy}
+    return Judge(work, name), {"weights": sha256(weights)[:8], "accuracy": accuracy}
 
 
-def at_work(data: Path) -> np.ndarray:
-    """Return bytes (n, 64, 64, 3) of IdenProf's test photographs."""
-    rows = pq.read_table(data / "people" / "idenprof.parquet", columns=["split", "image"])
-    test = rows.filter(np.array(rows["split"].to_pylist()) == "test")
-    return middle(np.stack([decode(data) for data in test["image"].to_pylist()]))
+def at_work(work: Path) -> np.ndarray:
+    """Return bytes (n, 64, 64, 3) of the people in IdenProf's test photographs."""
+    there = Sights(work)
+    return there.crops(there.of("idenprof_close", TEST))
 
 
 class JudgeAnnotator(Annotator):
@@ -108,9 +104,9 @@ class JudgeAnnotator(Annotator):
 
     batch = 256
 
-    def __init__(self, attribute: eq.Attribute, folder: Path):
+    def __init__(self, attribute: eq.Attribute, work: Path):
         super().__init__(attribute)
-        self.judge, self.about = judge_of(folder)
+        self.judge, self.about = judge_of(work, ANNOTATOR)
         self.name = f"judge {self.about['weights']}"
 
     def answers(self, images: Sequence[Path]) -> list[str]:
@@ -120,12 +116,7 @@ class JudgeAnnotator(Annotator):
 
 def the_painter(sampler: str) -> Painter:
     """Return the embedded generator on a sampler."""
-    if sampler == "onnxruntime":
-        return load_painter("mini")
-    from scripts.openvino_sampler import OpenVinoGenerator
-
-    generator = OpenVinoGenerator(WORK / sampler / "kept")
-    return MiniPainter(MiniPipeline(load_encoder("mini"), generator))
+    return load_painter("mini", device=None if sampler == "onnxruntime" else sampler)
 
 
 def pixels(path: Path) -> np.ndarray:
@@ -214,7 +205,7 @@ class SeenMethod(NamedTuple):
 class Bench:
     """What the table is made with. What was seen of a method is kept."""
 
-    data: Path
+    work: Path
     sampler: str
     images: int
     painter: Painter
@@ -255,7 +246,7 @@ class Bench:
 
     def photographs(self) -> np.ndarray:
         """Return the judge's features of photographs of the ten occupations."""
-        return self.judge(at_work(self.data))["features"]
+        return self.judge(at_work(self.work))["features"]
 
     def difference(self) -> dict[str, Any]:
         """Return how far the pictures are from those of the shipped sampler, in bytes."""
@@ -368,20 +359,19 @@ def write(found: dict[str, Any]) -> None:
 def main() -> None:
     """Draw and measure one method after the other; write and print each table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
+    parser.add_argument("work", type=Path)
     parser.add_argument("--pictures", type=int, default=100, help="Of each prompt and method.")
     parser.add_argument("--method", action="append", help="Methods in place of all.")
     parser.add_argument("--sampler", choices=SAMPLERS, default=SAMPLERS[0])
-    parser.add_argument("--annotator", type=Path, default=JUDGE, help="The judge of the loops.")
     args = parser.parse_args()
     if args.pictures < 2:
         parser.error("an interval needs two pictures of each or more")
     gender = eq.Attribute.load("gender")
-    judge, of_judge = judge_of(JUDGE)
-    annotator = JudgeAnnotator(gender, args.annotator)
+    judge, of_judge = judge_of(args.work, JUDGE)
+    annotator = JudgeAnnotator(gender, args.work)
     mini = load_annotator("encoder:mini", gender)
     painter, shipped = the_painter(args.sampler), load_painter("mini")
-    bench = Bench(args.data, args.sampler, args.pictures, painter, shipped, judge, annotator, mini)
+    bench = Bench(args.work, args.sampler, args.pictures, painter, shipped, judge, annotator, mini)
     methods = args.method or METHODS
     about = {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),

@@ -5,14 +5,18 @@
 from __future__ import annotations
 
 import io
+from functools import cache
+from typing import cast
 
-import numpy as np
 import torch
 from PIL import Image
 from torch.nn import functional as F
 
 SIDE = 64
 COMPRESSED = 0.4  # share of the shrunk views
+LIGHT = torch.tensor(  # light and two colours of red, green and blue, as in JPEG
+    [[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]]
+)
 
 
 def centre(pictures: torch.Tensor) -> torch.Tensor:
@@ -25,18 +29,22 @@ def centre(pictures: torch.Tensor) -> torch.Tensor:
     ).contiguous(memory_format=torch.channels_last)
 
 
+def floats(pictures: torch.Tensor) -> torch.Tensor:
+    """Return bytes (n, height, width, 3) as floats (n, 3, height, width) in [-1, 1]."""
+    return pictures.permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
 def views(
-    pictures: torch.Tensor,
+    x: torch.Tensor,
     smallest: float = 0.5,
     largest: float = 1.02,
     pixels: int = SIDE,
     strength: float = 1.0,
 ) -> torch.Tensor:
-    """Crop, turn, flip, colour, blur, erase; what lies outside a picture is its mirror image.
+    """Crop, turn, flip, colour, blur, erase floats; what lies outside a picture is its mirror image.
 
     strength: of everything but the crop and the flip.
     """
-    x = pictures.permute(0, 3, 1, 2).float() / 127.5 - 1
     n, device = len(x), x.device
 
     def uniform(low: float, high: float, *shape: int) -> torch.Tensor:
@@ -108,12 +116,32 @@ def shrunk(views: torch.Tensor, least: float = 1.2, most: float = 5.0) -> torch.
 
 
 def compressed(views: torch.Tensor, quality: int) -> torch.Tensor:
-    """Return what JPEG leaves of views."""
-    pixels = ((views.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
-    left = []
-    for picture in pixels.permute(0, 2, 3, 1).cpu().numpy():
-        out = io.BytesIO()
-        Image.fromarray(picture).save(out, "JPEG", quality=quality)
-        left.append(np.asarray(Image.open(out)))
-    there = torch.from_numpy(np.stack(left)).to(views.device)
-    return there.permute(0, 3, 1, 2).float() / 127.5 - 1
+    """Return what JPEG leaves of views, without its thinning of the colours."""
+    side = views.shape[-1]
+    waves = cosines(views.device)
+    to_light, steps = LIGHT.to(views), steps_of(quality, views.device)
+    light = torch.einsum("ij,njhw->nihw", to_light, views * 127.5)
+    whole = F.pad(light, (0, -side % 8, 0, -side % 8), mode="replicate")
+    blocks = whole.unfold(2, 8, 8).unfold(3, 8, 8)
+    found = (waves @ blocks @ waves.T / steps).round() * steps
+    rows = (waves.T @ found @ waves).permute(0, 1, 2, 4, 3, 5).reshape(whole.shape)
+    back = torch.einsum("ij,njhw->nihw", to_light.inverse(), rows[:, :, :side, :side])
+    return (back / 127.5).clamp(-1, 1)
+
+
+def cosines(device: torch.device) -> torch.Tensor:
+    """Return the discrete cosine transform of eight numbers, an orthogonal matrix."""
+    place = torch.arange(8, device=device)
+    waves = torch.cos(torch.pi * (2 * place[None] + 1) * place[:, None] / 16) / 2
+    waves[0] /= 2**0.5
+    return waves
+
+
+@cache
+def steps_of(quality: int, device: torch.device) -> torch.Tensor:
+    """Return the steps (3, 1, 1, 8, 8) to which JPEG of a quality rounds, as Pillow writes them."""
+    out = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(out, "JPEG", quality=quality)
+    tables = cast(dict[int, list[int]], Image.open(out).quantization)  # pyright: ignore[reportAttributeAccessIssue]
+    light, colour = (torch.tensor(tables[i], dtype=torch.float32).view(8, 8) for i in (0, 1))
+    return torch.stack([light, colour, colour])[:, None, None].to(device)

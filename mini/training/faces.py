@@ -1,69 +1,66 @@
-"""People seen from nearby: photographs cropped about the faces that a detector (MTCNN) finds, so
-that a face is a good third of the height.
+"""The faces in photographs, and where their eyes, noses and mouths are, as a detector (MTCNN) finds
+them.
 """
 
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
-ENLARGED = 4  # times: the detector does not look for faces of fewer than 12 pixels
+from training.framing import person, portrait
+
+KINDS = {"portrait": ("fairface",), "people": ("idenprof", "flickr8k")}  # of CelebA all are framed
+ENLARGED = {"portrait": 3, "people": 4}  # times: the detector looks for no face below 12 pixels
 SURE = 0.9  # probability of a face
-LEAST = 11.0  # pixels of a face's height; what is smaller would be mostly blur
-WIDE = 2.7  # side of a crop, in heights of the face
-ABOVE = 0.42  # share of a crop that lies above the middle of the face
+LEAST = {"portrait": 20.0, "people": 11.0}  # pixels of a face's height; less is mostly blur
 BLOCK = 60
-QUALITY = 92  # of the JPEGs
 
 
-def close_ups(photographs: list[bytes]) -> tuple[np.ndarray, list[bytes]]:
-    """For every face that is found, which of the square photographs it is in, and a JPEG of its
-    surroundings in that photograph's size.
-    """
+class Face(NamedTuple):
+    """A face: its photograph, its box (left, top, right, bottom) and its five points, in pixels."""
+
+    photograph: int
+    box: np.ndarray
+    points: np.ndarray
+
+
+def frames_of(photographs: list[bytes], kind: str) -> list[tuple[int, tuple[float, ...]]]:
+    """Return (photograph, frame): of the largest face of each portrait, or of all people."""
+    faces = found(photographs, kind)
+    side = float(Image.open(io.BytesIO(photographs[0])).width)
+    if kind == "people":
+        return [(face.photograph, person(face.box, face.points, side)) for face in faces]
+    largest = {face.photograph: face for face in sorted(faces, key=_height)}
+    return [(place, portrait(face.points, side)) for place, face in sorted(largest.items())]
+
+
+def found(photographs: list[bytes], kind: str) -> list[Face]:
+    """Return the faces in square photographs."""
     from facenet_pytorch import MTCNN  # pyright: ignore[reportMissingImports]
 
-    detector = MTCNN(keep_all=True, min_face_size=round(LEAST * ENLARGED))
-    parents, found = [], []
+    times = ENLARGED[kind]
+    detector = MTCNN(keep_all=True, min_face_size=round(LEAST[kind] * times))
+    faces: list[Face] = []
     for start in range(0, len(photographs), BLOCK):
-        pictures = [
-            Image.open(io.BytesIO(data)).convert("RGB")
-            for data in photographs[start : start + BLOCK]
-        ]
-        sides = [picture.width * ENLARGED for picture in pictures]
-        large = [
-            picture.resize((side, side), Image.Resampling.BICUBIC)
-            for picture, side in zip(pictures, sides, strict=True)
-        ]
-        for i, (picture, boxes, sure) in enumerate(
-            zip(pictures, *detector.detect(large), strict=True)
-        ):
-            crops = (
-                [
-                    surroundings(picture, box / ENLARGED)
-                    for box, p in zip(boxes, sure, strict=True)
-                    if p >= SURE
-                ]
-                if boxes is not None
-                else []
-            )
-            parents += [start + i] * len(crops)
-            found += crops
-    return np.array(parents, np.int64), found
+        large = [_enlarged(data, times) for data in photographs[start : start + BLOCK]]
+        boxes, sure, points = detector.detect(large, landmarks=True)
+        for place, some in enumerate(zip(boxes, sure, points, strict=True), start):
+            if some[0] is None:
+                continue
+            for box, probability, five in zip(*some, strict=True):
+                if probability >= SURE:
+                    faces.append(Face(place, box / times, five / times))
+    return faces
 
 
-def surroundings(picture: Image.Image, box: Any) -> bytes:
-    """The square about a face, inside the photograph, enlarged to its size."""
-    left, top, right, bottom = box
-    side = min(WIDE * (bottom - top), picture.width)
-    x, y = (
-        min(max(start, 0.0), picture.width - side)
-        for start in ((left + right - side) / 2, (top + bottom) / 2 - ABOVE * side)
-    )
-    out = io.BytesIO()
-    picture.resize(picture.size, Image.Resampling.BICUBIC, box=(x, y, x + side, y + side)).save(
-        out, "JPEG", quality=QUALITY
-    )
-    return out.getvalue()
+def _enlarged(data: bytes, times: int) -> Image.Image:
+    picture = Image.open(io.BytesIO(data)).convert("RGB")
+    size = picture.width * times, picture.height * times
+    return picture.resize(size, Image.Resampling.BICUBIC)
+
+
+def _height(face: Face) -> float:
+    return float(face.box[3] - face.box[1])

@@ -4,7 +4,7 @@ good, with what an independent classifier sees in them.
 Pictures of the gallery before keep what its classifier saw in them; the judge names the others.
 
 python -m training.gallery --candidates candidates.parquet --fitness fitness.parquet \
-    --data DATA --judge build/judge --before gallery.parquet --out gallery.parquet
+    --work WORK --before gallery.parquet --out gallery.parquet
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ import pandas as pd
 import torch
 
 import equipoise_mini
-from training.arrays import TEST, TRAIN, VALIDATION
+from training.arrays import TEST, TRAIN, VALIDATION, Sights
 from training.candidates import GOOD, decoded, drawn
 from training.judging import Judge, kernel_distance, nearest, says
 from training.labels import GENDERS
-from training.perceive import Photographs
 
 AT_WORK = (
     "chef",
@@ -49,7 +48,7 @@ COPIES = (
     0.01  # share of test photographs that lie nearer to a training photograph than a picture may
 )
 FIRST = 5652  # pictures that were drawn for the first gallery; candidates hold those it kept
-LEARNED_FROM = ("fairface", "celeba", "idenprof", "idenprof_close")
+LEARNED_FROM = ("fairface", "celeba", "idenprof", "idenprof_close", "flickr8k_close")
 LIKE = (("portrait", "fairface"), ("at work", "idenprof_close"), ("at work", "celeba"))
 BLOCK = 256
 SEEN = ["gender", "age", "race", "gender_probability"]
@@ -59,20 +58,20 @@ COLUMNS = ["name", "image", "prompt", "seed", "kind", *SEEN]
 def main() -> None:
     """Judge, choose, measure; write OUT and its figures beside it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("candidates", "fitness", "data", "judge", "before", "out"):
+    for name in ("candidates", "fitness", "work", "before", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     args = parser.parse_args()
     table = pd.read_parquet(args.candidates)
     fitness, before = pd.read_parquet(args.fitness), pd.read_parquet(args.before)
     table = table.drop(columns="verdict").merge(drawn()[["seed", "verdict"]], on="seed")
     table = table.merge(fitness, on="seed").merge(before[["seed", *SEEN]], on="seed", how="left")
-    pictures, judge = decoded(table), Judge(args.judge)
+    pictures, judge = decoded(table), Judge(args.work)
     new = table["gender"].isna()
     found = judge(pictures[new])
     for question in ("gender", "age", "race"):
         table.loc[new, question] = says(found, question)
     table.loc[new, "gender_probability"] = found["gender"].max(1).round(3)
-    there = Photographs(args.data, args.judge)
+    there = Sights(args.work)
     copies, figures = near_copies(pictures, there)
     named = table["prompt"].map(named_gender)
     fits = (named == "") | (named == table["gender"]) | (table["kind"] == "at work")
@@ -94,7 +93,7 @@ def main() -> None:
         "KID": distances(judge, there, {"before": before, "now": kept}),
         "women": women(table, keep),
     }
-    figures["classifier"] = right(args.before.with_suffix(".json"), args.judge / "perceive.json")
+    figures["classifier"] = right(args.before.with_suffix(".json"), args.work / "perceive.json")
     args.out.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
 
@@ -122,7 +121,7 @@ def drawn_with(table: pd.DataFrame) -> list[dict[str, float]]:
     return out
 
 
-def near_copies(pictures: np.ndarray, there: Photographs) -> tuple[np.ndarray, dict[str, Any]]:
+def near_copies(pictures: np.ndarray, there: Sights) -> tuple[np.ndarray, dict[str, Any]]:
     """Which pictures, or their mirror images, lie nearer to a training photograph, by pixels or by
     embedding, than COPIES of test photographs do.
     """
@@ -148,11 +147,10 @@ def near_copies(pictures: np.ndarray, there: Photographs) -> tuple[np.ndarray, d
     return copies, figures
 
 
-def photographs(there: Photographs, sources: tuple[str, ...], parts: tuple[int, ...]) -> np.ndarray:
-    """The middle of photographs, as bytes (n, 64, 64, 3)."""
-    of = np.isin(there.source, sources) & np.isin(there.part, parts)
-    edge = (there.pictures.shape[1] - 64) // 2
-    return there.pictures[of, edge : edge + 64, edge : edge + 64]
+def photographs(there: Sights, sources: tuple[str, ...], parts: tuple[int, ...]) -> np.ndarray:
+    """Crops of photographs as the generator saw them, as bytes (n, 64, 64, 3)."""
+    rows = [there.of(source, part) for source in sources for part in parts]
+    return there.crops(np.concatenate(rows))
 
 
 def thumbnails(pictures: np.ndarray) -> np.ndarray:
@@ -173,7 +171,7 @@ def embedded(pictures: np.ndarray) -> np.ndarray:
 
 
 def distances(
-    judge: Judge, there: Photographs, sets: dict[str, pd.DataFrame]
+    judge: Judge, there: Sights, sets: dict[str, pd.DataFrame]
 ) -> dict[str, dict[str, float]]:
     """KID of each kind of picture against test photographs, in the judge's features; and of as many
     training photographs.

@@ -28,19 +28,26 @@ from equipoise_mini.torch_drawing import TorchGenerator, answer, draw
 from equipoise_mini.velocity import Velocity
 from training import zero_shot
 from training.arrays import SOURCES, TRAIN, VALIDATION, tokenize
-from training.augment import SIDE, centre
+from training.augment import centre
+from training.framing import framed, moved
 from training.joint import Batches
 from training.judging import Judge
 from training.teacher import DEVICE
 from training.text import autocast
 
-MIX = {"fairface": 0.36, "celeba": 0.14, "idenprof_close": 0.4, "idenprof": 0.1}
+MIX = {
+    "fairface": 0.4,
+    "celeba": 0.18,
+    "idenprof_close": 0.28,
+    "flickr8k_close": 0.07,
+    "idenprof": 0.07,
+}
 UNSAID = (
     0.1  # share of pictures drawn without their text, so that there is something to guide away from
 )
 NAMED = 0.6  # share of the captions of close-ups at work that name a gender, where it is clear
 CLEAR = 0.7  # how sure a classifier is of a gender that is named
-JITTER = 2  # pixels that a crop may be off the middle
+SHIFT, SIZE, TURN = 1.5, 0.04, 0.05  # how far a crop is moved, in pixels; resized; turned, radians
 BLOCK = TorchGenerator.block
 PROMPTS = (
     "a photo of a man", "a photo of a woman", "a photo of a young woman", "a photo of an old man", "a photo of a little girl",
@@ -86,9 +93,14 @@ def clear_gender(mini: Mini, batches: Batches, rows: torch.Tensor) -> torch.Tens
     """The gender that both the model and a classifier see in each of these photographs, -1 where
     they differ or the classifier doubts.
     """
-    pictures = batches.pictures[rows]
-    middle = slice((pictures.shape[1] - SIDE) // 2, (pictures.shape[1] + SIDE) // 2)
-    found = Judge(batches.work, "labeller")(pictures[:, middle, middle].cpu().numpy())["gender"]
+    crops = torch.cat(
+        [
+            framed(batches.photographs_of(some), batches.labels["frame"][some])
+            for some in rows.split(512)
+        ]
+    )
+    pictures = ((crops + 1) * 127.5).round().to(torch.uint8).permute(0, 2, 3, 1)
+    found = Judge(batches.work, "labeller")(pictures.cpu().numpy())["gender"]
     sure, classified = torch.from_numpy(found).to(DEVICE).max(1)
     tokenizer = Tokenizer.from_file(str(batches.work / "tokenizer.json"))
     male, female = (
@@ -100,7 +112,7 @@ def clear_gender(mini: Mini, batches: Batches, rows: torch.Tensor) -> torch.Tens
         )
         for nouns in zero_shot.SAID["gender"].values()
     )
-    images = torch.cat([mini.encode_image(centre(part)) for part in pictures.split(512)])
+    images = torch.cat([mini.encode_image(part) for part in crops.split(512)])
     seen = (images @ torch.from_numpy(female - male).to(DEVICE) > 0).long()
     gender = torch.where((sure >= CLEAR) & (seen == classified), classified, -1)
     print(
@@ -118,18 +130,13 @@ def text_rows(mini: Mini, tokens: torch.Tensor) -> torch.Tensor:
     return mini.encode_text(tokens, tokens != 0)
 
 
-def crops(pictures: torch.Tensor) -> torch.Tensor:
-    """Nearly the middle of bytes (n, 72, 72, 3), mirrored or not, as floats (n, 3, 64, 64)."""
-    n, middle = len(pictures), (pictures.shape[1] - SIDE) // 2
-    top, left = (
-        torch.randint(middle - JITTER, middle + JITTER + 1, (n, 1), device=DEVICE) for _ in range(2)
-    )
-    steps = torch.arange(SIDE, device=DEVICE)
-    across = torch.where(torch.rand(n, 1, device=DEVICE) < 0.5, steps, SIDE - 1 - steps) + left
-    found = pictures[
-        torch.arange(n, device=DEVICE)[:, None, None], (top + steps)[:, :, None], across[:, None, :]
-    ]
-    return found.permute(0, 3, 1, 2).float() / 127.5 - 1
+def pixels(batches: Batches, rows: torch.Tensor) -> torch.Tensor:
+    """Return the photographs as they are framed, nearly, and mirrored or not: floats (n, 3, 64,
+    64).
+    """
+    frames = moved(batches.labels["frame"][rows], SHIFT, SIZE, TURN)
+    flipped = torch.rand(len(rows), device=DEVICE) < 0.5
+    return framed(batches.photographs_of(rows), frames, flipped=flipped)
 
 
 def main() -> None:
@@ -208,8 +215,10 @@ def one_step(
     """Squared error of the velocity at random times, more of them in the middle."""
     rows, _, _ = batches.draw()
     told = torch.where(torch.rand(len(rows), 1, device=DEVICE) < UNSAID, nothing, texts.of(rows))
-    pictures = crops(batches.pictures[rows])
-    times, start = torch.sigmoid(torch.randn(len(rows), device=DEVICE)), torch.randn_like(pictures)
+    pictures = pixels(batches, rows)
+    start = torch.randn_like(pictures)
+    # a blurred photograph teaches early times alone: later ones would learn its blur
+    times = torch.sigmoid(torch.randn(len(rows), device=DEVICE)) * batches.labels["until"][rows]
     share = times[:, None, None, None]
     with autocast():
         velocity = model(torch.lerp(start, pictures, share), times, told)

@@ -21,7 +21,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from equipoise_mini.module import DIM, ImageTower
 from training import zero_shot
 from training.arrays import SOURCES, TRAIN, VALIDATION, photographs, tokenize, with_bits
-from training.augment import centre, views
+from training.augment import centre, floats, views
 from training.labels import BITS, GENDERS, HELD_OUT, OCCUPATIONS, membership
 from training.teacher import DEVICE, Teacher
 from training.text import Student, autocast, warm_cosine
@@ -89,6 +89,10 @@ class Batches:
             self.labels["part"], torch.tensor(parts, device=DEVICE, dtype=torch.uint8)
         )
         return torch.nonzero((self.labels["source"] == source) & part).squeeze(1)
+
+    def photographs_of(self, rows: torch.Tensor) -> torch.Tensor:
+        """The photographs that these rows are crops of, as bytes."""
+        return self.pictures[self.labels["photograph"][rows]]
 
     def draw(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Photographs, a caption for each, and more captions of Flickr8k, as indices."""
@@ -286,7 +290,7 @@ def one_step(
     texts, sentences = torch.cat([own, more]), drawn(corpus, args.batch)
     tokens = torch.cat([batches.captions["tokens"][texts], corpus["tokens"][sentences]])
     with autocast():
-        image, text, mimic = pair(views(batches.pictures[rows]), tokens)
+        image, text, mimic = pair(views(floats(batches.pictures[rows])), tokens)
     positive, weight = batches.pairs(rows, texts)
     scores = pair.scale.exp().clamp(max=60) * image @ text[: len(texts)].T
     n = len(rows)

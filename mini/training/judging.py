@@ -19,7 +19,7 @@ from training.labels import SLOTS
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 QUESTIONS = ("gender", "age", "race", "occupation")
-WIDTHS, DEPTHS = (64, 128, 256), (1, 2, 2)
+WIDTHS, DEPTHS = (48, 96, 176, 288), (1, 2, 3, 2)
 FEATURES = WIDTHS[-1]
 BLOCK = 512
 
@@ -29,11 +29,10 @@ class Perceiver(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layers: list[nn.Module] = [*convolution(3, 32, 2), *convolution(32, WIDTHS[0], 2)]
-        before = WIDTHS[0]
+        layers: list[nn.Module] = []
+        before = 3
         for width, depth in zip(WIDTHS, DEPTHS, strict=True):
-            if width != before:
-                layers += convolution(before, width, 2)
+            layers += convolution(before, width, 2)
             layers += [Residual(width) for _ in range(depth)]
             before = width
         self.stages = nn.Sequential(*layers)
@@ -43,7 +42,7 @@ class Perceiver(nn.Module):
         )
 
     def features(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Return what is left of the pictures before the questions (n, 256)."""
+        """Return what is left of the pictures before the questions (n, 288)."""
         return self.stages(pixels).mean((2, 3))
 
     def answers(self, features: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -85,7 +84,7 @@ class Judge:
         self.model = self.model.to(DEVICE).eval()
 
     def __call__(self, pictures: np.ndarray) -> dict[str, np.ndarray]:
-        """For bytes (n, 64, 64, 3): probabilities (n, values) by question, and features (n, 256)
+        """For bytes (n, 64, 64, 3): probabilities (n, values) by question, and features (n, 288)
         under the name "features".
         """
         return judged(self.model, pictures)

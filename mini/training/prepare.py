@@ -1,7 +1,9 @@
-"""Stage 0: photographs, captions, corpus and tokenizer, as plain arrays that any machine with torch
-can train on.
+"""Stage 0: photographs, the faces in them, captions, corpus and tokenizer, as plain arrays that any
+machine with torch can train on.
 
 python -m training.prepare --data DATA --teacher FOLDER --work WORK
+
+Without a teacher there is no corpus, which only stages 1 to 3 need.
 """
 
 from __future__ import annotations
@@ -15,14 +17,17 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from safetensors.numpy import save_file
+import torch
+from safetensors.numpy import load_file, save_file
 
 from training import captions, corpus
-from training.arrays import SOURCES, TEST, TRAIN, VALIDATION, tokenize
-from training.faces import close_ups
+from training.arrays import SOURCES, TEST, TRAIN, VALIDATION, decode, tokenize
+from training.faces import KINDS, frames_of
+from training.framing import WHOLE, framed, latest_times
 from training.labels import AGES, ATTRIBUTES, GENDERS, SLOTS, YES_NO, bits
 
 SEED = 0
+BLOCK = 4096
 VOCABULARY = 8192
 PROMPTS = 350_000
 WORDS = 80_000  # of English, the commonest
@@ -38,15 +43,12 @@ FEMALE = re.compile(
 def main() -> None:
     """Read everything, write WORK."""
     from tokenizers import Tokenizer
-    from wordfreq import top_n_list  # pyright: ignore[reportMissingImports]
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--data", type=Path, required=True, help="The folder with people/ and annotations/."
     )
-    parser.add_argument(
-        "--teacher", type=Path, required=True, help="all-MiniLM-L6-v2, for the words it knows."
-    )
+    parser.add_argument("--teacher", type=Path, help="all-MiniLM-L6-v2, for the words it knows.")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument(
         "--tokenizer",
@@ -54,6 +56,8 @@ def main() -> None:
         help="One to keep, so that a text tower that was trained with it still fits.",
     )
     args = parser.parse_args()
+    if not args.teacher and not args.tokenizer:
+        parser.error("a tokenizer is trained on the teacher's corpus; name one of the two")
     args.work.mkdir(parents=True, exist_ok=True)
 
     table = photographs(args.data)
@@ -61,6 +65,47 @@ def main() -> None:
     pool = Pool({name: float(cast(float, celeba[name].mean())) for name in ATTRIBUTES})
     rows = table.drop(columns="image").to_dict("records")
     spans = [pool.span(row) for row in rows]
+    texts = write_corpus(args, pool) if args.teacher else []
+    tokenizer = (
+        Tokenizer.from_file(str(args.tokenizer)) if args.tokenizer else train_tokenizer(texts)
+    )
+    tokenizer.save(str(args.work / "tokenizer.json"))
+    at_work = [
+        [pool.shared[occupation, gender] for gender in GENDERS]
+        for occupation in SLOTS["occupation"]
+    ]
+    afar = [pool.afar(occupation) for occupation in SLOTS["occupation"]]
+    said = {
+        "tokens": tokenize(tokenizer, pool.texts),
+        "bits": np.packbits(np.stack(pool.bits), axis=1),
+        "free": np.array(pool.free),
+    }
+    save_file(said, args.work / "captions.safetensors")
+
+    rows_seen = sights(table, args.work)
+    parents, frames = rows_seen["photograph"], rows_seen["frame"]
+    known_bits = np.packbits(np.stack([known(row) for row in rows]), axis=1)
+    labels = {
+        **rows_seen,
+        "bits": known_bits[parents],
+        "part": table["part"].to_numpy(np.uint8)[parents],
+        "until": until(table["image"].tolist(), parents, frames),
+        "spans": np.array(spans, np.int64)[parents],
+        "spans_at_work": np.array(at_work, np.int64),
+        "spans_afar": np.array(afar, np.int64),
+    }
+    save_file(labels, args.work / "labels.safetensors")
+    write_photographs(table["image"].tolist(), args.work)
+    print(
+        f"{len(table):,} photographs, {len(parents) - len(table):,} close-ups,"
+        f" {len(pool.texts):,} captions, {len(texts):,} sentences"
+    )
+
+
+def write_corpus(args: argparse.Namespace, pool: Pool) -> list[str]:
+    """Write the sentences that a text tower learns from, in random order; return them."""
+    from wordfreq import top_n_list  # pyright: ignore[reportMissingImports]
+
     vocabulary = [*(args.teacher / "vocab.txt").read_text().split("\n"), *top_n_list("en", WORDS)]
     texts = list(
         dict.fromkeys([*corpus.sentences(args.data, vocabulary, PROMPTS), *pool.written()])
@@ -68,44 +113,56 @@ def main() -> None:
     random.Random(SEED).shuffle(texts)
     with gzip.open(args.work / "corpus.txt.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(texts))
-    tokenizer = (
-        Tokenizer.from_file(str(args.tokenizer)) if args.tokenizer else train_tokenizer(texts)
-    )
-    tokenizer.save(str(args.work / "tokenizer.json"))
+    return texts
 
-    afar = [pool.afar(occupation) for occupation in SLOTS["occupation"]]
-    tokens = tokenize(tokenizer, pool.texts)
-    save_file(
-        {
-            "tokens": tokens,
-            "bits": np.packbits(np.stack(pool.bits), axis=1),
-            "free": np.array(pool.free),
-        },
-        args.work / "captions.safetensors",
-    )
-    parents, close = close_ups_of(table)
-    own_and_parents = np.concatenate([np.arange(len(table)), parents])
-    names = [*table["source"], *(f"{name}_close" for name in table["source"].iloc[parents])]
-    labels = {
-        "bits": np.packbits(np.stack([known(row) for row in rows]), axis=1)[own_and_parents],
-        "source": np.array([SOURCES.index(name) for name in names], np.uint8),
-        "part": table["part"].to_numpy(np.uint8)[own_and_parents],
-        "spans": np.array(spans, np.int64)[own_and_parents],
-        "spans_at_work": np.array(
-            [
-                [pool.shared[occupation, gender] for gender in GENDERS]
-                for occupation in SLOTS["occupation"]
-            ],
-            np.int64,
-        ),
-        "spans_afar": np.array(afar, np.int64),
+
+def sights(table: pd.DataFrame, work: Path) -> dict[str, np.ndarray]:
+    """Return what is seen of the photographs: each of them once, then every small face from nearby.
+
+    photograph: its place in the table. frame: a square about a portrait's face, or the middle of
+    another photograph. source: SOURCES.index.
+    """
+    count = len(table)
+    frames = {kind: faces_of(table, kind, work) for kind in KINDS}
+    near = frames["people"]
+    photograph = np.concatenate([np.arange(count), near["photograph"]])
+    whole = np.tile(np.array(WHOLE, np.float32), (count, 1))
+    whole[frames["portrait"]["photograph"]] = frames["portrait"]["frame"]
+    names = table["source"].to_numpy(str)
+    close = [f"{name}_close" for name in names[near["photograph"]]]
+    source = [SOURCES.index(name) for name in (*names, *close)]
+    return {
+        "photograph": photograph,
+        "frame": np.concatenate([whole, near["frame"]]),
+        "source": np.array(source, np.uint8),
     }
-    save_file(labels, args.work / "labels.safetensors")
-    write_photographs([*table["image"], *close], args.work)
-    print(
-        f"{len(table):,} photographs, {len(close):,} close-ups, {len(pool.texts):,} captions,"
-        f" {len(texts):,} sentences"
-    )
+
+
+def faces_of(table: pd.DataFrame, kind: str, work: Path) -> dict[str, np.ndarray]:
+    """Return photograph and frame of the faces of a kind; they are looked for once, which takes
+    half an hour.
+    """
+    path = work / f"faces_{kind}.safetensors"
+    if not path.is_file():
+        rows = np.flatnonzero(table["source"].isin(KINDS[kind]))
+        places, frames = zip(*frames_of(table["image"].iloc[rows].tolist(), kind), strict=True)
+        found = {"photograph": rows[np.array(places)], "frame": np.array(frames, np.float32)}
+        partial = path.with_suffix(".partial")
+        save_file(found, partial)
+        partial.replace(path)
+    return load_file(path)
+
+
+def until(images: list[bytes], photograph: np.ndarray, frames: np.ndarray) -> np.ndarray:
+    """Return until which time each crop teaches to draw (framing.py)."""
+    found = []
+    for start in range(0, len(photograph), BLOCK):
+        some = slice(start, start + BLOCK)
+        pictures = np.stack([decode(images[place]) for place in photograph[some]])
+        here = torch.from_numpy(frames[some])
+        crops = framed(torch.from_numpy(pictures), here)
+        found.append(latest_times(crops, here[:, 2]).numpy())
+    return np.concatenate(found)
 
 
 def photographs(data: Path) -> pd.DataFrame:
@@ -132,15 +189,6 @@ def photographs(data: Path) -> pd.DataFrame:
         flickr["name"].isin(test), TEST, np.where(flickr["name"].isin(dev), VALIDATION, TRAIN)
     )
     return pd.concat([faces, celeba, work, flickr], ignore_index=True)
-
-
-def close_ups_of(table: pd.DataFrame) -> tuple[np.ndarray, list[bytes]]:
-    """Close-ups of the sets that show people from afar, and the photograph that each is from,
-    counted in the table.
-    """
-    rows = np.flatnonzero(table["source"].isin(("idenprof", "flickr8k")))
-    parents, found = close_ups(table["image"].iloc[rows].tolist())
-    return rows[parents], found
 
 
 def _held(count: int, share: float) -> np.ndarray:

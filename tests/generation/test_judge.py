@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.helpers.common import ROOT, component
 
@@ -18,9 +20,16 @@ def training():
     """The training code's modules, which are not installed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "mini"))
-        from training import augment, judging, labels, perceive
+        from training import arrays, augment, framing, judging, labels, perceive
 
-        yield SimpleNamespace(augment=augment, judging=judging, labels=labels, perceive=perceive)
+        yield SimpleNamespace(
+            arrays=arrays,
+            augment=augment,
+            framing=framing,
+            judging=judging,
+            labels=labels,
+            perceive=perceive,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -113,23 +122,96 @@ def test_answers_that_nobody_knows_cost_nothing(training):
     assert (logits.grad == 0).all()
 
 
+def sights(training, rng, rows=600):
+    """Random photographs of every source and part, each seen once."""
+    there = training.arrays.Sights.__new__(training.arrays.Sights)
+    there.pictures = rng.integers(0, 256, (rows, 72, 72, 3), dtype=np.uint8)
+    there.photograph = rng.permutation(rows)
+    there.frame = np.tile(np.array(training.framing.WHOLE, np.float32), (rows, 1))
+    there.source = (np.arange(rows) % len(training.arrays.SOURCES)).astype(np.uint8)
+    there.part = rng.integers(0, 3, rows)
+    there.bits = (rng.random((rows, len(training.labels.BITS))) < 0.05).astype(np.uint8)
+    return there
+
+
 def test_it_learns_from_training_photographs_alone(training):
-    rng = np.random.default_rng(0)
-    names = np.array(list(training.perceive.MIX))
-    there = training.perceive.Photographs.__new__(training.perceive.Photographs)
-    there.pictures = rng.integers(0, 256, (600, 72, 72, 3), dtype=np.uint8)
-    there.source, there.part = names[np.arange(600) % len(names)], rng.integers(0, 3, 600)
-    there.known = {
-        name: rng.integers(-1, len(training.labels.SLOTS[name]), 600)
-        for name in training.judging.QUESTIONS
-    }
-    drawn = training.perceive.batches(there, ["idenprof"], 64, rng)
-    for near, far in itertools.islice(drawn, 20):
-        places = np.concatenate([near, far])
-        assert (there.part[places] == 0).all()
-        assert "idenprof" not in there.source[places]
-        assert set(there.source[far]) <= set(training.perceive.PORTRAITS)
-        seen, answers = training.perceive.views_of(there, (near, far), 32)
-        assert seen.shape == (len(places), 3, 32, 32)
-        for name, known in there.known.items():
-            assert answers[name].tolist() == known[places].tolist()
+    there = sights(training, np.random.default_rng(0))
+    batches = training.perceive.Batches(there, ["idenprof"], 64)
+    assert set(batches.rows) == set(training.perceive.MIX) - {"idenprof"}
+    for source, rows in batches.rows.items():
+        places = rows.numpy()
+        assert (there.part[places] == training.arrays.TRAIN).all()
+        assert (there.source[places] == training.arrays.SOURCES.index(source)).all()
+        known = [there.known(name)[places] >= 0 for name in training.judging.QUESTIONS]
+        assert np.any(known, axis=0).all()
+    seen, answers = batches.draw()
+    assert seen.shape == (sum(batches.counts.values()), 3, 64, 64)
+    assert all(len(known) == len(seen) for known in answers.values())
+
+
+def test_a_frame_of_the_middle_is_the_middle(training):
+    there = sights(training, np.random.default_rng(1), 20)
+    crops = there.crops(np.arange(20))
+    middles = training.arrays.middle(there.pictures)[there.photograph]
+    # a bicubic sample at a pixel's own place is that pixel, up to rounding in float32
+    assert np.abs(crops.astype(int) - middles).max() <= 1
+
+
+def test_a_face_is_upright_and_in_its_place(training):
+    """Whatever its size, place and tilt were: eyes level, at one height, the mouth below."""
+    framing, rng = training.framing, np.random.default_rng(2)
+    upright = np.array([[-7, -8], [7, -8], [0, 0], [-5, 8], [5, 8]], float)
+    for _ in range(50):
+        angle, size = rng.uniform(-0.4, 0.4), rng.uniform(0.8, 1.2)
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        points = size * upright @ turn.T + 36
+        x, y, side, turned = framing.portrait(points, 72.0)
+        back = np.array([[np.cos(turned), np.sin(turned)], [-np.sin(turned), np.cos(turned)]])
+        seen = (points - [x, y]) @ back.T / side  # in shares of the crop, from its middle
+        assert turned == pytest.approx(angle, abs=1e-6)
+        assert seen[0, 1] == pytest.approx(seen[1, 1], abs=1e-6)
+        assert np.ptp(seen[[0, 1], 0] + seen[[1, 0], 0]) < 1e-6
+        assert seen[3:, 1].mean() - seen[:2, 1].mean() == pytest.approx(1 / framing.PORTRAIT)
+
+
+def test_a_frame_stays_in_its_photograph(training):
+    framing, rng = training.framing, np.random.default_rng(3)
+    for _ in range(200):
+        box = np.sort(rng.uniform(-5, 77, (2, 2)), axis=0).ravel()
+        x, y, side, _ = framing.person(box, np.zeros((5, 2)), 72.0)
+        assert side <= 72
+        assert min(x, y) >= side / 2 - 1e-6
+        assert max(x, y) <= 72 - side / 2 + 1e-6
+
+
+def test_a_blurred_photograph_teaches_early_times_alone(training):
+    from torch.nn import functional as F
+
+    torch.manual_seed(0)
+    rough = F.interpolate(torch.rand(8, 3, 8, 8) * 2 - 1, (64, 64), mode="bicubic")
+    sharp = (rough + 0.2 * torch.randn(8, 3, 64, 64)).clamp(-1, 1)
+    whole = torch.full((8,), 64.0)
+    until = [training.framing.latest_times(sharp, whole)]
+    for fine in (40, 24):
+        small = F.interpolate(sharp, (fine, fine), mode="bicubic", antialias=True)
+        blurred = F.interpolate(small, (64, 64), mode="bicubic")
+        until.append(training.framing.latest_times(blurred, whole))
+    assert (until[0] == 1).all()
+    assert (until[0] > until[1]).all() and (until[1] >= until[2]).all() and (until[2] > 0).all()
+    enlarged = training.framing.latest_times(sharp, torch.full((8,), 30.0))
+    assert (enlarged < until[0]).all()  # whatever the pixels say
+
+
+def test_what_jpeg_leaves_is_what_pillow_leaves(training):
+    rng = np.random.default_rng(4)
+    coarse = rng.integers(0, 256, (6, 6, 3), dtype=np.uint8)
+    picture = np.asarray(Image.fromarray(coarse).resize((40, 40), Image.Resampling.BICUBIC))
+    floats = training.augment.floats(torch.from_numpy(picture.copy())[None])
+    for quality in (60, 90):
+        out = io.BytesIO()
+        Image.fromarray(picture).save(out, "JPEG", quality=quality, subsampling=0)
+        theirs = training.augment.floats(torch.from_numpy(np.array(Image.open(out)))[None])
+        ours = training.augment.compressed(floats, quality)
+        # Pillow rounds to bytes and transforms in integers: about one byte of 255
+        assert (ours - theirs).abs().mean() * 127.5 < 1.5
+        assert (ours - theirs).abs().mean() < 0.5 * (floats - theirs).abs().mean()
