@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-BLOCK = 64  # numbers that are made at a time
+BLOCK = 256  # numbers that are made at a time: one page of memory
 APART = 4  # int32s from one to the next: Triton compiles another kernel for less than 16 bytes
 
 

@@ -151,8 +151,9 @@ def _row_stride(x: torch.Tensor) -> int | None:
 
 
 def _is_apart(out: Any, x: torch.Tensor, reach: int) -> bool:
-    """Return whether out can take the rows of x, which reach over so many numbers, and shares no
-    memory with them.
+    """Return whether out can take the rows of x, and shares no memory with them.
+
+    reach: how many numbers lie from the first of x to the last.
     """
     if type(out) is not torch.Tensor or not _is_plain(out) or out.is_inference():
         return False
