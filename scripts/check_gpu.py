@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -329,6 +330,68 @@ def check_search(rng: np.random.Generator) -> None:
             report(f"search {dtype.__name__} k={k}", same, f"{agree:.3%} of places agree")
 
 
+def check_calls(rng: np.random.Generator) -> None:
+    """Calls share what was made ready for them, and no call is told of another's rows."""
+    space = space_of(rng, 512, 1)
+    x = torch.nn.functional.normalize(torch.randn(64, 512, device="cuda"))
+    first = eq.debias(x, space)
+    same = all(torch.equal(eq.debias(x, space), first) for _ in range(20))
+    report("kept kernels give the bits of Triton's own launch", same, "20 calls after the first")
+    counts = rng.integers(0, 64, 500).tolist()
+    report("calls after each other", [_counted(x, space, k) for k in counts] == counts, "500 calls")
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(lambda k: _on_a_stream(x, space, k), range(16)))
+    report("threads with streams of their own", all(told), "16 tasks of 200 calls, 8 threads")
+    check = eq.RowCheck()
+    for k in counts:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            eq.debias(_spoilt(x, k), space, on_invalid=check)
+    try:
+        check.raise_if_invalid()
+        found = 0
+    except eq.errors.InvalidRowsError as error:
+        found = error.count
+    report("a RowCheck of calls on many streams", found == sum(counts), f"{found} rows")
+    check_graph(space, x)
+
+
+def check_graph(space: eq.AttributeSpace, x: torch.Tensor) -> None:
+    """A recorded call adds to a number of its own each time that it is replayed."""
+    check, u = eq.RowCheck(), torch.empty_like(x)
+    spoilt, graph = _spoilt(x, 3), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        eq.debias(spoilt, space, out=u, on_invalid=check)
+    for _ in range(5):
+        graph.replay()
+        eq.debias(x, space)
+    same = torch.equal(_bits(u), _bits(eq.debias(spoilt, space, on_invalid="keep")))
+    try:
+        check.raise_if_invalid()
+        report("a RowCheck in a CUDA graph", False, "no error")
+    except eq.errors.InvalidRowsError as error:
+        report("a RowCheck in a CUDA graph", error.count == 3 and same, str(error.count))
+
+
+def _spoilt(x: torch.Tensor, rows: int) -> torch.Tensor:
+    spoilt = x.clone()
+    spoilt[:rows] = 0
+    return spoilt
+
+
+def _counted(x: torch.Tensor, space: eq.AttributeSpace, rows: int) -> int:
+    """Return how many rows of ``rows`` without a direction an error names."""
+    try:
+        eq.debias(_spoilt(x, rows), space)
+        return 0
+    except eq.errors.InvalidRowsError as error:
+        return error.count
+
+
+def _on_a_stream(x: torch.Tensor, space: eq.AttributeSpace, rows: int) -> bool:
+    with torch.cuda.stream(torch.cuda.Stream()):
+        return all(_counted(x, space, rows) == rows for _ in range(200))
+
+
 CHECKS = {
     "invalid-rows": check_invalid_rows,
     "shrink": check_shrink,
@@ -336,6 +399,7 @@ CHECKS = {
     "neighbours": check_neighbours,
     "forms": check_forms,
     "repeats": check_repeats,
+    "calls": check_calls,
     "search": check_search,
     "accuracy": check_accuracy,
 }

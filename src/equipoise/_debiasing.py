@@ -18,6 +18,8 @@ from equipoise.kernels._recipe import NORMS, Preference, preference
 
 OnInvalid = Literal["raise", "keep", "unchecked"]
 _NAMED_ROWS = 5
+MOST_EXACT = 1 << 53  # integers below are floats without loss
+Answer = tuple[Any, kernels.InvalidRows | None]
 
 
 def debias(
@@ -47,22 +49,57 @@ def debias(
     At kappa 0, rows of unit length (as far as float16, where they may come from, can hold it) come
     back bit for bit; others are divided by their length unless norm is "keep".
     """
+    done = None
+    if weights is None and not isinstance(e, np.ndarray):
+        done = _usual(e, space, kappa, out, norm, on_invalid)
+    if done is None:
+        done = _checked(e, space, kappa, weights, out, norm, on_invalid)
+    u, invalid = done
+    if invalid is not None:
+        _ask(invalid, on_invalid, e.shape, out)
+    return u
+
+
+def _usual(e: Any, space: Any, kappa: Any, out: Any, norm: Any, on_invalid: Any) -> Answer | None:
+    """Answer as a call before did, whose checks hold for this one too; None if they may not."""
+    counts = on_invalid == "raise" or isinstance(on_invalid, RowCheck)
+    legal = counts or on_invalid in ("keep", "unchecked")
+    if not legal or norm not in NORMS or not isinstance(space, AttributeSpace):
+        return None
+    value = space.kappa if kappa is None else kappa
+    if type(value) is int and 0 <= value < MOST_EXACT:
+        value = float(value)
+    if type(value) is not float or not value >= 0:
+        return None
+    done = kernels.usual(e, space.low_rank, value, norm, out, counts)
+    if done is None or counts:
+        return done
+    return done[0], None
+
+
+def _checked(
+    e: Any, space: Any, kappa: Any, weights: Any, out: Any, norm: Any, on_invalid: Any
+) -> Answer:
+    """Check every argument, and the rows where they are about to be overwritten."""
     wanted = check_arguments(e, space, kappa, weights, norm, on_invalid)
     _check_out(e, out)
     if on_invalid == "raise" and out is not None and _same_memory(e, out):
         _raise_for(kernels.without_direction(e), e.shape)  # before anything is overwritten
         on_invalid = "unchecked"
     if on_invalid in ("keep", "unchecked"):
-        return kernels.debias(e, space.low_rank, wanted, norm, out)
-    u, invalid = kernels.debias_and_count(e, space.low_rank, wanted, norm, out)
+        return kernels.debias(e, space.low_rank, wanted, norm, out), None
+    return kernels.debias_and_count(e, space.low_rank, wanted, norm, out)
+
+
+def _ask(invalid: kernels.InvalidRows, on_invalid: Any, shape: tuple[int, ...], out: Any) -> None:
+    """Raise if rows have no direction, or let a RowCheck ask for them later."""
     count = invalid.count()
     _require_values(count)
     if isinstance(on_invalid, RowCheck):
-        on_invalid.add(count, _rows_in(e.shape))
+        on_invalid.add(count, _rows_in(shape))
     elif int(count):
         done = "" if out is None else "; the other rows are in out"
-        _raise_for(invalid.mask(), e.shape, done)
-    return u
+        _raise_for(invalid.mask(), shape, done)
 
 
 def check_arguments(
@@ -278,7 +315,7 @@ def _same_memory(e: Any, out: Any) -> bool:
 
 def _require_values(x: Any) -> None:
     """Raise where a transform traces x, so that nobody can look at it."""
-    if not isinstance(x, int) and _traced(x):
+    if hasattr(x, "shape") and _traced(x):
         raise InputError(
             "inside jax.jit, torch.func or torch.compile rows cannot be looked at; pass"
             ' on_invalid="unchecked", or "keep", which lets rows without a direction through'

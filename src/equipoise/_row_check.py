@@ -7,7 +7,7 @@ from typing import Any
 
 from equipoise.errors import InvalidRowsError
 
-MOST_WAITING = 4096  # calls whose numbers stay on their devices; they take 512 bytes each on CUDA
+MOST_WAITING = 4096  # calls whose numbers are not yet read; each takes 16 bytes on CUDA
 
 
 class RowCheck:

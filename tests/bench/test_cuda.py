@@ -21,8 +21,23 @@ def test_without_a_gpu_each_line_says_so():
 def test_debias_beside_a_copy(monkeypatch):
     monkeypatch.setattr(cuda, "DIMS", (64, 128))
     line = cuda.checked(cuda.CHECKED, "cpu", ["float32", "bfloat16"], 1 << 20)
-    assert re.fullmatch(r"[\d.]+ to [\d.]+ x a copy, d 64 to 128, rank 1 to 7", line.measured)
+    three = r"\d+\.\d\d, \d+\.\d\d, \d+\.\d\d"
+    said = rf"at most {three} x a copy at rank 1, 3, 7; unchecked {three}; d 64 to 128"
+    assert re.fullmatch(said, line.measured)
     assert line.floor == cuda.CHECKED.floor and line.aim == "1.05 x"
+
+
+def test_arrays_of_every_dtype_are_of_one_size(monkeypatch):
+    """Else the arrays of half-width numbers would be half as large, and might fit in a cache."""
+    sizes = []
+
+    def beside_copy(rows, space):
+        sizes.append(rows.numel() * rows.element_size())
+        return cuda._Ratios(1.0, 1.0, 1.0)
+
+    monkeypatch.setattr(cuda, "_beside_copy", beside_copy)
+    cuda.checked(cuda.IN_HALF, "cpu", ["float32", "float16", "bfloat16"], 3 << 20)
+    assert sizes == [3 << 20] * 27
 
 
 def test_one_call():

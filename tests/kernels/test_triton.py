@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.errors import InvalidRowsError
+from equipoise.errors import InputError, InvalidRowsError
 from equipoise.kernels import without_direction
-from equipoise.kernels._recipe import PROJECT, LowRank, Preference, preference
+from equipoise.kernels._recipe import PROJECT, LowRank, Preference, launch_key, preference
 from tests.helpers.common import component, exact, make_space, rows_at, unit
 
 torch = component("torch")
 if torch.cuda.is_available():
     pytest.skip("there is a GPU: run scripts/check_gpu.py", allow_module_level=True)
-component("triton")
-from equipoise.kernels import _triton  # noqa: E402 - it needs triton
+triton = component("triton")
+from torch.autograd import forward_ad  # noqa: E402 - they need torch and triton
+
+from equipoise.kernels import _torch, _triton  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -251,8 +254,6 @@ def test_what_is_counted_is_what_a_second_look_finds(rng, dtype):
 
 def on_triton(monkeypatch):
     """Give the CPU's tensors to the CUDA kernels, as CUDA's own are."""
-    from equipoise.kernels import _torch
-
     monkeypatch.setattr(_torch, "_fused_kernel", lambda x: "triton")
 
 
@@ -297,7 +298,310 @@ def test_a_launch_is_prepared_once(rng):
     space = make_space(rng, 64, 3)
     x = torch.tensor(rng.standard_normal((3, 64)), dtype=torch.float32)
     run(x, space.low_rank)
-    key = ("launch", torch.float32, x.device, "kappa", "unit", False)
+    key = launch_key(x, "kappa", "unit")
     made = space.low_rank.cached(key, lambda: pytest.fail("made again"))
     run(x, space.low_rank, PROJECT)  # another number, and the same kernel
     assert space.low_rank.cached(key, lambda: None) is made
+
+
+def usual_answer(x, space, **options):
+    """Return what the short way of eq.debias answers, or None where it leaves a call alone."""
+    given = {"kind": "kappa", "value": 1.0, "norm": "unit", "out": None, "counts": True} | options
+    return _torch.usual(x, space.low_rank, **given)
+
+
+CALLS = [
+    {},
+    {"kappa": 0.3},
+    {"kappa": 2},
+    {"kappa": 0},
+    {"kappa": np.inf},
+    {"kappa": 1e300},
+    {"norm": "keep"},
+    {"on_invalid": "keep"},
+    {"on_invalid": "unchecked"},
+]
+
+
+@pytest.mark.parametrize("options", CALLS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_second_call_is_shorter_and_gives_the_same_bits(rng, monkeypatch, dtype, options):
+    on_triton(monkeypatch)
+    wide = torch.tensor(rng.standard_normal((6, 96))).to(dtype)
+    for x in (wide[:, :64], wide[:, 32:].contiguous(), wide[:4].view(2, 3, 64), wide[0, 7:71]):
+        fresh = make_space(np.random.default_rng(0), 64, 3)
+        assert usual_answer(x, fresh) is None
+        first = eq.debias(x, fresh, **options)
+        assert usual_answer(x, fresh, norm=options.get("norm", "unit")) is not None
+        second = eq.debias(x, fresh, **options)
+        out = torch.full_like(first, float("nan"))
+        assert eq.debias(x, fresh, out=out, **options) is out
+        assert same_bits(first, second) and same_bits(first, out)
+        assert second.stride() == first.stride() and second.shape == x.shape
+
+
+def as_subclass(x):
+    class Mine(torch.Tensor):
+        pass
+
+    return x.as_subclass(Mine)
+
+
+OTHERS = {
+    "subclass": as_subclass,
+    "parameter": torch.nn.Parameter,
+    "gradient": lambda x: x.clone().requires_grad_(),
+    "another dtype": lambda x: x.double(),
+    "another width": lambda x: x[:, :32],
+    "gaps in a row": lambda x: x.repeat_interleave(2, 1)[:, ::2],
+    "three strided axes": lambda x: x.expand(2, *x.shape),
+    "no axis": lambda x: x[0, 0],
+    "negative view": torch._neg_view,
+    "sparse": lambda x: x.to_sparse(),
+    "numpy": lambda x: x.numpy(),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_whatever_is_not_usual_goes_the_long_way(rng, other):
+    space, x = make_space(rng, 64, 3), torch.tensor(rng.standard_normal((4, 64)))
+    x = x.float()
+    run(x, space.low_rank)
+    assert usual_answer(x, space) is not None
+    assert usual_answer(OTHERS[other](x), space) is None
+
+
+def test_what_a_transform_follows_goes_the_long_way(rng):
+    space, x = make_space(rng, 64, 3), torch.ones(4, 64)
+    run(x, space.low_rank)
+    seen = []
+
+    def look(rows):
+        seen.append(usual_answer(rows, space))
+        return rows
+
+    torch.func.vmap(look)(x)
+    torch.func.jvp(look, (x,), (x,))
+    torch.func.grad(lambda rows: look(rows).sum())(x)
+    with forward_ad.dual_level():
+        look(forward_ad.make_dual(x, x))
+    assert seen == [None] * 4
+    assert usual_answer(x, space) is not None
+
+
+def test_inference_tensors_are_usual(rng, monkeypatch):
+    on_triton(monkeypatch)
+    space, x = make_space(rng, 64, 3), torch.tensor(rng.standard_normal((4, 64))).float()
+    want = eq.debias(x, space)
+    with torch.inference_mode():
+        rows = x.clone()
+        assert usual_answer(rows, space) is not None
+        u = eq.debias(rows, space)
+        assert u.is_inference() and same_bits(u.clone(), want)
+    assert same_bits(eq.debias(rows, space), want)
+    with pytest.raises(InputError, match="inference_mode"):
+        eq.debias(x, space, out=rows)
+
+
+def bad_calls(x):
+    spoilt = x.clone()
+    spoilt[1], spoilt[3, 5] = 0, np.nan
+    strided = torch.empty(4, 128)[:, ::2]
+    return [
+        (x, {"kappa": -1}),
+        (x, {"kappa": float("nan")}),
+        (x, {"kappa": "paper"}),
+        (x, {"kappa": True, "weights": (1, 1)}),
+        (x, {"norm": "raw"}),
+        (x, {"on_invalid": "drop"}),
+        (x, {"out": x[:2]}),
+        (x, {"out": x.double()}),
+        (x, {"out": x.numpy()}),
+        (x[:-1], {"out": x[1:]}),
+        (x, {"out": torch.zeros(64).expand(4, 64)}),
+        (x, {"out": torch.zeros(4, 64, requires_grad=True)}),
+        (x[:, :32], {}),
+        (x[0, 0], {}),
+        (x.int(), {}),
+        (x.to_sparse(), {}),
+        (spoilt, {}),
+        (spoilt, {"out": torch.empty(4, 64)}),
+        (spoilt, {"out": strided}),
+        (spoilt[1], {}),
+        (spoilt.view(2, 2, 64), {}),
+    ]
+
+
+def test_errors_are_the_same_once_a_launch_is_ready(rng, monkeypatch):
+    on_triton(monkeypatch)
+    x = torch.tensor(rng.standard_normal((4, 64))).float()
+    ready = make_space(np.random.default_rng(0), 64, 3)
+    eq.debias(x, ready)
+    assert usual_answer(x, ready) is not None
+    for rows, options in bad_calls(x):
+        fresh = make_space(np.random.default_rng(0), 64, 3)
+        said = []
+        for space in (fresh, ready):
+            with pytest.raises(InputError) as caught:
+                eq.debias(rows, space, **options)
+            said.append((type(caught.value), str(caught.value)))
+        assert said[0] == said[1]
+
+
+def test_out_is_marked_as_written(rng, monkeypatch):
+    on_triton(monkeypatch)
+    space, x = make_space(rng, 64, 3), torch.tensor(rng.standard_normal((4, 64))).float()
+    eq.debias(x, space)
+    out = torch.ones(4, 64)
+    assert usual_answer(x, space, out=out) is not None
+    weight = torch.ones(4, 64, requires_grad=True)
+    z = (weight * out).sum()
+    eq.debias(x, space, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+
+
+def test_rows_in_place_go_the_long_way(rng):
+    """They have to be looked at before they are overwritten."""
+    space, x = make_space(rng, 64, 3), torch.ones(4, 64)
+    run(x, space.low_rank)
+    assert usual_answer(x, space, out=x) is None
+    assert usual_answer(x[:2], space, out=x[1:3]) is None
+    assert usual_answer(x[:2], space, out=x[2:]) is not None
+
+
+def test_an_error_of_one_call_is_not_told_to_the_next(rng, monkeypatch):
+    on_triton(monkeypatch)
+    space = make_space(rng, 64, 3)
+    good = torch.tensor(rng.standard_normal((6, 64))).float()
+    bad = good.clone()
+    bad[2], bad[4, 0] = 0, np.nan
+    check = eq.RowCheck()
+    for _ in range(3):
+        for rows in (good, bad, good):
+            eq.debias(rows, space, on_invalid=check)
+        with pytest.raises(InvalidRowsError, match=r"2 of 6 rows .*first: 2, 4"):
+            eq.debias(bad, space)
+        eq.debias(good, space)
+    with pytest.raises(InvalidRowsError, match=r"6 of 54 rows in 9 calls.* 2 of 6 in call 2"):
+        check.raise_if_invalid()
+    eq.debias(good, space)
+
+
+class Interrupted:
+    """A launch that Ctrl-C follows: its kernel runs later, on rows without a direction."""
+
+    def is_here(self):
+        return True
+
+    def run(self, x, out, strides, n_rows, value, invalid):
+        self.number = invalid
+        raise KeyboardInterrupt
+
+
+def test_a_kernel_that_was_interrupted_raises_nothing_later(rng, monkeypatch):
+    on_triton(monkeypatch)
+    space, x = make_space(rng, 64, 3), torch.tensor(rng.standard_normal((4, 64))).float()
+    launch, key = Interrupted(), launch_key(x, "kappa", "unit")
+    space.low_rank.cached(key, lambda: launch)
+    with pytest.raises(KeyboardInterrupt):
+        eq.debias(x, space)
+    again = make_space(rng, 64, 3)
+    for _ in range(10):
+        launch.number += 1
+        eq.debias(x[:1], again)
+
+
+def specialisation(argument, specialises=True):
+    """Return what Triton compiles apart for an argument, on CUDA."""
+    from triton._C.libtriton import native_specialize_impl
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    return native_specialize_impl(CUDABackend, argument, False, specialises, True)
+
+
+def test_triton_compiles_apart_only_what_a_launch_tells_apart():
+    """A launch keeps compiled kernels by strides, by None, and for rows at multiples of 16 bytes."""
+    if not hasattr(triton._C.libtriton, "native_specialize_impl"):
+        pytest.skip("this Triton says it elsewhere")
+    memory = torch.zeros(1 << 12)
+    at_16_bytes = [memory, memory[4:5], memory[64:].view(-1, 8)]
+    assert len({specialisation(x) for x in at_16_bytes}) == 1
+    assert specialisation(memory[1:]) != specialisation(memory)
+    assert len({specialisation(value) for value in (0.0, 1.0, 0.3, 16.0, np.inf)}) == 1
+    assert len({specialisation(n, False) for n in (1, 2, 16, 4096, (1 << 31) - 1)}) == 1
+    assert specialisation(1 << 31, False) != specialisation(1, False)
+    assert specialisation(512) == specialisation(512)
+
+
+class Compiled(triton.compiler.CompiledKernel):
+    """A compiled kernel that only notes what it is given."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getitem__(self, grid):
+        return lambda *arguments, stream: self.calls.append((grid, arguments, stream))
+
+
+class Kernel:
+    """A kernel of Triton's compiler: a launch returns what was compiled."""
+
+    arg_names = _triton._rows_kernel.arg_names
+
+    def __init__(self):
+        self.compiled = []
+
+    def __getitem__(self, grid):
+        def launch(*arguments, **options):
+            self.compiled.append(Compiled())
+            return self.compiled[-1]
+
+        return launch
+
+
+STREAM = 7
+
+
+@pytest.fixture
+def compiling(rng, monkeypatch):
+    """Return a launch whose kernel is compiled, and that kernel."""
+    monkeypatch.setattr(_triton, "KEEPS_COMPILED", True)
+    active = SimpleNamespace(get_current_stream=lambda device: STREAM)
+    monkeypatch.setattr(_triton, "driver", SimpleNamespace(active=active))
+    monkeypatch.setattr(_triton, "_rows_kernel", Kernel())
+    low_rank = make_space(rng, 64, 3).low_rank
+    made = _triton._launch(low_rank, torch.float32, torch.device("cpu"), "kappa", "unit", False)
+    return made, _triton._rows_kernel
+
+
+def test_a_compiled_kernel_is_given_each_argument_in_its_place(compiling):
+    launch, kernel = compiling
+    x, out, number = torch.ones(9, 64), torch.empty(9, 64), torch.zeros(1, dtype=torch.int32)
+    for n_rows in (9, 5):
+        launch.run(x, out, (64, 64), n_rows, 1e300, number)
+    grid, arguments, stream = kernel.compiled[0].calls[0]
+    given = dict(zip(kernel.arg_names, arguments, strict=True))
+    assert len(kernel.compiled) == 1 and stream == STREAM
+    assert (grid[0] - 1) * given["ROWS"] < 5 <= grid[0] * given["ROWS"] and grid[1:] == (1, 1)
+    assert (given["x"], given["out"]) == (x.data_ptr(), out.data_ptr())
+    assert given["invalid"] is number and given["n_rows"] == 5
+    assert (given["value"], given["x_stride"], given["D"], given["R"]) == (3e38, 64, 64, 2)
+    assert given["small"] < given["large"] and given["BIAS"] is False
+
+
+def test_what_triton_compiles_apart_is_kept_apart(compiling):
+    launch, kernel = compiling
+    memory = torch.zeros(64 * 20)
+    x, out, number = memory.view(20, 64), torch.empty(20, 64), torch.zeros(1, dtype=torch.int32)
+    odd = memory[1 : 1 + 64 * 9].view(9, 64)
+    for _ in range(2):
+        launch.run(x, out, (64, 64), 20, 1.0, None)
+        launch.run(x, out, (64, 64), 20, 1.0, number)
+        launch.run(x, out, (128, 64), 10, 1.0, None)
+    assert len(kernel.compiled) == 3
+    for _ in range(2):
+        launch.run(odd, out, (64, 64), 9, 1.0, None)
+        launch.run(x, out, (64, 64), 1 << 31, 1.0, None)
+    assert len(kernel.compiled) == 7
+    assert [len(compiled.calls) for compiled in kernel.compiled] == [1, 1, 1, 0, 0, 0, 0]

@@ -27,6 +27,7 @@ __all__ = [
     "dtype_name",
     "framework",
     "measure",
+    "usual",
     "which",
     "without_direction",
 ]
@@ -106,6 +107,21 @@ def debias(e: Any, low_rank: LowRank, preference: Preference, norm: Norm, out: A
 
         return jax.debias(e, low_rank, preference, norm)[0]
     return _debias_numpy(e, low_rank, preference, norm, out)[0]
+
+
+def usual(
+    e: Any, low_rank: LowRank, kappa: float, norm: Norm, out: Any, counts: bool
+) -> tuple[Any, InvalidRows] | None:
+    """Debias rows for which a call before has made all ready; return None for all others.
+
+    counts: whether the rows without a direction are to be counted.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or type(e) is not torch.Tensor:
+        return None
+    from equipoise.kernels import _torch as torch_kernels
+
+    return torch_kernels.usual(e, low_rank, "kappa", kappa, norm, out, counts)
 
 
 def debias_and_count(

@@ -11,7 +11,7 @@ class InvalidRows(Protocol):
     """What a kernel knows of the rows without a direction."""
 
     def count(self) -> Any:
-        """Return their number: an int, or a number on the rows' device, for which nobody waits."""
+        """Return their number: an int, or what ``int`` makes one when the device is done."""
         ...
 
     def mask(self) -> Any:

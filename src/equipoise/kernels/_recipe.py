@@ -45,6 +45,10 @@ class LowRank:
             self._cache[key] = make()
         return self._cache[key]
 
+    def made(self, key: Hashable) -> Any:
+        """Return what ``cached`` made for this key, or None."""
+        return self._cache.get(key)
+
     @property
     def dim(self) -> int:
         return self.right.shape[0]
@@ -85,6 +89,11 @@ class Preference:
 
 
 PROJECT = Preference("kappa", math.inf)
+
+
+def launch_key(x: Any, kind: str, norm: Norm, per_row: bool = False) -> Hashable:
+    """Return where ``LowRank.cached`` keeps what a CUDA kernel takes beside the rows x."""
+    return "launch", x.dtype, x.device, kind, norm, per_row
 
 
 def preference(kappa: Any, weights: tuple[float, float] | None) -> Preference:

@@ -5,6 +5,7 @@ where gradients flow.
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -17,10 +18,13 @@ from equipoise import geometry
 from equipoise.errors import InputError
 from equipoise.kernels import _host as host
 from equipoise.kernels import _plain as plain
+from equipoise.kernels._counts import NO_COUNT, new_count
 from equipoise.kernels._invalid import CountedRows, InvalidRows, MarkedRows
-from equipoise.kernels._recipe import LowRank, Norm, Preference
+from equipoise.kernels._recipe import LowRank, Norm, Preference, launch_key
 
 BLOCK_BYTES = 1 << 26  # rows that the plain form takes at a time where no gradient needs them all
+TRITON_KERNELS = "equipoise.kernels._triton"  # imported for the first rows on a GPU
+Answer = tuple[torch.Tensor, InvalidRows]
 
 
 def dtype_name(x: torch.Tensor) -> str:
@@ -90,6 +94,76 @@ def debias_and_count(
     return _run(x, low_rank, preference, norm, out, counts=True)
 
 
+def usual(
+    x: torch.Tensor,
+    low_rank: LowRank,
+    kind: str,
+    value: Any,
+    norm: Norm,
+    out: torch.Tensor | None,
+    counts: bool,
+) -> Answer | None:
+    """Debias plain rows as a call before did, on CUDA; return None for all others.
+
+    A launch that is ready says that the map, the dtype, the device and the norm were checked
+    before. So only what changes from call to call is looked at.
+    """
+    launch = _ready_launch(x, low_rank, kind, norm)
+    if launch is None or type(value) is not float:
+        return None
+    stride = _row_stride(x)
+    if stride is None:
+        return None
+    n_rows = x.numel() // low_rank.dim
+    if out is not None and not _is_apart(out, x, (n_rows - 1) * stride + low_rank.dim):
+        return None
+    u = torch.empty_like(x, memory_format=torch.contiguous_format) if out is None else out
+    count = new_count(x.device) if counts else NO_COUNT
+    launch.run(x, u, (stride, low_rank.dim), n_rows, value, count.number)
+    count.launched()
+    if out is not None:
+        torch.autograd.graph.increment_version(out)  # autograd must know that it was written to
+    return u, CountedRows(count, x)
+
+
+def _ready_launch(x: Any, low_rank: LowRank, kind: str, norm: Norm) -> Any:
+    """Return the launch that a call before made for such rows, where nothing follows x."""
+    if torch.compiler.is_compiling() or TRITON_KERNELS not in sys.modules:
+        return None
+    if type(x) is not torch.Tensor:
+        return None
+    launch = low_rank.made(launch_key(x, kind, norm))
+    if launch is None or not launch.is_here() or not _is_plain(x):
+        return None
+    return launch if x.ndim and x.shape[-1] == low_rank.dim else None
+
+
+def _is_plain(x: torch.Tensor) -> bool:
+    """Return whether a tensor is its memory, and nothing follows it."""
+    return not (x.requires_grad or x.layout is not torch.strided or x.is_neg() or traced(x))
+
+
+def _row_stride(x: torch.Tensor) -> int | None:
+    """Return how far apart rows without gaps are; None where x is no list of such rows."""
+    if x.is_contiguous():
+        return x.shape[-1]
+    return x.stride(0) if x.ndim == 2 and x.stride(1) == 1 else None
+
+
+def _is_apart(out: Any, x: torch.Tensor, reach: int) -> bool:
+    """Return whether out can take the rows of x, and shares no memory with them.
+
+    reach: how many numbers lie from the first of x to the last.
+    """
+    if type(out) is not torch.Tensor or not _is_plain(out) or out.is_inference():
+        return False
+    if out.dtype != x.dtype or out.device != x.device or out.shape != x.shape:
+        return False
+    start, target, size = x.data_ptr(), out.data_ptr(), x.itemsize
+    apart = start + reach * size <= target or target + out.numel() * size <= start
+    return apart and out.is_contiguous()
+
+
 def _run(
     x: torch.Tensor,
     low_rank: LowRank,
@@ -97,7 +171,20 @@ def _run(
     norm: Norm,
     out: torch.Tensor | None,
     counts: bool,
-) -> tuple[torch.Tensor, InvalidRows]:
+) -> Answer:
+    done = usual(x, low_rank, preference.kind, preference.value, norm, out, counts)
+    return done or _any_tensor(x, low_rank, preference, norm, out, counts)
+
+
+def _any_tensor(
+    x: torch.Tensor,
+    low_rank: LowRank,
+    preference: Preference,
+    norm: Norm,
+    out: torch.Tensor | None,
+    counts: bool,
+) -> Answer:
+    """Debias any tensor: what gradients follow, other strides, other kernels."""
     if _followed(x, preference.value, out):
         if out is not None:
             raise InputError(
@@ -149,10 +236,12 @@ def _fused(x, rows, out, low_rank, preference, norm, counts) -> InvalidRows:
     if kernel == "triton":
         from equipoise.kernels import _triton
 
-        number = torch.zeros(1, dtype=torch.int32, device=x.device) if counts else None
         whole = rows if rows.stride(-1) == 1 else rows.contiguous()
-        _triton.debias(whole, out, low_rank, preference, norm, number)
-        return CountedRows(number, x)
+        with torch.cuda.device_of(x):
+            count = new_count(x.device) if counts else NO_COUNT
+            _triton.debias(whole, out, low_rank, preference, norm, count.number)
+            count.launched()
+        return CountedRows(count, x)
     if kernel == "numba":
         bad = _compiled(rows, out, low_rank, preference, norm)
     else:

@@ -16,14 +16,16 @@ are counted there, and only there: ordinary rows have one.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
+from triton.compiler import CompiledKernel
+from triton.runtime import driver
 
 from equipoise import geometry
-from equipoise.kernels._recipe import LowRank, Norm, Preference
+from equipoise.kernels._recipe import LowRank, Norm, Preference, launch_key
 
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
 _NORM = {"unit": 0, "keep": 1, "raw": 2}
@@ -37,6 +39,9 @@ TILE_RANK = 16  # the matrix units take 16 columns at a time
 # of the rows
 FOLD_RANK = 3
 NEAR2 = tl.constexpr(geometry.NEAR**2)  # to the right of a tensor: Triton 3.7 asks for it
+# What Triton compiles apart was read in 3.6 and 3.7. For AMD that is more: the size of an array.
+_VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
+KEEPS_COMPILED = _VERSION >= (3, 6) and torch.version.cuda is not None
 
 
 @triton.jit
@@ -334,17 +339,67 @@ def _tiles_kernel(
                 )  # fmt: skip
 
 
-class Launch(NamedTuple):
+class Launch:
     """What a launch takes beside the rows themselves.
 
-    It is made once for each map, dtype, device, kind of preference and norm.
+    It is made once for each map, dtype, device, kind of preference and norm. It also keeps what
+    Triton compiled: Triton looks at every argument to find it, which takes longer than to launch.
     """
 
-    kernel: Any
-    rows: int  # of one program
-    factors: tuple[torch.Tensor, ...]
-    limits: tuple[float, ...]
-    options: dict[str, Any]
+    def __init__(
+        self,
+        kernel: Any,
+        rows: int,
+        factors: tuple[torch.Tensor, ...],
+        limits: tuple[float, ...],
+        options: dict[str, Any],
+    ):
+        self._kernel = kernel
+        self._rows = rows  # of one program
+        self._factors = factors
+        self._limits = limits
+        self._options = options
+        constants = [options[name] for name in kernel.arg_names if name in options]
+        self._addresses = [factor.data_ptr() for factor in factors]
+        self._last = (*limits, *constants)
+        self._device = factors[0].get_device()  # -1: the host, for Triton's interpreter
+        self._compiled: dict[tuple[int, int, bool], CompiledKernel] = {}
+
+    def is_here(self) -> bool:
+        """Return whether its device is the current one, where Triton launches."""
+        return self._device < 0 or self._device == torch.cuda.current_device()
+
+    def run(
+        self,
+        x: torch.Tensor,
+        out: torch.Tensor,
+        strides: tuple[int, int],
+        n_rows: int,
+        value: float | torch.Tensor,
+        invalid: torch.Tensor | None,
+    ) -> None:
+        """Debias n_rows of x into out. strides: how far rows are apart in x, and in out."""
+        number = isinstance(value, float)
+        if number and value != math.inf:
+            value = min(value, FLOAT32_MAX)
+        programs = -(-n_rows // self._rows)
+        source, target = x.data_ptr(), out.data_ptr()
+        # All that Triton compiles apart: no other argument changes its kind from call to call.
+        key = (*strides, invalid is None)
+        keeps = number and n_rows < 1 << 31 and not (source | target) % 16
+        compiled = self._compiled.get(key) if keeps else None
+        if compiled is not None:
+            compiled[programs, 1, 1](
+                source, target, *self._addresses, value, invalid, n_rows, *strides, *self._last,
+                stream=driver.active.get_current_stream(self._device),
+            )  # fmt: skip
+            return
+        compiled = self._kernel[(programs,)](
+            x, out, *self._factors, value, invalid, n_rows, *strides, *self._limits,
+            **self._options,
+        )  # fmt: skip
+        if keeps and KEEPS_COMPILED and isinstance(compiled, CompiledKernel):
+            self._compiled[key] = compiled
 
 
 def debias(
@@ -355,27 +410,21 @@ def debias(
     norm: Norm,
     invalid: torch.Tensor | None = None,
 ) -> None:
-    """Debias x (n, d) into out (n, d), both with unit stride in a row.
+    """Debias x (n, d) into out (n, d), both with unit stride in a row, on the current device.
 
     The number of rows without a direction, which come back as they were, is added to ``invalid``
-    (one int32), unless it is None.
+    (one int32 at a multiple of 16 bytes), unless it is None.
     """
     if len(x) == 0:
         return
     value = preference.value
     per_row = isinstance(value, torch.Tensor)
-    if per_row:
-        value = value.to(torch.float32).contiguous()
-    elif value != math.inf:
-        value = float(min(value, FLOAT32_MAX))
+    value = value.to(torch.float32).contiguous() if per_row else float(value)
     launch = low_rank.cached(
-        ("launch", x.dtype, x.device, preference.kind, norm, per_row),
+        launch_key(x, preference.kind, norm, per_row),
         lambda: _launch(low_rank, x.dtype, x.device, preference.kind, norm, per_row),
     )
-    launch.kernel[(triton.cdiv(len(x), launch.rows),)](
-        x, out, *launch.factors, value, invalid, len(x), x.stride(0), out.stride(0),
-        *launch.limits, **launch.options,
-    )  # fmt: skip
+    launch.run(x, out, (x.stride(0), out.stride(0)), len(x), value, invalid)
 
 
 def _launch(
