@@ -148,6 +148,8 @@ def test_zeros(rng, little_room):
     images[:590] = -0.0
     expect_same(texts, images, 40)
     expect_same(texts, torch.zeros(600, 8), 4, left=0)
+    tiny = torch.from_numpy(1e-30 * rng.standard_normal((600, 8))).float()
+    expect_same(1e-30 * texts, tiny, 4)  # float32 rounds negative scores to -0
 
 
 def test_equal_rows_beyond_what_there_is_room_for(rng, monkeypatch, little_room):
@@ -175,6 +177,29 @@ def test_a_wrong_threshold_changes_nothing(rng, monkeypatch, little_room, error)
     monkeypatch.setattr(fused, "_thresholds", wrong)
     monkeypatch.setattr(fused, "MORE", 1)
     expect_same(texts, images, 5, left={-np.inf: 2, np.inf: 2}.get(error))
+
+
+@pytest.mark.parametrize("few", [0, 128])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_threshold_right_below_the_last_place(rng, monkeypatch, dtype, few):
+    """Half width cannot tell these images apart; only their slacks keep the right ones in."""
+    centre = unit(rng.standard_normal((1, 40)))
+    images = centre + 1e-4 * rng.standard_normal((600, 40))
+    images = torch.from_numpy(images * rng.choice([0.1, 1], (600, 1))).to(dtype)
+    texts = unit(centre + rng.standard_normal((4, 40)) / 9)
+    last = top_k(texts, numbers(images), 20)[1][:, -1].astype(float)
+    near = 1 - 2.0**-22
+
+    def right_below(directions, index, plan):
+        scale = 1.0 if index.scale is None else float(index.scale)
+        return torch.from_numpy(last * scale * near).float()
+
+    monkeypatch.setattr(fused, "planned", lambda *_: fused.Plan(64, 1, 1, 768))
+    monkeypatch.setattr(fused, "_thresholds", right_below)
+    monkeypatch.setattr(fused, "FEW", few)
+    expect_same(texts, images, 20, left=0)
+    near = 1 + 2.0**-22  # and right above it nothing is settled
+    assert len(fused.top_k(torch.from_numpy(texts), images, 20).left) == 4
 
 
 def test_a_second_attempt_settles_what_a_bad_sample_does_not(rng, monkeypatch, little_room):
