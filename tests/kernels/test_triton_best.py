@@ -254,7 +254,7 @@ def test_a_rough_score_is_within_its_slack(rng, dtype, dim, spread):
     if spread == "huge":
         images[1:] *= 65504 / np.abs(images).max() if dtype == torch.float16 else 1e38 / 3.7
     images = torch.from_numpy(images).to(dtype)
-    index = fused.Index(images)
+    index = fused.RoughIndex(images)
     directions, lengths = fused._directions(torch.from_numpy(texts))
     scores, slacks = torch.empty(64, 64), torch.empty(64)
     _write_rough[(1,)](directions, images, index.scale, scores, slacks, **index.terms)
@@ -274,11 +274,11 @@ def test_a_row_that_is_not_finite_has_no_slack():
     for dtype in DTYPES:
         images = torch.ones(4, 3, dtype=dtype)
         images[1, 2], images[2, 0] = torch.nan, -torch.inf
-        slack = fused.Index(images).measured(images)[1]
+        slack = fused.RoughIndex(images).measured(images)[1]
         assert slack.isnan().tolist() == [False, True, True, False]
     images = torch.ones(2, 3, dtype=torch.float64)
     images[1, 1] = 1e39  # beyond float32
-    assert fused.Index(images).measured(images)[1].isnan().tolist() == [False, True]
+    assert fused.RoughIndex(images).measured(images)[1].isnan().tolist() == [False, True]
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**7))

@@ -10,11 +10,10 @@ and never a result: what is not settled is searched for again.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-import triton
 
 from equipoise.kernels import _triton_exact as exact
 from equipoise.kernels import _triton_rough as rough
@@ -29,8 +28,10 @@ TILE = 4096  # queries at a time
 CELLS = 1 << 25  # candidates at a time: 256 MiB
 BYTES = 1 << 30  # of flags and of rows in half width at a time
 FEW = 128  # queries for which images are measured and scored in one read
-# images, queries and numbers that a program multiplies at a time, where images are measured before
+# Of one program: images (BN), queries (BQ) and numbers of a row (BD) at a time.
 MANY: dict[str, Any] = {"BN": 128, "BQ": 128, "BD": 64, "num_warps": 4, "num_stages": 3}
+MEASURE: dict[str, Any] = {"BN": 16, "BD": 256}
+EXACT: dict[str, Any] = {"BN": 16, "BD": 256}
 
 
 class Plan(NamedTuple):
@@ -65,12 +66,12 @@ def planned(images: int, k: int, allowance: int = 1) -> Plan:
 
 
 def _rounded(capacity: int) -> int:
-    return math.ceil(capacity / 256) * 256
+    return _parts(capacity, 256) * 256
 
 
 def fused_sizes(texts: int, images: torch.Tensor) -> dict[str, Any]:
-    """Return what MANY is, for images that are measured and scored in one read."""
-    width = max(16, triton.next_power_of_2(min(texts, FEW)))
+    """Return what MANY is, for few queries: images are measured and scored in one read."""
+    width = max(16, _power_of_two(min(texts, FEW)))
     narrow = width <= 32
     return {
         "BN": 128 if narrow else 64,
@@ -81,7 +82,7 @@ def fused_sizes(texts: int, images: torch.Tensor) -> dict[str, Any]:
     }
 
 
-class Found(NamedTuple):
+class FoundImages(NamedTuple):
     """Indices and scores (queries, k), best first, and the queries that were not settled."""
 
     indices: torch.Tensor
@@ -89,7 +90,7 @@ class Found(NamedTuple):
     left: torch.Tensor
 
 
-def top_k(texts: torch.Tensor, images: torch.Tensor, k: int) -> Found:
+def top_k(texts: torch.Tensor, images: torch.Tensor, k: int) -> FoundImages:
     """Return the best min(k, n) of images (n, d) for texts (queries, d).
 
     Scores and ties are those of ``_torch_best.top_k``. Queries that are left must be searched for
@@ -97,7 +98,7 @@ def top_k(texts: torch.Tensor, images: torch.Tensor, k: int) -> Found:
     """
     k = min(k, len(images))
     with torch.cuda.device_of(images):
-        index = Index(images)
+        index = RoughIndex(images)
         found = _attempt(texts, index, k, planned(len(images), k))
         if len(found.left):
             again = _attempt(texts[found.left], index, k, planned(len(images), k, MORE))
@@ -107,7 +108,7 @@ def top_k(texts: torch.Tensor, images: torch.Tensor, k: int) -> Found:
     return found
 
 
-class Index:
+class RoughIndex:
     """Images, and what brings their rows to half width.
 
     scale: a power of two on their device, or None where they are in half width already.
@@ -121,9 +122,10 @@ class Index:
 
     def _scale(self) -> torch.Tensor:
         scale = torch.empty(1, dtype=torch.float32, device=self.images.device)
-        width = triton.next_power_of_2(self.dim)
+        width = _power_of_two(self.dim)
         rows = max(1, min(16, 8192 // width))
-        rough.scale_kernel[(1,)](
+        _run(
+            rough.scale_kernel, (1,),
             self.images, scale, len(self.images), *self.images.stride(),
             D=self.dim, D2=width, PICKED=PICKED, ROWS=rows, num_warps=8,
         )  # fmt: skip
@@ -140,14 +142,15 @@ class Index:
         if self.scale is not None:
             short = torch.empty(images.shape, dtype=torch.float16, device=images.device)
         slack = torch.empty(len(images), dtype=torch.float32, device=images.device)
-        rough.shorten_kernel[(triton.cdiv(len(images), 16),)](
+        _run(
+            rough.shorten_kernel, (_parts(len(images), MEASURE["BN"]),),
             images, self.scale, short, slack, len(images), *images.stride(),
-            **self.terms, BN=16, BD=256,
+            **self.terms, **MEASURE,
         )  # fmt: skip
         return images if short is None else short, slack
 
 
-def _attempt(texts: torch.Tensor, index: Index, k: int, plan: Plan) -> Found:
+def _attempt(texts: torch.Tensor, index: RoughIndex, k: int, plan: Plan) -> FoundImages:
     """Search once, and ask the device once whether that settled every query."""
     tile = max(1, min(TILE, CELLS // plan.capacity))
     parts = [_search(some, index, k, plan) for some in texts.split(tile)]
@@ -155,15 +158,15 @@ def _attempt(texts: torch.Tensor, index: Index, k: int, plan: Plan) -> Found:
     left = torch.empty(0, dtype=torch.int64, device=texts.device)
     if not bool(settled.all()):
         left = torch.nonzero(~settled)[:, 0]
-    return Found(indices, scores, left)
+    return FoundImages(indices, scores, left)
 
 
-def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+def _joined(parts: tuple[torch.Tensor, ...]) -> torch.Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _search(
-    texts: torch.Tensor, index: Index, k: int, plan: Plan
+    texts: torch.Tensor, index: RoughIndex, k: int, plan: Plan
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return indices, scores and which queries are settled; nothing here waits for the device."""
     directions, lengths = _directions(texts)
@@ -174,7 +177,8 @@ def _search(
     indices = torch.empty_like(keys)
     scores = torch.empty(keys.shape, dtype=torch.float32, device=keys.device)
     settled = torch.empty(len(keys), dtype=torch.bool, device=keys.device)
-    exact.answer_kernel[(triton.cdiv(k, 1024), len(keys))](
+    _run(
+        exact.answer_kernel, (_parts(k, 1024), len(keys)),
         keys, counts, thresholds, lengths, index.scale, indices, scores, settled, plan.capacity, k,
         BLOCK=1024,
     )  # fmt: skip
@@ -186,13 +190,12 @@ def _directions(texts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     count, dim = texts.shape
     directions = torch.empty((count, dim), dtype=torch.float16, device=texts.device)
     lengths = torch.empty(count, dtype=torch.float64, device=texts.device)
-    rough.direction_kernel[(count,)](
-        texts, directions, lengths, D=dim, D2=triton.next_power_of_2(dim)
-    )
+    width = _power_of_two(dim)
+    _run(rough.direction_kernel, (count,), texts, directions, lengths, D=dim, D2=width)
     return directions, lengths
 
 
-def _thresholds(directions: torch.Tensor, index: Index, plan: Plan) -> torch.Tensor:
+def _thresholds(directions: torch.Tensor, index: RoughIndex, plan: Plan) -> torch.Tensor:
     """Return a rough score for each text that a few more than k images are likely to reach."""
     if plan.order == 0:
         return torch.full((len(directions),), -math.inf, device=directions.device)
@@ -200,7 +203,8 @@ def _thresholds(directions: torch.Tensor, index: Index, plan: Plan) -> torch.Ten
     groups = plan.sampled // plan.group
     best = torch.empty((count, groups), dtype=torch.float32, device=images.device)
     sizes = fused_sizes(count, images) | {"BN": 64}
-    rough.sample_kernel[(triton.cdiv(count, sizes["BQ"]), plan.sampled // sizes["BN"])](
+    _run(
+        rough.sample_kernel, (_parts(count, sizes["BQ"]), plan.sampled // sizes["BN"]),
         directions, images, index.scale, best, count, len(images), plan.sampled, *images.stride(),
         **index.terms, **sizes, GROUP=plan.group,
     )  # fmt: skip
@@ -208,7 +212,7 @@ def _thresholds(directions: torch.Tensor, index: Index, plan: Plan) -> torch.Ten
 
 
 def _candidates(
-    directions: torch.Tensor, index: Index, thresholds: torch.Tensor, capacity: int
+    directions: torch.Tensor, index: RoughIndex, thresholds: torch.Tensor, capacity: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return how many images may reach the threshold of each text, and which, in any order.
 
@@ -220,13 +224,13 @@ def _candidates(
     few = count <= FEW
     sizes = fused_sizes(count, index.images) if few else MANY
     word = min(sizes["BQ"], 32)
-    words = triton.cdiv(count, word)
+    words = _parts(count, word)
     first = 0
     for block in index.blocks(words, copied=not few):
         rows, slack = (block, None) if few else index.measured(block)
         flags = torch.empty((len(rows), words), dtype=torch.int32, device=device)
-        tiles = triton.cdiv(len(rows), sizes["BN"]) * triton.cdiv(count, sizes["BQ"])
-        rough.filter_kernel[(tiles,)](
+        _run(
+            rough.filter_kernel, (_parts(len(rows), sizes["BN"]) * _parts(count, sizes["BQ"]),),
             directions, rows, index.scale if few else None, slack, thresholds, flags,
             count, len(rows), *rows.stride(), words, **index.terms, **sizes, WORD=word,
         )  # fmt: skip
@@ -240,9 +244,10 @@ def _collect(
 ) -> None:
     """Append the images whose flags are set, counted from ``first``."""
     images, words = flags.shape
-    wide = triton.next_power_of_2(words)
+    wide = _power_of_two(words)
     many = max(1, 2048 // wide)
-    rough.collect_kernel[(triton.cdiv(images, many),)](
+    _run(
+        rough.collect_kernel, (_parts(images, many),),
         flags, counts, candidates, first, images, words, candidates.shape[1],
         WORD=word, WORDS=wide, BN=many,
     )  # fmt: skip
@@ -253,7 +258,21 @@ def _give_keys(
 ) -> None:
     """Write the key of each candidate in its place, and a key below all where there is none."""
     count, capacity = candidates.shape
-    exact.key_kernel[(count * triton.cdiv(capacity, 16),)](
-        texts, images, counts, candidates, capacity, *images.stride(),
-        D=images.shape[1], BD=256, BN=16,
+    _run(
+        exact.key_kernel, (count * _parts(capacity, EXACT["BN"]),),
+        texts, images, counts, candidates, capacity, *images.stride(), D=images.shape[1], **EXACT,
     )  # fmt: skip
+
+
+def _run(kernel: Any, programs: tuple[int, ...], *arguments: Any, **sizes: Any) -> None:
+    kernel[programs](*arguments, **sizes)
+
+
+def _parts(count: int, size: int) -> int:
+    """Return how many parts of ``size`` it takes."""
+    return -(-count // size)
+
+
+def _power_of_two(count: int) -> int:
+    """Return the least power of two that is no less."""
+    return 1 << (count - 1).bit_length()

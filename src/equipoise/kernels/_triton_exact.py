@@ -63,7 +63,7 @@ def _score(key):
 
 @triton.jit
 def _sortable(bits):
-    """Return the bits of floats as integers that sort alike; and such integers as bits of floats."""
+    """Return the bits of floats as integers that sort alike, and such integers as bits."""
     return bits ^ ((bits >> 31) & UNSIGNED)
 
 

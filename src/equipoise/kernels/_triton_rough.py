@@ -60,6 +60,12 @@ def _picks(places, sampled, n):
     return start + within
 
 
+@triton.jit
+def _exponent(x):
+    """Return the exponent of positive floats; -127 for 0 and what is nearly 0."""
+    return (x.to(tl.int32, bitcast=True) >> 23) - 127
+
+
 @triton.jit(do_not_specialize=["n"])
 def scale_kernel(
     images, scale, n, row_stride, col_stride,
@@ -74,8 +80,8 @@ def scale_kernel(
         x = tl.abs(tl.load(images + cells, (cols < D)[None, :], other=0).to(tl.float32))
         x = tl.where(x < float("inf"), x, 0.0)
         largest = tl.maximum(largest, tl.max(x, 1))
-    exponent = (tl.max(largest, 0).to(tl.int32, bitcast=True) >> 23) - 127
-    exponent = tl.minimum(tl.maximum(-exponent + LARGEST, EXPONENTS[0]), EXPONENTS[1])
+    exponent = -_exponent(tl.max(largest, 0)) + LARGEST
+    exponent = tl.minimum(tl.maximum(exponent, EXPONENTS[0]), EXPONENTS[1])
     tl.store(scale, ((exponent + 127) << 23).to(tl.float32, bitcast=True))
 
 
@@ -244,10 +250,10 @@ def collect_kernel(
     images = (first + rows)[:, None] + tl.zeros([BN, WORDS], tl.int64)
     while tl.max(tl.where(left != 0, 1, 0)) > 0:
         lowest = left & -left
-        # of a power of two, the exponent of its float says which
-        exponent = (lowest.to(tl.uint32, bitcast=True).to(tl.float32).to(tl.int32, bitcast=True) >> 23) - 127
-        text = word[None, :] * WORD + exponent
+        power = lowest.to(tl.uint32, bitcast=True).to(tl.float32)
+        text = word[None, :] * WORD + _exponent(power)
         found = left != 0
         place = tl.atomic_add(counts + text, 1, found, sem="relaxed")
-        tl.store(candidates + text.to(tl.int64) * capacity + place, images, found & (place < capacity))
+        cells = candidates + text.to(tl.int64) * capacity + place
+        tl.store(cells, images, found & (place < capacity))
         left = left ^ lowest
