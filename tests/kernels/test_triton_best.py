@@ -35,6 +35,13 @@ def _quiet_interpreter():
         yield
 
 
+@pytest.fixture(autouse=True)
+def _large_programs(monkeypatch):
+    """Give a program more to do: here they run one by one."""
+    monkeypatch.setattr(fused, "EXACT", {"BN": 256, "BD": 64})
+    monkeypatch.setattr(fused, "MEASURE", {"BN": 128, "BD": 64})
+
+
 @pytest.fixture
 def little_room(monkeypatch):
     """Let a few hundred images be too many to hold all of them."""
