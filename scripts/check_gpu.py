@@ -20,7 +20,7 @@ import equipoise as eq
 from equipoise import geometry, kernels
 from equipoise._bench import machine
 from equipoise.kernels import _torch as torch_kernels
-from equipoise.kernels import _triton
+from equipoise.kernels import _torch_best, _triton, _triton_best
 from equipoise.kernels._recipe import LowRank, Norm, Preference
 
 FAILED = []
@@ -314,20 +314,41 @@ def check_repeats(rng: np.random.Generator) -> None:
 
 def check_search(rng: np.random.Generator) -> None:
     """The search of a GPU finds what the host finds, near ties and ties included."""
-    for dtype in (np.float16, np.float32, np.float64):
-        images = rng.standard_normal((60_000, 512))
-        images = (images / np.linalg.norm(images, axis=1, keepdims=True)).astype(dtype)
-        images[20_000:40_000] = images[:20_000]
-        images[50_000:] = np.nextafter(images[:10_000], dtype(1))
-        images[7], images[9, 3] = np.nan, np.inf
-        texts = rng.standard_normal((100, 512)).astype(np.float32)
-        for k in (1, 20, 1000):
-            found = eq.search(torch.tensor(images, device="cuda"), texts, k)
-            indices, scores = found.indices.cpu().numpy(), found.scores.cpu().numpy()
-            host = eq.search(images, texts, k)
-            agree = float((indices == host.indices).mean())
-            same = agree == 1 and np.array_equal(scores, host.scores)
-            report(f"search {dtype.__name__} k={k}", same, f"{agree:.3%} of places agree")
+    rows = rng.standard_normal((30_000, 512))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        images = torch.tensor(rows).to(dtype)
+        images[10_000:20_000] = images[:10_000]
+        images[25_000:] = torch.nextafter(images[:5000], torch.ones((), dtype=dtype))
+        images[7], images[9, 3] = torch.nan, torch.inf
+        on_host = (images.float() if dtype == torch.bfloat16 else images).numpy()
+        for queries, k in ((1, 10), (16, 1), (100, 1000), (300, 20), (2, 29_997)):
+            texts = rng.standard_normal((queries, 512)).astype(np.float32)
+            found, host = eq.search(images.cuda(), texts, k), eq.search(on_host, texts, k)
+            agree = float((found.indices.cpu().numpy() == host.indices).mean())
+            same = agree == 1 and np.array_equal(found.scores.cpu().numpy(), host.scores)
+            report(f"search {dtype} q={queries} k={k}", same, f"{agree:.3%} of places agree")
+
+
+def check_search_kernels(rng: np.random.Generator) -> None:
+    """The kernels settle ordinary queries themselves, agree with torch, and repeat themselves."""
+    cases = [(512, dtype) for dtype in (torch.float16, torch.bfloat16, torch.float32)]
+    for dim, dtype in [*cases, (100, torch.float16), (513, torch.float32)]:
+        images = torch.randn(200_000, dim, device="cuda")
+        images = torch.nn.functional.normalize(images).to(dtype)
+        for queries, k in ((1, 10), (300, 1000)):
+            texts = torch.randn(queries, dim, device="cuda")
+            indices, scores, left = _triton_best.top_k(texts, images, k)
+            expected = _torch_best._by_product(texts, images, k)
+            apart = int((indices != expected[0]).sum() + (scores != expected[1]).sum())
+            for _ in range(5):
+                again = _triton_best.top_k(texts, images, k)
+                apart += int((again.indices != indices).sum() + (again.scores != scores).sum())
+            report(
+                f"search kernels {dtype} d={dim} q={queries} k={k}",
+                apart == len(left) == 0,
+                f"{len(left)} queries left, {apart} places differ from torch or in 5 repeats",
+            )
 
 
 def check_calls(rng: np.random.Generator) -> None:
@@ -401,6 +422,7 @@ CHECKS = {
     "repeats": check_repeats,
     "calls": check_calls,
     "search": check_search,
+    "search-kernels": check_search_kernels,
     "accuracy": check_accuracy,
 }
 

@@ -1,6 +1,7 @@
 """Search in tensors: the half-width product rules out nothing that brute force finds.
 
-The search of a GPU runs on CPU tensors here; ``scripts/check_gpu.py`` runs it on a GPU.
+Its torch form runs on CPU tensors here, and its CUDA kernels in ``kernels/test_triton_best.py``;
+``scripts/check_gpu.py`` runs both on a GPU.
 """
 
 from __future__ import annotations

@@ -153,19 +153,25 @@ def checked_count(name: str, value: int) -> int:
 
 def checked_texts(texts: np.ndarray) -> np.ndarray:
     """Return rows to search for (queries, d) in float64; raise where one cannot be."""
+    check_texts(texts)
+    return texts.astype(np.float64)
+
+
+def check_texts(texts: np.ndarray) -> None:
+    """Raise where rows cannot be searched for."""
     _check_rows(texts, "texts")
     if not texts.size:
         raise InputError(
             f"texts have shape {texts.shape}: there is nothing to search for; pass at least one row"
         )
     with np.errstate(over="ignore"):
-        bad = np.flatnonzero(~np.isfinite(texts.astype(np.float32)).all(axis=1))
+        narrow = texts.astype(np.float32, copy=False)
+    bad = np.flatnonzero(~np.isfinite(narrow).all(axis=1))
     if bad.size:
         raise InputError(
             f"{bad.size} of {len(texts)} texts hold NaN, infinity or numbers beyond float32 (first:"
             f" {bad[0]}); remove those rows"
         )
-    return texts.astype(np.float64)
 
 
 def _windows(images: Images, block: int, as_they_are: bool) -> Iterator[np.ndarray]:

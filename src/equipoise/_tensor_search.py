@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from equipoise import kernels
-from equipoise._search import check_widths, checked_count, checked_texts
+from equipoise._search import check_texts, check_widths, checked_count
 from equipoise.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,11 +63,13 @@ def top_k(texts: np.ndarray, images: Tensor, k: int) -> tuple[Tensor, Tensor]:
             f"the index is a tensor of {name} and shape {tuple(images.shape)}; pass rows (n, d) of"
             f" one of {', '.join(DTYPES)}"
         )
-    rows = checked_texts(texts)
-    check_widths(rows.shape[1], images.shape[1])
-    queries = torch.from_numpy(rows).to(images.device)
+    check_texts(texts)
+    check_widths(texts.shape[1], images.shape[1])
+    k = checked_count("k", k)
+    rows = texts.astype(texts.dtype.newbyteorder("="), order="C")
     with torch.no_grad():
-        indices, scores = best.top_k(queries, images.detach(), checked_count("k", k))
+        queries = torch.from_numpy(rows).to(images.device)
+        indices, scores = best.top_k(queries, images.detach().resolve_neg(), k)
     if not scores.shape[1]:
         found = "there are no images"
         if len(images):

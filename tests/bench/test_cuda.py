@@ -15,7 +15,7 @@ torch = component("torch")
 def test_without_a_gpu_each_line_says_so():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    assert [line.measured for line in cuda.lines()] == [cuda.NOT_HERE] * 5
+    assert [line.measured for line in cuda.lines()] == [cuda.NOT_HERE] * 6
 
 
 def test_debias_beside_a_copy(monkeypatch):
@@ -50,8 +50,10 @@ def test_on_the_cpu_a_row_alone_is_the_row_among_others():
 
 
 def test_search_beside_the_bare_product():
-    line = cuda.search("cpu", 3000, 4, 50)
+    line = cuda.search(cuda.SEARCH, "cpu", 3000, 4, 50)
     assert "4 queries x 3,000 x 512, k 50" in line.what
     # half-width scores have ties that exact scores do not
     agreement = float(re.search(r"([\d.]+)% agree", line.rival)[1])
     assert 95 < agreement <= 100
+    line = cuda.search(cuda.ONE_SEARCH, "cpu", 3000, 1, 10)
+    assert "one query x 3,000 x 512, k 10" in line.what

@@ -53,19 +53,23 @@ SEARCH = SpeedLine(
     floor="the half-width product",
     aim="1.1 x",
 )
+ONE_SEARCH = replace(SEARCH, what="exact search on CUDA, one query")
+FIRST = 10  # images that one query finds
 
 
 def lines(share: float = 1.0) -> Iterator[SpeedLine]:
     """Yield the lines as they are measured, or as they stand where there is no GPU."""
     if not _has_gpu():
-        yield from (CHECKED, IN_HALF, ONE_CALL, ALONE, SEARCH)
+        yield from (CHECKED, IN_HALF, ONE_CALL, ALONE, SEARCH, ONE_SEARCH)
         return
     size = int(BYTES * share)
     yield checked(CHECKED, "cuda", ["float32"], size)
     yield checked(IN_HALF, "cuda", ["float16", "bfloat16"], size)
     yield one_call("cuda")
     yield alone("cuda")
-    yield search("cuda", max(2 * DEPTH, int(IMAGES * share)), QUERIES, DEPTH)
+    images = max(2 * DEPTH, int(IMAGES * share))
+    yield search(SEARCH, "cuda", images, QUERIES, DEPTH)
+    yield search(ONE_SEARCH, "cuda", images, 1, FIRST)
 
 
 def _has_gpu() -> bool:
@@ -155,7 +159,7 @@ def alone(device: str) -> SpeedLine:
     return replace(ALONE, measured=f"{found}, {same} of {total} rows")
 
 
-def search(device: str, images: int, queries: int, depth: int) -> SpeedLine:
+def search(line: SpeedLine, device: str, images: int, queries: int, depth: int) -> SpeedLine:
     """Measure exact search beside the bare product of half-width rows and its top k."""
     from equipoise._tensor_search import top_k
 
@@ -171,15 +175,16 @@ def search(device: str, images: int, queries: int, depth: int) -> SpeedLine:
         "bare": bare,
         "product": lambda: texts @ index.T,
     }
-    seconds = interleaved(contenders, 3, _sync(device))
+    seconds = interleaved(contenders, ROUNDS, _sync(device))
     exact, _ = top_k(rows, index, depth)
     common = np.mean([_shared(a, b) for a, b in zip(exact, bare(), strict=True)])
+    asked = "one query" if queries == 1 else f"{queries:,} queries"
     return replace(
-        SEARCH,
-        what=f"exact search on CUDA, {queries:,} queries x {images:,} x {WIDTH}, k {depth:,}",
-        measured=f"{seconds['ours'] / seconds['bare']:.2f} x, {seconds['ours'] * 1e3:.1f} ms",
-        rival=f"{seconds['bare'] * 1e3:.1f} ms, the bare product and top-k; {common:.3%} agree",
-        floor=f"{seconds['product'] * 1e3:.1f} ms, the bare product",
+        line,
+        what=f"exact search on CUDA, {asked} x {images:,} x {WIDTH}, k {depth:,}",
+        measured=f"{seconds['ours'] / seconds['bare']:.2f} x, {seconds['ours'] * 1e3:.2f} ms",
+        rival=f"{seconds['bare'] * 1e3:.2f} ms, the bare product and top-k; {common:.3%} agree",
+        floor=f"{seconds['product'] * 1e3:.2f} ms, the bare product",
     )
 
 

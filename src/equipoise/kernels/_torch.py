@@ -33,7 +33,8 @@ def dtype_name(x: torch.Tensor) -> str:
 
 
 @cache
-def _has_triton() -> bool:
+def has_triton() -> bool:
+    """Return whether Triton is installed; it is not imported for the answer."""
     return importlib.util.find_spec("triton") is not None
 
 
@@ -46,7 +47,7 @@ def _fused_kernel(x: torch.Tensor) -> str:
     """Return the kernel for a tensor that nothing follows."""
     if x.device.type == "cpu" and host.kernel_name(dtype_name(x)) == "numba":
         return "numba"
-    if x.device.type == "cuda" and x.dtype != torch.float64 and _has_triton():
+    if x.device.type == "cuda" and x.dtype != torch.float64 and has_triton():
         return "triton"
     return "torch"
 

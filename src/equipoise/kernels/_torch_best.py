@@ -1,9 +1,12 @@
-"""The k best images of each query, on a GPU: a half-width product, then exact scores.
+"""The k best images of each query in a torch tensor: a half-width product, then exact scores.
 
 The product of half-width rows gives rough scores. How far a rough score may be from its exact value
 has a bound: by how much rounding to half width moved the rows, which is measured, and what a sum in
 float32 may lose. Only images whose rough score is within twice that bound of the k-th best one can
 be among the k best. These are scored again in float64, and rounded to float32.
+
+On a GPU with Triton, ``_triton_best`` does it without a matrix of scores. What follows is for other
+devices, and for the queries that it leaves.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import math
 from collections.abc import Iterator
 
 import torch
+
+from equipoise.kernels._torch import has_triton
 
 TILE = 4096  # queries at a time
 SPARE = 256  # candidates held beyond k, or k if that is more, at first
@@ -26,13 +31,36 @@ SCALES = -126, 120  # exponents of powers of two that float32 holds, and can mul
 def top_k(texts: torch.Tensor, images: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ``(indices, scores)`` (queries, k), int64 and float32, best first.
 
-    texts (queries, d): float64 and finite, on the device of images (n, d). Of equal scores the
-    lower index comes first. Images that are not finite in float32 are never found: where fewer than
-    k are left, there are fewer columns.
+    texts (queries, d): finite in float32, on the device of images (n, d). Of equal scores the lower
+    index comes first. Images that are not finite in float32 are never found: where fewer than k are
+    left, there are fewer columns.
     """
+    if images.is_cuda and len(images) and has_triton():
+        return _fused(texts, images, k)
+    return _by_product(texts, images, k)
+
+
+def _fused(texts: torch.Tensor, images: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what ``top_k`` does, by Triton wherever it settles a query."""
+    from equipoise.kernels import _triton_best as fused
+
+    if len(images) > fused.MOST_IMAGES:
+        return _by_product(texts, images, k)
+    indices, scores, left = fused.top_k(texts, images, k)
+    if len(left) == len(texts):
+        return _by_product(texts, images, k)
+    if len(left):
+        indices[left], scores[left] = _by_product(texts[left], images, k)
+    return indices, scores
+
+
+def _by_product(
+    texts: torch.Tensor, images: torch.Tensor, k: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what ``top_k`` does, by products of torch."""
     index = ShortIndex(images)
     width = min(k, index.usable)
-    tiles = [_best_of_tile(some, index, width) for some in texts.split(TILE)]
+    tiles = [_best_of_tile(some, index, width) for some in texts.double().split(TILE)]
     indices, scores = zip(*tiles, strict=True)
     return torch.cat(indices), torch.cat(scores)
 
