@@ -27,13 +27,15 @@ from PIL import Image
 
 import equipoise as eq
 from equipoise._artefact import sha256
+from equipoise.encoders import load_encoder
 from equipoise.generation import _treatments as treatments
 from equipoise.generation._annotators import Annotator, load_annotator
 from equipoise.generation._drawing import draw
 from equipoise.generation._loop_results import loops
 from equipoise.generation._manifest import DrawnPicture, Manifest
 from equipoise.generation._measures import PictureGrid, Resamples, parity_floor
-from equipoise.generation._painters import Painter, load_painter
+from equipoise.generation._mini import MiniPipeline
+from equipoise.generation._painters import MiniPainter, Painter, load_painter
 from equipoise.generation._plan import DrawingPlan, make_plan
 from equipoise.generation._results_document import TableCell
 from equipoise.generation._steering_document import read_steering
@@ -62,7 +64,7 @@ PARTS = 10  # of the pictures, for the jackknife
 TIMED = 4  # pictures that are timed for each method
 EXPLICIT = 10  # as many pictures of neutral prompts as there is one of an explicit one
 COMPARED = 4  # pictures of each prompt that the shipped sampler draws too
-SAMPLERS = ("onnxruntime", "cuda")
+SAMPLERS = ("onnxruntime", "openvino", "cuda")
 
 
 def prompts() -> list[str]:
@@ -116,6 +118,11 @@ class JudgeAnnotator(Annotator):
 
 def the_painter(sampler: str) -> Painter:
     """Return the embedded generator on a sampler."""
+    if sampler == "openvino":
+        from scripts.openvino_sampler import OpenVinoGenerator
+
+        generator = OpenVinoGenerator(WORK / sampler / "kept")
+        return MiniPainter(MiniPipeline(load_encoder("mini"), generator))
     return load_painter("mini", device=None if sampler == "onnxruntime" else sampler)
 
 
