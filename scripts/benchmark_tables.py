@@ -1,6 +1,5 @@
-"""Write docs/benchmarks.md's tables from the JSON that ``equipoise bench ...
-
---json`` printed, so that no figure is copied by hand.
+"""Write the tables of docs/benchmarks.md and docs/how-fast.md from the JSON that ``equipoise bench
+... --json`` printed, so that no figure is copied by hand.
 
 Run from the repository root: ``python scripts/benchmark_tables.py``.
 """
@@ -23,11 +22,22 @@ def table(name: str) -> str:
         "over_copy": kernel,
         "balanced_seconds": balance,
         "both_p95": explore,
+        "floor": everything,
     }
     lines = next(write for key, write in kinds.items() if key in data["rows"][0])(data["rows"])
     return "\n".join(
         [*lines, "\n" + " · ".join(f"{key} {value}" for key, value in data["machine"].items())]
     )
+
+
+def everything(rows: list[dict]) -> list[str]:
+    """Write one line per speed that was measured here; GPUs have tables of their own."""
+    lines = ["| what | measured | aim | rival | floor |", "|---|---|---|---|---|"]
+    for row in rows:
+        if "GPU" not in row["measured"]:
+            cells = (row[key] for key in ("what", "measured", "aim", "rival", "floor"))
+            lines.append("| " + " | ".join(cells) + " |")
+    return lines
 
 
 def retrieval(rows: list[dict]) -> list[str]:
@@ -122,12 +132,12 @@ def kernel(rows: list[dict]) -> list[str]:
 
 
 def main() -> None:
-    page = DOCS / "benchmarks.md"
-    text = page.read_text()
-    for name in re.findall(r"<!-- table (\S+) -->", text):
-        block = re.compile(rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)", re.S)
-        text = block.sub(lambda m, name=name: f"{m[1]}{table(name)}\n{m[2]}", text)
-    page.write_text(text)
+    for page in (DOCS / "benchmarks.md", DOCS / "how-fast.md"):
+        text = page.read_text()
+        for name in re.findall(r"<!-- table (\S+) -->", text):
+            block = re.compile(rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)", re.S)
+            text = block.sub(lambda m, name=name: f"{m[1]}{table(name)}\n{m[2]}", text)
+        page.write_text(text)
 
 
 main()

@@ -53,7 +53,7 @@ def test_bench_alone_measures_every_line_with_its_floor():
     component("faiss")
     lines = json.loads(run("bench", "--share", "0.001", "--json").stdout)["rows"]
     on_a_gpu = [line for line in lines if "CUDA" in line["what"]]
-    assert len(on_a_gpu) == 5 and len(lines) == 14
+    assert len(on_a_gpu) == 6 and len(lines) == 15
     assert all("needs a GPU" in line["measured"] for line in on_a_gpu)
     assert all(line["floor"] and line["rival"] and line["aim"] for line in lines)
     wrong = run("bench", "--share", "2")
