@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from types import SimpleNamespace
 
@@ -18,7 +19,8 @@ torch = component("torch")
 if torch.cuda.is_available():
     pytest.skip("there is a GPU: run scripts/check_gpu.py", allow_module_level=True)
 triton = component("triton")
-from torch.autograd import forward_ad  # noqa: E402 - they need torch and triton
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402 - they need torch and triton
+from torch.autograd import forward_ad  # noqa: E402
 
 from equipoise.kernels import _torch, _triton  # noqa: E402
 
@@ -386,6 +388,42 @@ def test_what_a_transform_follows_goes_the_long_way(rng):
     with forward_ad.dual_level():
         look(forward_ad.make_dual(x, x))
     assert seen == [None] * 4
+    assert usual_answer(x, space) is not None
+
+
+@pytest.mark.parametrize("fused", ["triton", "numba", "torch"])
+@pytest.mark.parametrize("transform", ["grad", "jvp", "vmap"])
+def test_rows_beside_what_a_transform_follows(rng, monkeypatch, fused, transform):
+    """Tensors that are made there are wrapped: no kernel writes to them, and no call keeps them."""
+    if fused == "numba":
+        component("numba")
+    monkeypatch.setattr(_torch, "_fused_kernel", lambda x: fused)
+    x, weight = torch.tensor(rng.standard_normal((2, 4, 64))).float()
+
+    def weighted(weight):
+        return (weight * eq.debias(x, space, on_invalid="keep")).sum()
+
+    for calls_before in (0, 1):
+        space = make_space(np.random.default_rng(0), 64, 3)
+        for _ in range(calls_before):
+            eq.debias(x, space)
+        if transform == "grad":
+            got = torch.func.grad(weighted)(weight)
+        elif transform == "jvp":
+            got = torch.func.jvp(weighted, (weight,), (weight,))[1]
+        else:
+            got = torch.func.vmap(weighted)(weight[None])[0]
+        u = eq.debias(x, space)
+        want = u if transform == "grad" else (weight * u).sum()
+        assert torch.allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_without_memory_leave_nothing_behind(rng, monkeypatch):
+    on_triton(monkeypatch)
+    space, x = make_space(rng, 64, 3), torch.tensor(rng.standard_normal((4, 64))).float()
+    with FakeTensorMode() as mode, contextlib.suppress(RuntimeError, NotImplementedError):
+        eq.debias(mode.from_tensor(x), space, on_invalid="keep")
+    eq.debias(x, space)
     assert usual_answer(x, space) is not None
 
 
