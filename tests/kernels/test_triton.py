@@ -306,6 +306,15 @@ def test_a_launch_is_prepared_once(rng):
     assert space.low_rank.cached(key, lambda: None) is made
 
 
+@pytest.mark.parametrize(("dtype", "rank"), [(torch.float32, 2), (torch.float16, 5)], ids=str)
+def test_the_default_device_has_no_part_in_it(rng, dtype, rank):
+    space, x = make_space(rng, 64, rank + 1), torch.tensor(rng.standard_normal((3, 64))).to(dtype)
+    out = torch.empty_like(x)
+    with torch.device("meta"):
+        _triton.debias(x, out, space.low_rank, Preference("kappa", 1.0), "unit")
+    assert same_bits(out, run(x, space.low_rank, dtype=dtype)[0])
+
+
 def usual_answer(x, space, **options):
     """Return what the short way of eq.debias answers, or None where it leaves a call alone."""
     given = {"kind": "kappa", "value": 1.0, "norm": "unit", "out": None, "counts": True} | options

@@ -506,15 +506,18 @@ def _columns(
         torch.tensor(m.T.copy(), dtype=torch.float32, device=device)
         for m in (low_rank.right, low_rank.left)
     )
-    bias = torch.zeros(1) if low_rank.bias is None else torch.tensor(low_rank.bias)
-    return right, left, bias.to(device=device, dtype=torch.float32)
+    given = low_rank.bias
+    bias = torch.tensor([0.0] if given is None else given, dtype=torch.float32, device=device)
+    return right, left, bias
 
 
 def _split(
     low_rank: LowRank, dtype: torch.dtype, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    full = torch.zeros(TILE_RANK, low_rank.dim, dtype=torch.float64)
-    full[: low_rank.rank] = torch.tensor(low_rank.right.T.copy())
+    # on the host, whatever the default device: what is copied from there has arrived, on every
+    # stream, when the copy returns
+    full = torch.zeros(TILE_RANK, low_rank.dim, dtype=torch.float64, device="cpu")
+    full[: low_rank.rank] = torch.tensor(low_rank.right.T.copy(), device="cpu")
     high = (full * SCALE[dtype]).to(dtype)
     low = (full * SCALE[dtype] - high.double()).to(dtype)
     return high.to(device), low.to(device), full.to(device=device, dtype=torch.float32)
