@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +25,7 @@ triton = component("triton")
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402 - they need torch and triton
 from torch.autograd import forward_ad  # noqa: E402
 
-from equipoise.kernels import _torch, _triton  # noqa: E402
+from equipoise.kernels import _torch, _triton, _triton_best  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -605,6 +608,33 @@ class Kernel:
             return self.compiled[-1]
 
         return launch
+
+
+class KernelOfOneThread(Kernel):
+    """As Triton's are: it fails where another thread comes while it is loaded."""
+
+    def __init__(self):
+        super().__init__()
+        self.loading = threading.Lock()
+
+    def __getitem__(self, grid):
+        def launch(*arguments, **options):
+            assert self.loading.acquire(blocking=False), "this kernel is not yet loaded"
+            time.sleep(0.01)
+            self.loading.release()
+
+        return launch
+
+
+def test_threads_wait_for_each_other_where_triton_launches(compiling):
+    launch, _ = compiling
+    launch._kernel = KernelOfOneThread()
+    x, out = torch.ones(9, 64), torch.empty(9, 64)
+    with ThreadPoolExecutor(4) as pool:
+        tasks = [pool.submit(launch.run, x, out, (64, 64), 9, 1.0, None) for _ in range(4)]
+        tasks += [pool.submit(_triton_best._run, launch._kernel, (1,)) for _ in range(4)]
+    for task in tasks:
+        task.result()
 
 
 STREAM = 7

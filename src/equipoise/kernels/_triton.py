@@ -16,6 +16,7 @@ are counted there, and only there: ordinary rows have one.
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import torch
@@ -42,6 +43,8 @@ NEAR2 = tl.constexpr(geometry.NEAR**2)  # to the right of a tensor: Triton 3.7 a
 # What Triton compiles apart was read in 3.6 and 3.7. For AMD that is more: the size of an array.
 _VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
 KEEPS_COMPILED = _VERSION >= (3, 6) and torch.version.cuda is not None
+# Held while Triton launches: it gives a kernel that one thread is still loading to others.
+LAUNCHING = threading.RLock()
 
 
 @triton.jit
@@ -394,10 +397,11 @@ class Launch:
                 stream=driver.active.get_current_stream(self._device),
             )  # fmt: skip
             return
-        compiled = self._kernel[(programs,)](
-            x, out, *self._factors, value, invalid, n_rows, *strides, *self._limits,
-            **self._options,
-        )  # fmt: skip
+        with LAUNCHING:
+            compiled = self._kernel[(programs,)](
+                x, out, *self._factors, value, invalid, n_rows, *strides, *self._limits,
+                **self._options,
+            )  # fmt: skip
         if keeps and KEEPS_COMPILED and isinstance(compiled, CompiledKernel):
             self._compiled[key] = compiled
 

@@ -17,6 +17,7 @@ import torch
 
 from equipoise.kernels import _triton_exact as exact
 from equipoise.kernels import _triton_rough as rough
+from equipoise.kernels._triton import LAUNCHING
 
 MOST_IMAGES = 1 << 31  # they are counted in int32
 SAMPLE = 1 << 15  # images that thresholds are taken from, at most
@@ -265,7 +266,8 @@ def _give_keys(
 
 
 def _run(kernel: Any, programs: tuple[int, ...], *arguments: Any, **sizes: Any) -> None:
-    kernel[programs](*arguments, **sizes)
+    with LAUNCHING:
+        kernel[programs](*arguments, **sizes)
 
 
 def _parts(count: int, size: int) -> int:
