@@ -667,6 +667,20 @@ def test_a_compiled_kernel_is_given_each_argument_in_its_place(compiling):
     assert given["small"] < given["large"] and given["BIAS"] is False
 
 
+def test_a_launch_holds_its_factors(compiling, monkeypatch):
+    """On a GPU it says each time on which stream they are read; in the interpreter there is none."""
+    launch, _ = compiling
+    before = []
+    monkeypatch.setattr(launch, "_held", SimpleNamespace(before=before.append))
+    x, out = torch.ones(9, 64), torch.empty(9, 64)
+    launch.run(x, out, (64, 64), 9, 1.0, None)
+    assert before == []
+    launch._device = 0
+    for kappa in (1.0, 1.0, torch.ones(9)):
+        launch.run(x, out, (64, 64), 9, kappa, None)
+    assert before == [STREAM] * 3
+
+
 def test_what_triton_compiles_apart_is_kept_apart(compiling):
     launch, kernel = compiling
     memory = torch.zeros(64 * 20)

@@ -19,6 +19,7 @@ from equipoise.errors import InputError
 from equipoise.kernels import _host as host
 from equipoise.kernels import _plain as plain
 from equipoise.kernels._counts import NO_COUNT, new_count
+from equipoise.kernels._held import HeldTensors
 from equipoise.kernels._invalid import CountedRows, InvalidRows, MarkedRows
 from equipoise.kernels._recipe import LowRank, Norm, Preference, launch_key
 
@@ -348,4 +349,12 @@ def _factors(low_rank: LowRank, dtype: torch.dtype, x: torch.Tensor):
     plain = type(x) in (torch.Tensor, torch.nn.Parameter)
     if torch.compiler.is_compiling() or not plain or not _makes_memory(x):
         return make()  # what a tracer makes belongs to its trace
-    return low_rank.cached(("torch", dtype, x.device), make)
+    factors = low_rank.cached(("torch", dtype, x.device), make)
+    if x.is_cuda:
+        held = low_rank.cached(
+            ("held", dtype, x.device),
+            lambda: HeldTensors(tuple(factor for factor in factors if factor is not None)),
+        )
+        with torch.cuda.device_of(x):
+            held.before(torch.cuda.current_stream().cuda_stream)
+    return factors

@@ -26,6 +26,7 @@ from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
 from equipoise import geometry
+from equipoise.kernels._held import HeldTensors
 from equipoise.kernels._recipe import LowRank, Norm, Preference, launch_key
 
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
@@ -365,6 +366,7 @@ class Launch:
         constants = [options[name] for name in kernel.arg_names if name in options]
         self._addresses = [factor.data_ptr() for factor in factors]
         self._last = (*limits, *constants)
+        self._held = HeldTensors(factors)
         self._device = factors[0].get_device()  # -1: the host, for Triton's interpreter
         self._compiled: dict[tuple[int, int, bool], CompiledKernel] = {}
 
@@ -389,6 +391,8 @@ class Launch:
         source, target = x.data_ptr(), out.data_ptr()
         # All that Triton compiles apart: no other argument changes its kind from call to call.
         key = (*strides, invalid is None)
+        if self._device >= 0:
+            self._held.before(driver.active.get_current_stream(self._device))
         keeps = number and n_rows < 1 << 31 and not (source | target) % 16
         compiled = self._compiled.get(key) if keeps else None
         if compiled is not None:
