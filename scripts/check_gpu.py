@@ -3,14 +3,24 @@
 
 The test suite runs the float32 kernel in Triton's interpreter; tensor cores and half-width types
 need the real thing. Run from the repository root: ``PYTHONPATH=src python scripts/check_gpu.py``,
-with the names of CHECKS for some of them. Its output is kept in docs/measurements.
+with the names of CHECKS for some of them. Each runs in a process of its own, some at a time, so
+that compiling takes minutes, and a crash or a hang stops no other. Its output is kept in
+docs/measurements.
 """
 
 from __future__ import annotations
 
+import faulthandler
+import gc
 import math
+import os
+import subprocess
 import sys
+import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -24,6 +34,9 @@ from equipoise.kernels import _torch_best, _triton, _triton_best
 from equipoise.kernels._recipe import LowRank, Norm, Preference
 
 FAILED = []
+AT_A_TIME = max(1, min(8, (os.cpu_count() or 2) // 2))  # checks, most of whose time is compiling
+LIMIT = 420  # seconds of one check; then it says where it hangs
+LINES = ("ok  ", "FAIL")
 PAPER = Preference("kappa", 1.0)
 
 
@@ -63,21 +76,20 @@ def rows_at(rng: np.random.Generator, basis: np.ndarray, p: np.ndarray) -> torch
     return torch.tensor(p[:, None] * first + np.sqrt(1 - p * p)[:, None] * second, device="cuda")
 
 
-def check_accuracy(rng: np.random.Generator) -> None:
-    for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        for dim in (100, 256, 512, 768, 1024, 2048):
-            for rank in (1, 3, 7, 15, 20):
-                space = space_of(rng, dim, rank)
-                p = np.concatenate([rng.uniform(0.01, 0.6, 3000), rng.uniform(0.6, 0.99, 77)])
-                x = rows_at(rng, space.basis, p).to(dtype)
-                for kappa in (1.0, math.inf):
-                    u, want = eq.debias(x, space, kappa=kappa), exact(x, space.basis, kappa)
-                    compare(
-                        f"{dtype} d={dim} r={rank} kappa={kappa}",
-                        u,
-                        want,
-                        "tiles" if _triton.uses_tiles(space.low_rank, dtype) else "rows",
-                    )
+def check_accuracy(dtype: torch.dtype, rng: np.random.Generator) -> None:
+    for dim in (100, 256, 512, 768, 1024, 2048):
+        for rank in (1, 3, 7, 15, 20):
+            space = space_of(rng, dim, rank)
+            p = np.concatenate([rng.uniform(0.01, 0.6, 3000), rng.uniform(0.6, 0.99, 77)])
+            x = rows_at(rng, space.basis, p).to(dtype)
+            for kappa in (1.0, math.inf):
+                u, want = eq.debias(x, space, kappa=kappa), exact(x, space.basis, kappa)
+                compare(
+                    f"{dtype} d={dim} r={rank} kappa={kappa}",
+                    u,
+                    want,
+                    "tiles" if _triton.uses_tiles(space.low_rank, dtype) else "rows",
+                )
 
 
 def compare(name: str, u: torch.Tensor, want: torch.Tensor, kernel: str) -> None:
@@ -413,26 +425,213 @@ def _on_a_stream(x: torch.Tensor, space: eq.AttributeSpace, rows: int) -> bool:
         return all(_counted(x, space, rows) == rows for _ in range(200))
 
 
+KINDS_OF_ROWS = [
+    (torch.float32, 512, 1),
+    (torch.float32, 100, 3),
+    (torch.bfloat16, 512, 2),
+    (torch.bfloat16, 768, 7),
+    (torch.float16, 256, 7),
+]
+
+
+def check_places(rng: np.random.Generator) -> None:
+    """Rows give the same wherever they lie: in place, off 16 bytes, with gaps, all at one place."""
+    shares = np.array([0, 0.2, 0.49, 0.51, 0.72, 0.86, 0.88, 0.975, 1])
+    for dtype, dim, rank in KINDS_OF_ROWS:
+        space = space_of(rng, dim, rank)
+        x = rows_at(rng, space.basis, rng.choice(shares, 1003)).to(dtype)
+        x[5], x[77, 3], x[200, 9] = 0, float("nan"), float("inf")
+        run = partial(eq.debias, space=space, on_invalid="keep")
+        want = run(x)
+        name = f"{dtype} d={dim} r={rank}"
+        there = x.clone()
+        run(there, out=there)
+        report(f"{name} in place", torch.equal(_bits(there), _bits(want)), "bit for bit")
+        odd = torch.empty(x.numel() + 1, dtype=dtype, device="cuda")[1:].view_as(x).copy_(x)
+        gaps = torch.empty(len(x), dim + 3, dtype=dtype, device="cuda")[:, :dim].copy_(x)
+        into = torch.empty(x.numel() + 1, dtype=dtype, device="cuda")[1:].view_as(x)
+        found = {"off 16 bytes": run(odd), "with gaps": run(gaps)}
+        found["into a place off 16 bytes"] = run(x, out=into)
+        found["in place, off 16 bytes"] = run(odd, out=odd)
+        for place, u in found.items():
+            close(f"{name} {place}", u, want)
+        report(f"{name} again", torch.equal(_bits(run(x)), _bits(want)), "bit for bit")
+        one = run(x[7:8].expand(50, dim))
+        close(f"{name} all at one place", one, want[7:8].expand(50, dim))
+
+
+def close(name: str, u: torch.Tensor, want: torch.Tensor) -> None:
+    """Report whether rows are the same but for the order of sums, and bit for bit if not finite."""
+    finite = want.isfinite().all(1) & (want != 0).any(1)
+    apart = float((u.double() - want.double())[finite].abs().max())
+    same = torch.equal(_bits(u[~finite]), _bits(want[~finite]))
+    report(name, same and apart <= torch.finfo(u.dtype).eps, f"{apart:.1e} apart, others {same}")
+
+
+def check_large(rng: np.random.Generator) -> None:
+    """Places beyond 2^31 numbers are found."""
+    for dtype, rank in ((torch.float16, 1), (torch.bfloat16, 7)):
+        space = space_of(rng, 512, rank)
+        x = torch.randn((1 << 31) // 512 + 1001, 512, device="cuda", dtype=dtype)
+        x[-3:] = 0
+        check = eq.RowCheck()
+        u = eq.debias(x, space, on_invalid=check)
+        last = eq.debias(x[-1000:].clone(), space, on_invalid="keep")
+        same = torch.equal(_bits(u[-1000:]), _bits(last))
+        try:
+            check.raise_if_invalid()
+            counted = 0
+        except eq.errors.InvalidRowsError as error:
+            counted = error.count
+        report(f"{dtype} r={rank} {x.numel()} numbers", same and counted == 3, f"{counted} without")
+        del u
+        for queries in (2, 130):
+            texts = x[-3 - queries : -3].double()
+            indices, scores, left = _triton_best.top_k(texts, x, 1)
+            expected = torch.arange(len(x) - 3 - queries, len(x) - 3, device="cuda")
+            right = torch.equal(indices[:, 0], expected) and not len(left)
+            right &= torch.equal(scores[:, 0], (texts * texts).sum(1).float())
+            report(
+                f"search {dtype} {x.numel()} numbers q={queries}", right, "each text is an image"
+            )
+        del x
+
+
+def check_streams(rng: np.random.Generator) -> None:
+    """Threads may begin together, and a space may be dropped while somebody reads its axes."""
+    for dtype, dim, rank in ((torch.float32, 384, 2), (torch.float16, 320, 5)):
+        together = begun_together(space_of(rng, dim, rank), dim, dtype)
+        report(f"{dtype} d={dim} threads that begin together", together, "8 threads")
+    for dtype, rank in ((torch.float32, 1), (torch.bfloat16, 7), (torch.float64, 3)):
+        x = torch.nn.functional.normalize(torch.randn(512, 512, device="cuda")).to(dtype)
+        apart = sum(dropped_while_it_is_read(rng, x, rank) for _ in range(20))
+        report(f"{dtype} r={rank} spaces dropped at once", apart == 0, f"{apart} of 20 differ")
+        apart = sum(dropped_before_a_replay(rng, x, rank) for _ in range(3))
+        report(f"{dtype} r={rank} spaces dropped before a replay", apart == 0, f"{apart} differ")
+
+
+def begun_together(space: eq.AttributeSpace, dim: int, dtype: torch.dtype) -> bool:
+    """Return whether threads whose kernel nobody has compiled give the same rows."""
+    x = torch.nn.functional.normalize(torch.randn(64, dim, device="cuda")).to(dtype)
+    torch.cuda.synchronize()
+    start = Barrier(8)
+
+    def work(_: int) -> torch.Tensor:
+        start.wait()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            return eq.debias(x, space)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(work, range(8)))
+    torch.cuda.synchronize()
+    return all(torch.equal(u, found[0]) for u in found)
+
+
+def dropped_while_it_is_read(rng: np.random.Generator, x: torch.Tensor, rank: int) -> bool:
+    """Return whether rows change where the space's memory is given to others at once."""
+    space = space_of(rng, x.shape[1], rank)
+    want = eq.debias(x, space)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(20_000_000)
+        u = eq.debias(x, space, on_invalid="unchecked")
+    del space
+    others = _others(x, rank)
+    torch.cuda.synchronize()
+    del others
+    return not torch.equal(u, want)
+
+
+def dropped_before_a_replay(rng: np.random.Generator, x: torch.Tensor, rank: int) -> bool:
+    """Return whether a recorded call reads what others put where its space was."""
+    space = space_of(rng, x.shape[1], rank)
+    want = eq.debias(x, space)
+    eq.debias(x, space, on_invalid="unchecked")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        u = eq.debias(x, space, on_invalid="unchecked")
+    del space
+    others = _others(x, rank)
+    graph.replay()
+    torch.cuda.synchronize()
+    del others
+    return not torch.equal(u, want)
+
+
+def _others(x: torch.Tensor, rank: int) -> list[torch.Tensor]:
+    """Return tensors of the sizes of a map's copies, which take what memory is free."""
+    gc.collect()
+    shapes = [(rank, x.shape[1]), (16, x.shape[1]), (x.shape[1], rank), (1,)]
+    kinds = (torch.float64, torch.float32, torch.float16)
+    return [
+        torch.full(shape, math.nan, dtype=kind, device="cuda")
+        for _ in range(50)
+        for shape in shapes
+        for kind in kinds
+    ]
+
+
 CHECKS = {
-    "invalid-rows": check_invalid_rows,
-    "shrink": check_shrink,
-    "extremes": check_extremes,
-    "neighbours": check_neighbours,
-    "forms": check_forms,
-    "repeats": check_repeats,
     "calls": check_calls,
+    "streams": check_streams,
+    "places": check_places,
+    "large": check_large,
     "search": check_search,
     "search-kernels": check_search_kernels,
-    "accuracy": check_accuracy,
+    "invalid-rows": check_invalid_rows,
+    "neighbours": check_neighbours,
+    "accuracy-float32": partial(check_accuracy, torch.float32),
+    "accuracy-bfloat16": partial(check_accuracy, torch.bfloat16),
+    "accuracy-float16": partial(check_accuracy, torch.float16),
+    "shrink": check_shrink,
+    "extremes": check_extremes,
+    "forms": check_forms,
+    "repeats": check_repeats,
 }
+
+
+def run_here(name: str) -> None:
+    """Run one check; what it raises is one more failure."""
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    torch.manual_seed(0)
+    try:
+        CHECKS[name](np.random.default_rng(0))
+    except Exception as error:
+        traceback.print_exc()
+        report(name, False, f"{type(error).__name__}: {str(error)[:300]}")
+    faulthandler.cancel_dump_traceback_later()
+
+
+def run_apart(name: str) -> None:
+    """Run one check in a process of its own, and print its lines."""
+    began = time.perf_counter()
+    command = [sys.executable, os.path.abspath(__file__), name]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LIMIT + 60, check=False
+        )
+        code, said, why = done.returncode, done.stdout, done.stderr
+    except subprocess.TimeoutExpired:
+        code, said, why = -1, "", "it did not end"
+    lines = [line for line in said.splitlines() if line.startswith(LINES)]
+    failed = [line for line in lines if line.startswith("FAIL")]
+    print("\n".join([*lines, f"     {name}: {time.perf_counter() - began:.0f} s"]), flush=True)
+    FAILED.extend(failed)
+    if failed or code:
+        print(why[-4000:], file=sys.stderr, flush=True)
+    if not failed and (code or not lines):
+        report(name, False, f"it ended with {code}")
 
 
 def main() -> None:
     names = sys.argv[1:] or list(CHECKS)
-    print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()))
-    for name in names:
-        torch.manual_seed(0)
-        CHECKS[name](np.random.default_rng(0))
+    print(" · ".join(f"{k} {v}" for k, v in machine.describe().items()), flush=True)
+    if len(names) == 1:
+        run_here(names[0])
+    else:
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            list(pool.map(run_apart, names))
     failed = f"{len(FAILED)} checks failed" if FAILED else "all checks passed"
     print(f"{failed}: {', '.join(names)}")
     sys.exit(bool(FAILED))

@@ -11,7 +11,8 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,19 @@ def report(name: str, passed: bool, detail: str) -> None:
 def check_families() -> None:
     """Edited states are those of the CPU; prompts that are left alone draw the same bits."""
     for name in FAMILIES:
-        try:
+        with reporting(name):
             check_family(name, family(name))
-        except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{where.filename.rpartition('/')[2]}:{where.lineno}"
-            report(name, False, f"{type(error).__name__} at {place}: {str(error)[:300]}")
+
+
+@contextmanager
+def reporting(name: str) -> Iterator[None]:
+    """Report an error as a failure, so that it stops nothing else."""
+    try:
+        yield
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{where.filename.rpartition('/')[2]}:{where.lineno}"
+        report(name, False, f"{type(error).__name__} at {place}: {str(error)[:300]}")
 
 
 def check_family(name: str, found: Family) -> None:
@@ -126,14 +134,11 @@ def check_mini() -> None:
     """The embedded generator draws on the GPU what it draws on the CPU, with every method."""
     here, there = load_painter("mini"), load_painter("mini", device=DEVICE)
     for label in ["none", *METHODS]:
-        try:
+        with reporting(f"mini, {label}"):
             expected, found = (painted(painter, label, DRAWN) for painter in (here, there))
-        except eq.errors.InputError as error:
-            report(f"mini, {label}", False, str(error))
-            continue
-        apart = np.abs(found.astype(int) - expected).mean()
-        detail = f"{apart:.2f} of 255 from those of the CPU, {there.precision}"
-        report(f"mini, {label}", bool(apart < PICTURES_APART), detail)
+            apart = np.abs(found.astype(int) - expected).mean()
+            detail = f"{apart:.2f} of 255 from those of the CPU, {there.precision}"
+            report(f"mini, {label}", bool(apart < PICTURES_APART), detail)
     for label in ("none", "closed-form", "balanced:how=states,strength=1.5", "fair-diffusion"):
         painted(there, label, 256)
         began = time.perf_counter()
@@ -183,24 +188,25 @@ def check_learned() -> None:
     images = rng.standard_normal((ROWS, encoder.dim)).astype(np.float32) / np.sqrt(encoder.dim)
     images += np.stack([said[group] for group in groups])
     for name, params in LEARNED.items():
-        rows, took = {}, {}
-        for device in ("cpu", DEVICE):
-            context = eq.FitContext(
-                gender,
-                encoder=encoder,
-                book=book,
-                images=images,
-                sensitive_features=groups,
-                device=device,
-            )
-            began = time.perf_counter()
-            operator = eq.methods.create(name, **params).fit(context)
-            took[device] = time.perf_counter() - began
-            rows[device] = [operator.image(images), operator.text(images)]
-        pairs = zip(rows[DEVICE], rows["cpu"], strict=True)
-        apart = max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in pairs)
-        detail = f"{apart:.1e} apart; {took['cpu']:.1f} s on the CPU, {took[DEVICE]:.1f} s here"
-        report(f"{name} fitted on {DEVICE}", apart < LEARNED_APART, detail)
+        with reporting(f"{name} fitted on {DEVICE}"):
+            rows, took = {}, {}
+            for device in ("cpu", DEVICE):
+                context = eq.FitContext(
+                    gender,
+                    encoder=encoder,
+                    book=book,
+                    images=images,
+                    sensitive_features=groups,
+                    device=device,
+                )
+                began = time.perf_counter()
+                operator = eq.methods.create(name, **params).fit(context)
+                took[device] = time.perf_counter() - began
+                rows[device] = [operator.image(images), operator.text(images)]
+            pairs = zip(rows[DEVICE], rows["cpu"], strict=True)
+            apart = max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in pairs)
+            detail = f"{apart:.1e} apart; {took['cpu']:.1f} s on the CPU, {took[DEVICE]:.1f} s here"
+            report(f"{name} fitted on {DEVICE}", apart < LEARNED_APART, detail)
 
 
 CHECKS: dict[str, Callable[[], None]] = {
@@ -214,7 +220,8 @@ def main() -> None:
     """Run the checks that were named, or all of them."""
     names = sys.argv[1:] or list(CHECKS)
     for name in names:
-        CHECKS[name]()
+        with reporting(name):
+            CHECKS[name]()
     failed = f"{len(FAILED)} checks failed" if FAILED else "all checks passed"
     print(f"{failed}: {', '.join(names)}, on {DEVICE}")
     sys.exit(bool(FAILED))

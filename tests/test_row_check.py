@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -128,3 +130,61 @@ def test_few_numbers_wait_at_any_time(rng, space, monkeypatch):
     assert most < 3
     with pytest.raises(InvalidRowsError, match=r"16 of 48 rows in 8 calls.* 2 of 6 in call 1"):
         check.raise_if_invalid()
+
+
+class OnItsWay:
+    """A number that is first waited for in vain."""
+
+    def __init__(self):
+        self.waited = False
+
+    def __int__(self):
+        if not self.waited:
+            self.waited = True
+            raise KeyboardInterrupt
+        return 2
+
+
+def test_a_look_that_is_interrupted_counts_no_call_twice():
+    check = eq.RowCheck()
+    for invalid in (1, OnItsWay(), 0):
+        check.add(invalid, 5)
+    with pytest.raises(KeyboardInterrupt):
+        check.raise_if_invalid()
+    with pytest.raises(InvalidRowsError, match=r"3 of 15 rows in 3 calls.*1 of 5 in call 1"):
+        check.raise_if_invalid()
+
+
+@pytest.fixture
+def many_switches():
+    """Let threads take turns as often as they can."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+def test_no_call_of_another_thread_is_lost(monkeypatch, many_switches):
+    monkeypatch.setattr(row_check, "MOST_WAITING", 7)
+    check, found = eq.RowCheck(), 0
+
+    def work(_):
+        for _ in range(2000):
+            check.add(1, 1)
+
+    with ThreadPoolExecutor(4) as pool:
+        running = [pool.submit(work, i) for i in range(4)]
+        while not all(task.done() for task in running):
+            found += asked(check)
+        for task in running:
+            task.result()
+    assert found + asked(check) == 8000
+
+
+def asked(check):
+    """Return how many rows a check tells of."""
+    try:
+        check.raise_if_invalid()
+    except InvalidRowsError as error:
+        return error.count
+    return 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
+from collections import deque
 from typing import Any
 
 from equipoise.errors import InvalidRowsError
@@ -20,11 +22,12 @@ class RowCheck:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Any, int]] = []
-        self._forget()
+        self._waiting: deque[tuple[Any, int]] = deque()
+        self._reading = threading.Lock()  # for the one who empties it; any thread may add to it
+        self._begin()
 
-    def _forget(self) -> None:
-        self._waiting.clear()
+    def _begin(self) -> None:
+        """Count from zero; calls that were not yet looked at stay."""
         self._calls = self._rows = self._invalid = 0
         self._first = ""
 
@@ -34,25 +37,30 @@ class RowCheck:
         The number may still be on its way. ``eq.debias`` calls this.
         """
         self._waiting.append((invalid, rows))
-        if len(self._waiting) == MOST_WAITING:
-            self._read()
+        if len(self._waiting) >= MOST_WAITING:
+            with self._reading:
+                self._read()
 
     def _read(self) -> None:
-        """Wait for the numbers that are on their way, and add them up."""
-        for invalid, rows in self._waiting:
+        """Wait for the numbers that are on their way, and add them up, each once: an error or
+        Ctrl-C while it waits leaves the rest for the next look.
+        """
+        for _ in range(len(self._waiting)):
+            invalid, rows = self._waiting[0]
             number = int(invalid)
+            self._waiting.popleft()
             self._calls += 1
             self._rows += rows
             self._invalid += number
             if number and not self._first:
                 self._first = f"{number} of {rows} in call {self._calls}"
-        self._waiting.clear()
 
     def raise_if_invalid(self) -> None:
         """Raise an error if a row of a call since the last look had no direction."""
-        self._read()
-        calls, rows, invalid, first = self._calls, self._rows, self._invalid, self._first
-        self._forget()
+        with self._reading:
+            self._read()
+            calls, rows, invalid, first = self._calls, self._rows, self._invalid, self._first
+            self._begin()
         if not invalid:
             return
         have = "has" if invalid == 1 else "have"
@@ -71,7 +79,9 @@ class RowCheck:
         if kind is None:
             self.raise_if_invalid()
         else:  # another error is on its way
-            self._forget()
+            with self._reading:
+                self._waiting.clear()
+                self._begin()
 
     def __del__(self) -> None:
         if self._waiting or self._calls:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,9 +22,10 @@ torch = component("torch")
 if torch.cuda.is_available():
     pytest.skip("there is a GPU: run scripts/check_gpu.py", allow_module_level=True)
 triton = component("triton")
-from torch.autograd import forward_ad  # noqa: E402 - they need torch and triton
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402 - they need torch and triton
+from torch.autograd import forward_ad  # noqa: E402
 
-from equipoise.kernels import _torch, _triton  # noqa: E402
+from equipoise.kernels import _torch, _triton, _triton_best  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -304,6 +309,15 @@ def test_a_launch_is_prepared_once(rng):
     assert space.low_rank.cached(key, lambda: None) is made
 
 
+@pytest.mark.parametrize(("dtype", "rank"), [(torch.float32, 2), (torch.float16, 5)], ids=str)
+def test_the_default_device_has_no_part_in_it(rng, dtype, rank):
+    space, x = make_space(rng, 64, rank + 1), torch.tensor(rng.standard_normal((3, 64))).to(dtype)
+    out = torch.empty_like(x)
+    with torch.device("meta"):
+        _triton.debias(x, out, space.low_rank, Preference("kappa", 1.0), "unit")
+    assert same_bits(out, run(x, space.low_rank, dtype=dtype)[0])
+
+
 def usual_answer(x, space, **options):
     """Return what the short way of eq.debias answers, or None where it leaves a call alone."""
     given = {"kind": "kappa", "value": 1.0, "norm": "unit", "out": None, "counts": True} | options
@@ -386,6 +400,42 @@ def test_what_a_transform_follows_goes_the_long_way(rng):
     with forward_ad.dual_level():
         look(forward_ad.make_dual(x, x))
     assert seen == [None] * 4
+    assert usual_answer(x, space) is not None
+
+
+@pytest.mark.parametrize("fused", ["triton", "numba", "torch"])
+@pytest.mark.parametrize("transform", ["grad", "jvp", "vmap"])
+def test_rows_beside_what_a_transform_follows(rng, monkeypatch, fused, transform):
+    """Tensors that are made there are wrapped: no kernel writes to them, and no call keeps them."""
+    if fused == "numba":
+        component("numba")
+    monkeypatch.setattr(_torch, "_fused_kernel", lambda x: fused)
+    x, weight = torch.tensor(rng.standard_normal((2, 4, 64))).float()
+
+    def weighted(weight):
+        return (weight * eq.debias(x, space, on_invalid="keep")).sum()
+
+    for calls_before in (0, 1):
+        space = make_space(np.random.default_rng(0), 64, 3)
+        for _ in range(calls_before):
+            eq.debias(x, space)
+        if transform == "grad":
+            got = torch.func.grad(weighted)(weight)
+        elif transform == "jvp":
+            got = torch.func.jvp(weighted, (weight,), (weight,))[1]
+        else:
+            got = torch.func.vmap(weighted)(weight[None])[0]
+        u = eq.debias(x, space)
+        want = u if transform == "grad" else (weight * u).sum()
+        assert torch.allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_without_memory_leave_nothing_behind(rng, monkeypatch):
+    on_triton(monkeypatch)
+    space, x = make_space(rng, 64, 3), torch.tensor(rng.standard_normal((4, 64))).float()
+    with FakeTensorMode() as mode, contextlib.suppress(RuntimeError, NotImplementedError):
+        eq.debias(mode.from_tensor(x), space, on_invalid="keep")
+    eq.debias(x, space)
     assert usual_answer(x, space) is not None
 
 
@@ -560,6 +610,33 @@ class Kernel:
         return launch
 
 
+class KernelOfOneThread(Kernel):
+    """As Triton's are: it fails where another thread comes while it is loaded."""
+
+    def __init__(self):
+        super().__init__()
+        self.loading = threading.Lock()
+
+    def __getitem__(self, grid):
+        def launch(*arguments, **options):
+            assert self.loading.acquire(blocking=False), "this kernel is not yet loaded"
+            time.sleep(0.01)
+            self.loading.release()
+
+        return launch
+
+
+def test_threads_wait_for_each_other_where_triton_launches(compiling):
+    launch, _ = compiling
+    launch._kernel = KernelOfOneThread()
+    x, out = torch.ones(9, 64), torch.empty(9, 64)
+    with ThreadPoolExecutor(4) as pool:
+        tasks = [pool.submit(launch.run, x, out, (64, 64), 9, 1.0, None) for _ in range(4)]
+        tasks += [pool.submit(_triton_best._run, launch._kernel, (1,)) for _ in range(4)]
+    for task in tasks:
+        task.result()
+
+
 STREAM = 7
 
 
@@ -588,6 +665,20 @@ def test_a_compiled_kernel_is_given_each_argument_in_its_place(compiling):
     assert given["invalid"] is number and given["n_rows"] == 5
     assert (given["value"], given["x_stride"], given["D"], given["R"]) == (3e38, 64, 64, 2)
     assert given["small"] < given["large"] and given["BIAS"] is False
+
+
+def test_a_launch_holds_its_factors(compiling, monkeypatch):
+    """On a GPU it says each time on which stream they are read; in the interpreter there is none."""
+    launch, _ = compiling
+    before = []
+    monkeypatch.setattr(launch, "_held", SimpleNamespace(before=before.append))
+    x, out = torch.ones(9, 64), torch.empty(9, 64)
+    launch.run(x, out, (64, 64), 9, 1.0, None)
+    assert before == []
+    launch._device = 0
+    for kappa in (1.0, 1.0, torch.ones(9)):
+        launch.run(x, out, (64, 64), 9, kappa, None)
+    assert before == [STREAM] * 3
 
 
 def test_what_triton_compiles_apart_is_kept_apart(compiling):

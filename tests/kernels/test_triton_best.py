@@ -301,3 +301,8 @@ def test_a_plan_rarely_fails(images, k):
     assert plan.order < groups <= plan.sampled < images
     # it fails where so many of the k best are in the sample
     assert stats.binom.sf(plan.order - 1, plan.sampled, k / images) < 4e-6
+
+
+def test_all_images_can_be_counted():
+    for k in (1, fused.MOST_IMAGES):
+        assert fused.planned(fused.MOST_IMAGES, k).capacity < 1 << 31

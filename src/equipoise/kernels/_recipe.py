@@ -40,9 +40,12 @@ class LowRank:
         return self.__dict__ | {"_cache": {}}  # copies for devices stay here
 
     def cached(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return a kernel's own copy of the factors (another dtype, another device), made once."""
+        """Return a kernel's own copy of the factors (another dtype, another device).
+
+        All threads get the same one.
+        """
         if key not in self._cache:
-            self._cache[key] = make()
+            self._cache.setdefault(key, make())
         return self._cache[key]
 
     def made(self, key: Hashable) -> Any:

@@ -19,6 +19,7 @@ from equipoise.errors import InputError
 from equipoise.kernels import _host as host
 from equipoise.kernels import _plain as plain
 from equipoise.kernels._counts import NO_COUNT, new_count
+from equipoise.kernels._held import HeldTensors
 from equipoise.kernels._invalid import CountedRows, InvalidRows, MarkedRows
 from equipoise.kernels._recipe import LowRank, Norm, Preference, launch_key
 
@@ -57,7 +58,28 @@ def _followed(*values: Any) -> bool:
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
     if torch.is_grad_enabled() and any(v.requires_grad for v in tensors):
         return True
-    return torch.compiler.is_compiling() or any(map(traced, tensors))
+    if torch.compiler.is_compiling() or any(map(traced, tensors)):
+        return True
+    return not _makes_memory(*tensors)
+
+
+def _makes_memory(*tensors: torch.Tensor) -> bool:
+    """Return whether a tensor that is made now is plain memory.
+
+    Derivatives of torch.func wrap it, and modes fake it, even beside tensors that they do not
+    follow. No kernel can write to such a tensor, and no later call could use it.
+    """
+    plain = all(type(x) in (torch.Tensor, torch.nn.Parameter) for x in tensors)
+    if plain and not _is_transforming():
+        return True
+    new = torch.empty(0)
+    return type(new) is torch.Tensor and not traced(new)
+
+
+def _is_transforming() -> bool:
+    """Return whether this is inside a transform of torch.func."""
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    return functorch.peek_interpreter_stack() is not None
 
 
 def traced(x: Any) -> bool:
@@ -131,7 +153,7 @@ def _ready_launch(x: Any, low_rank: LowRank, kind: str, norm: Norm) -> Any:
     """Return the launch that a call before made for such rows, where nothing follows x."""
     if torch.compiler.is_compiling() or TRITON_KERNELS not in sys.modules:
         return None
-    if type(x) is not torch.Tensor:
+    if type(x) is not torch.Tensor or _is_transforming():
         return None
     launch = low_rank.made(launch_key(x, kind, norm))
     if launch is None or not launch.is_here() or not _is_plain(x):
@@ -324,6 +346,15 @@ def _factors(low_rank: LowRank, dtype: torch.dtype, x: torch.Tensor):
                 ),
             )
 
-    if torch.compiler.is_compiling() or type(x) not in (torch.Tensor, torch.nn.Parameter):
+    plain = type(x) in (torch.Tensor, torch.nn.Parameter)
+    if torch.compiler.is_compiling() or not plain or not _makes_memory(x):
         return make()  # what a tracer makes belongs to its trace
-    return low_rank.cached(("torch", dtype, x.device), make)
+    factors = low_rank.cached(("torch", dtype, x.device), make)
+    if x.is_cuda:
+        held = low_rank.cached(
+            ("held", dtype, x.device),
+            lambda: HeldTensors(tuple(factor for factor in factors if factor is not None)),
+        )
+        with torch.cuda.device_of(x):
+            held.before(torch.cuda.current_stream().cuda_stream)
+    return factors

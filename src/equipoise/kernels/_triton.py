@@ -16,6 +16,7 @@ are counted there, and only there: ordinary rows have one.
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from triton.compiler import CompiledKernel
 from triton.runtime import driver
 
 from equipoise import geometry
+from equipoise.kernels._held import HeldTensors
 from equipoise.kernels._recipe import LowRank, Norm, Preference, launch_key
 
 _KIND = {"kappa": 0, "printed": 1, "weights": 2}
@@ -42,6 +44,8 @@ NEAR2 = tl.constexpr(geometry.NEAR**2)  # to the right of a tensor: Triton 3.7 a
 # What Triton compiles apart was read in 3.6 and 3.7. For AMD that is more: the size of an array.
 _VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
 KEEPS_COMPILED = _VERSION >= (3, 6) and torch.version.cuda is not None
+# Held while Triton launches: it gives a kernel that one thread is still loading to others.
+LAUNCHING = threading.RLock()
 
 
 @triton.jit
@@ -362,6 +366,7 @@ class Launch:
         constants = [options[name] for name in kernel.arg_names if name in options]
         self._addresses = [factor.data_ptr() for factor in factors]
         self._last = (*limits, *constants)
+        self._held = HeldTensors(factors)
         self._device = factors[0].get_device()  # -1: the host, for Triton's interpreter
         self._compiled: dict[tuple[int, int, bool], CompiledKernel] = {}
 
@@ -386,6 +391,8 @@ class Launch:
         source, target = x.data_ptr(), out.data_ptr()
         # All that Triton compiles apart: no other argument changes its kind from call to call.
         key = (*strides, invalid is None)
+        if self._device >= 0:
+            self._held.before(driver.active.get_current_stream(self._device))
         keeps = number and n_rows < 1 << 31 and not (source | target) % 16
         compiled = self._compiled.get(key) if keeps else None
         if compiled is not None:
@@ -394,10 +401,11 @@ class Launch:
                 stream=driver.active.get_current_stream(self._device),
             )  # fmt: skip
             return
-        compiled = self._kernel[(programs,)](
-            x, out, *self._factors, value, invalid, n_rows, *strides, *self._limits,
-            **self._options,
-        )  # fmt: skip
+        with LAUNCHING:
+            compiled = self._kernel[(programs,)](
+                x, out, *self._factors, value, invalid, n_rows, *strides, *self._limits,
+                **self._options,
+            )  # fmt: skip
         if keeps and KEEPS_COMPILED and isinstance(compiled, CompiledKernel):
             self._compiled[key] = compiled
 
@@ -506,15 +514,18 @@ def _columns(
         torch.tensor(m.T.copy(), dtype=torch.float32, device=device)
         for m in (low_rank.right, low_rank.left)
     )
-    bias = torch.zeros(1) if low_rank.bias is None else torch.tensor(low_rank.bias)
-    return right, left, bias.to(device=device, dtype=torch.float32)
+    given = low_rank.bias
+    bias = torch.tensor([0.0] if given is None else given, dtype=torch.float32, device=device)
+    return right, left, bias
 
 
 def _split(
     low_rank: LowRank, dtype: torch.dtype, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    full = torch.zeros(TILE_RANK, low_rank.dim, dtype=torch.float64)
-    full[: low_rank.rank] = torch.tensor(low_rank.right.T.copy())
+    # on the host, whatever the default device: what is copied from there has arrived, on every
+    # stream, when the copy returns
+    full = torch.zeros(TILE_RANK, low_rank.dim, dtype=torch.float64, device="cpu")
+    full[: low_rank.rank] = torch.tensor(low_rank.right.T.copy(), device="cpu")
     high = (full * SCALE[dtype]).to(dtype)
     low = (full * SCALE[dtype] - high.double()).to(dtype)
     return high.to(device), low.to(device), full.to(device=device, dtype=torch.float32)

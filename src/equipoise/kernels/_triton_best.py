@@ -17,8 +17,9 @@ import torch
 
 from equipoise.kernels import _triton_exact as exact
 from equipoise.kernels import _triton_rough as rough
+from equipoise.kernels._triton import LAUNCHING
 
-MOST_IMAGES = 1 << 31  # they are counted in int32
+MOST_IMAGES = (1 << 31) - 256  # they are counted in int32, and there is room for a few more
 SAMPLE = 1 << 15  # images that thresholds are taken from, at most
 PICKED = 64  # images that a scale is taken from
 GROUP = 64  # images of a sample that give one number, at most
@@ -265,7 +266,8 @@ def _give_keys(
 
 
 def _run(kernel: Any, programs: tuple[int, ...], *arguments: Any, **sizes: Any) -> None:
-    kernel[programs](*arguments, **sizes)
+    with LAUNCHING:
+        kernel[programs](*arguments, **sizes)
 
 
 def _parts(count: int, size: int) -> int:
