@@ -1,7 +1,7 @@
 """Stage 11: the gallery as it is shipped, checked, with the error of the classifier that named its
 groups.
 
-python -m training.export_gallery --work WORK --gallery gallery.parquet
+python -m training.export_gallery --gallery gallery.parquet
 """
 
 from __future__ import annotations
@@ -24,18 +24,13 @@ LIMIT = 6_000_000  # bytes
 
 
 def main() -> None:
-    """Read the gallery, its figures beside it and WORK/perceive.json; write the gallery's files of
-    the package.
-    """
+    """Read the gallery and its figures beside it; write the gallery's files of the package."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--gallery", type=Path, required=True)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="Where to write.")
     args = parser.parse_args()
     check(args.gallery)
     figures = json.loads(args.gallery.with_suffix(".json").read_text())
-    if "classifier" not in figures:
-        figures["classifier"] = json.loads((args.work / "perceive.json").read_text())
     shutil.copyfile(args.gallery, args.folder / TABLE)
     (args.folder / FIGURES).write_text(json.dumps(figures, indent=1) + "\n")
     seal(args.folder, TABLE, FIGURES)

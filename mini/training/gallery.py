@@ -1,7 +1,7 @@
 """Stage 8, third part: the gallery. Of the candidates, those that somebody looked at and called
 good, with what an independent classifier sees in them.
 
-Pictures of the gallery before keep what its classifier saw in them; the judge names the others.
+The judge names the groups of all of them. ``--before`` is compared with what is kept now.
 
 python -m training.gallery --candidates candidates.parquet --fitness fitness.parquet \
     --work WORK --before gallery.parquet --out gallery.parquet
@@ -51,8 +51,10 @@ FIRST = 5652  # pictures that were drawn for the first gallery; candidates hold 
 LEARNED_FROM = ("fairface", "celeba", "idenprof", "idenprof_close", "flickr8k_close")
 LIKE = (("portrait", "fairface"), ("at work", "idenprof_close"), ("at work", "celeba"))
 BLOCK = 256
-SEEN = ["gender", "age", "race", "gender_probability"]
-COLUMNS = ["name", "image", "prompt", "seed", "kind", *SEEN]
+COLUMNS = [
+    *("name", "image", "prompt", "seed", "kind"),
+    *("gender", "age", "race", "gender_probability"),
+]
 
 
 def main() -> None:
@@ -64,13 +66,12 @@ def main() -> None:
     table = pd.read_parquet(args.candidates)
     fitness, before = pd.read_parquet(args.fitness), pd.read_parquet(args.before)
     table = table.drop(columns="verdict").merge(drawn()[["seed", "verdict"]], on="seed")
-    table = table.merge(fitness, on="seed").merge(before[["seed", *SEEN]], on="seed", how="left")
+    table = table.merge(fitness, on="seed")
     pictures, judge = decoded(table), Judge(args.work)
-    new = table["gender"].isna()
-    found = judge(pictures[new])
+    found = judge(pictures)
     for question in ("gender", "age", "race"):
-        table.loc[new, question] = says(found, question)
-    table.loc[new, "gender_probability"] = found["gender"].max(1).round(3)
+        table[question] = says(found, question)
+    table["gender_probability"] = found["gender"].max(1).round(3)
     there = Sights(args.work)
     copies, figures = near_copies(pictures, there)
     named = table["prompt"].map(named_gender)
@@ -93,16 +94,9 @@ def main() -> None:
         "KID": distances(judge, there, {"before": before, "now": kept}),
         "women": women(table, keep),
     }
-    figures["classifier"] = right(args.before.with_suffix(".json"), args.work / "perceive.json")
+    figures["classifier"] = json.loads((args.work / "perceive.json").read_text())
     args.out.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures, indent=1))
-
-
-def right(before: Path, judge: Path) -> dict[str, Any]:
-    """How often the classifier of the gallery before is right, and the judge of the new pictures."""
-    first, second = (json.loads(path.read_text()) for path in (before, judge))
-    named = {f"{name} by the second judge": second[name] for name in ("gender", "age", "race")}
-    return first["classifier"] | named
 
 
 def named_gender(prompt: str) -> str:
