@@ -56,7 +56,7 @@ class AuditResults:
     @cached_property
     def results(self) -> dict[str, Any]:
         """Return the document in JSON's own types."""
-        return self.document.to_json()
+        return self.document.to_plain()
 
     def page(self) -> str:
         """Return the report as one self-contained HTML page."""

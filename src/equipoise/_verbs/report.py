@@ -18,7 +18,7 @@ def write_report(results: Sequence[Path], out: Path, force: bool = False) -> Non
     """Write the page of one audit, or compare several under the names of their folders."""
     require_free_file(out, force)
     read = [_audit.read(path) for path in results]
-    found = [(document.to_json(), pictures) for document, pictures in read]
+    found = [(document.to_plain(), pictures) for document, pictures in read]
     try:
         if len(found) == 1:
             made = page(*found[0])
