@@ -34,7 +34,7 @@ from equipoise._audit import (
 )
 from equipoise._audit.fitted_methods import prepare
 from equipoise._audit.plan import columns_for, make_plan
-from equipoise._audit.results import Ranged
+from equipoise._audit.results import AuditDocument, Ranged
 from equipoise._audit.skew import choose_m
 from equipoise._audit.sources import ImageSource, read_images
 from equipoise.errors import EquipoiseError, InputError
@@ -235,19 +235,13 @@ def test_what_chance_gives_has_the_range_that_is_said(folder, encoder):
                 settings=AuditSettings(resamples=10, level=level),
                 **options,
             )
-        ).document.to_plain()
+        ).document
         for level in (0.95, 0.5)
     )
     for key in ("max_skew", "ndkl", "mean_max_skew"):
-        assert (
-            wide["chance"][key]["low"]
-            < narrow["chance"][key]["low"]
-            < narrow["chance"][key]["high"]
-            < wide["chance"][key]["high"]
-        )
-    assert "lean more than 50 % of random rankings do" in numbers.fill(
-        words.sentences(narrow)[0], narrow
-    )
+        outer, inner = getattr(wide.chance, key), getattr(narrow.chance, key)
+        assert outer.low < inner.low < inner.high < outer.high
+    assert "lean more than 50 % of random rankings do" in filled(narrow)[0]
 
 
 def test_one_resample_makes_no_interval(rng):
@@ -259,10 +253,10 @@ def test_one_resample_makes_no_interval(rng):
 
 
 def test_the_share_of_all_images_is_that_of_those_whose_group_is_known(audited):
-    results, _ = saved(audited)
-    assert results["subject"]["images"]["unknown"] == 5
-    assert sum(one["share"] for one in results["chance"]["top"]) == pytest.approx(1)
-    assert "of all images of a known group are" in words.sentences(results)[0]
+    document, _ = read(audited)
+    assert document.subject.images.unknown == 5
+    assert sum(one.share for one in document.chance.top) == pytest.approx(1)
+    assert "of all images of a known group are" in words.sentences(document)[0]
 
 
 def test_recall_is_of_captions_whether_or_not_a_group_is_known(audited, folder, encoder):
@@ -359,17 +353,17 @@ def test_the_certificate_of_every_search_is_in_the_results_and_in_the_page():
         # r + 1 images may be tied at the edge of the page
         assert one["kept_of_bound"] == pytest.approx(1, abs=2 / one["k"])
     assert search["kept"]["least"] == min(one["kept"] for one in pages)
-    shown = page(audit.document.to_plain(), audit.pictures)
+    shown = page(audit.document, audit.pictures)
     assert "the certificate of each search" in shown and "The shares aimed at:" in shown
     assert sum(search["target"].values()) == pytest.approx(1)
     assert search["out_of_reach"] == 0 and search["doubt"] == "" and "In doubt" not in shown
-    told = " ".join(filled(audit.document.to_plain()))
+    told = " ".join(filled(audit.document))
     assert f"Certified: the first {search['k']} results of {search['n']} of {search['n']}" in told
 
 
-def filled(results):
+def filled(document):
     """The sentences of the verdict, as a reader sees them."""
-    return [numbers.fill(sentence, results) for sentence in words.sentences(results)]
+    return [numbers.fill(sentence, document) for sentence in words.sentences(document)]
 
 
 def test_the_gate_leaves_explicit_prompts_as_they_were(audited):
@@ -440,7 +434,7 @@ def test_the_demonstration_is_balanced_to_within_twice_what_shuffled_labels_give
     before, paper, balanced = (value["value"] for value in skews)
     assert balanced <= 2 * results["chance"]["mean_max_skew"]["value"]
     assert before > 0.35 and paper > 0.25
-    told = " ".join(filled(results))
+    told = " ".join(filled(read(demonstration)[0]))
     assert "shuffled labels would give 7 %" in told and "to 5 % above it" in told
     assert "to 5 % above it" in re.sub(r"<[^>]+>", "", (demonstration / "report.html").read_text())
 
@@ -558,9 +552,7 @@ def test_embeddings_without_pictures_have_no_gallery_but_all_numbers(folder, enc
         and not audit.pictures.small
         and audit.document.to_plain()["chance"]
     )
-    assert "galleries" not in re.findall(
-        r'id="(\w+)"', page(audit.document.to_plain(), audit.pictures)
-    )
+    assert "galleries" not in re.findall(r'id="(\w+)"', page(audit.document, audit.pictures))
 
 
 @pytest.mark.slow
@@ -651,7 +643,7 @@ def test_a_narrow_terminal_cuts_no_number(audited):
         "a photo of a person pushing a shopping cart in the street"
     )
     console = Console(width=80, file=io.StringIO())
-    console.print(terminal.summary(results))
+    console.print(terminal.summary(AuditDocument.model_validate(results)))
     assert "…" not in console.file.getvalue()
 
 
@@ -1019,16 +1011,16 @@ def test_what_nothing_exceeds_is_rounded_up(audited):
         "0.000",
         "0.001",
     ]
-    results, _ = saved(audited)
-    told = " ".join(numbers.fill(sentence, results) for sentence in words.sentences(results))
-    cross = results["certificates"][results["verdict"]["best"]]["cross"]
+    document, _ = read(audited)
+    told = " ".join(filled(document))
+    cross = document.certificates[document.verdict.best].cross
     (most, bound) = (
         float(x)
         for x in re.search(
             r"by ([\d.]+) at most \(the guaranteed bound is ([\d.]+)\)", told
         ).groups()
     )
-    assert most >= cross["largest"] and bound >= cross["bound"]
+    assert most >= cross.largest and bound >= cross.bound
 
 
 @pytest.mark.parametrize("kind", ["audit", "comparison"])
@@ -1067,7 +1059,7 @@ def test_hostile_words_stay_words(encoder):
     audit = run(
         make_plan(encoder, eq.Attribute.load("gender"), prompts=nasty, book=book, settings=QUICK)
     )
-    html = page(audit.document.to_plain(), audit.pictures)
+    html = page(audit.document, audit.pictures)
     assert "<script>alert" not in html and "<b>teacher" not in html and "{settings.m|n}" in html
     assert (
         json.loads(html.split('id="results">')[1].split("</script>")[0])

@@ -91,6 +91,10 @@ class PromptFindings(ResultsPart):
     most: int | None = None
     changed: list[int] | None = None
 
+    def measured(self, measure: Measure) -> list[MethodValue]:
+        """Return its skew or its lean by each method, whichever a verdict goes by."""
+        return self.lean if measure == "lean" else self.max_skew or []
+
 
 class GroupShare(ResultsPart):
     group: str

@@ -62,7 +62,7 @@ class AuditResults:
         """Return the report as one self-contained HTML page."""
         from equipoise.report import page
 
-        return page(self.results, self.pictures)
+        return page(self.document, self.pictures)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the results, the page, the model card and an operator per method into a folder."""
@@ -80,7 +80,7 @@ class AuditResults:
         written = replace(self, document=document)
         _audit.write(folder, document, self.pictures)
         self.space.save(folder / SPACE)
-        artefact.write_atomically(folder / CARD, model_card(written.results).encode())
+        artefact.write_atomically(folder / CARD, model_card(document).encode())
         artefact.write_atomically(folder / REPORT, written.page().encode())
         return written
 
@@ -129,8 +129,8 @@ class AuditResults:
     def __repr__(self) -> str:
         from equipoise.report import headline
 
-        methods = ", ".join(method["label"] for method in self.results["methods"])
-        return f"AuditResults({headline(self.results)!r}, methods: {methods})"
+        methods = ", ".join(method.label for method in self.document.methods)
+        return f"AuditResults({headline(self.document)!r}, methods: {methods})"
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -138,7 +138,7 @@ class AuditResults:
         from equipoise.report import headline
 
         table = self.to_frame().to_html(index=False, escape=True, float_format="{:.4f}".format)
-        return f"<p><strong>{escape(headline(self.results))}</strong></p>{table}"
+        return f"<p><strong>{escape(headline(self.document))}</strong></p>{table}"
 
 
 @dataclass(frozen=True)
@@ -357,7 +357,7 @@ def run_plans(
         results = run_plan(plan, request, pictures, order)
         found.append((folder, results.handed_over(folder)))
     if len(found) > 1:
-        named = [(folder.name, results.results) for folder, results in found]
+        named = [(folder.name, results.document) for folder, results in found]
         artefact.write_atomically(out / REPORT, comparison(named).encode())
     return found
 
