@@ -91,14 +91,19 @@ class AuditResults:
         """
         import pandas as pd
 
-        labels = [method["label"] for method in self.results["methods"]]
         rows = []
-        for metric in self.results["summary"]:
-            about = {"metric": metric["key"], "name": metric["name"], "n": metric["n"]}
-            for label, value in zip(labels, metric["values"], strict=True):
-                row = about | {"method": label} | value
-                change = row.pop("difference", None)
-                row["difference"] = None if change is None else change["value"]
+        for metric in self.document.summary:
+            for method, found in zip(self.document.methods, metric.values, strict=True):
+                row = {
+                    "metric": metric.key,
+                    "name": metric.name,
+                    "n": metric.n,
+                    "method": method.label,
+                    "value": found.value,
+                    "low": found.low,
+                    "high": found.high,
+                    "difference": None if found.change is None else found.change.value,
+                }
                 rows.append(row)
         return pd.DataFrame(rows)
 
@@ -111,19 +116,19 @@ class AuditResults:
 
         from equipoise import _plots as plots
 
-        summary = self.results["summary"]
-        known = [row["key"] for row in summary]
+        summary = self.document.summary
+        known = [row.key for row in summary]
         if metric is None:
-            metric = known[self.results["verdict"]["row"]]
+            metric = known[self.document.verdict.row]
         if metric not in known:
             raise InputError(f"there is no metric {metric!r}; there are {', '.join(known)}")
         row = summary[known.index(metric)]
         values = []
-        for value in row["values"]:
-            numbers = [value[part] for part in ("value", "low", "high")]
+        for found in row.values:
+            numbers = [found.value, found.low, found.high]
             values.append(tuple(np.array(numbers, float)))  # None is NaN, which is not drawn
-        labels = [method["label"] for method in self.results["methods"]]
-        label = f"{row['name']} (n={row['n']:,}, 95 % intervals)"
+        labels = [method.label for method in self.document.methods]
+        label = f"{row.name} (n={row.n:,}, 95 % intervals)"
         return plots.draw_intervals(axes, labels, values, "", label)
 
     def __repr__(self) -> str:
