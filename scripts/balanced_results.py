@@ -25,6 +25,7 @@ from scripts import retrieval_by_gender as clip
 
 import equipoise as eq
 from equipoise._audit import intervals
+from equipoise._audit.results import MethodValue
 from equipoise._bench import machine
 from equipoise._rows import unit
 from equipoise.evaluation._retrieval import rank, rank_deep
@@ -269,9 +270,14 @@ def skew(lists: dict[str, np.ndarray], groups: np.ndarray, m: int) -> dict[str, 
     all_removed = (centred[:1] - centred) / (centred[:1] - floor)
     return {
         "floor": floor,
-        "values": intervals.values(points, drawn, LEVEL, POSITIVE),
-        "removed": intervals.values(removed, all_removed, LEVEL),
+        "values": plain(intervals.values(points, drawn, LEVEL, POSITIVE)),
+        "removed": plain(intervals.values(removed, all_removed, LEVEL)),
     }
+
+
+def plain(values: list[MethodValue]) -> list[dict[str, Any]]:
+    """The values of all methods in JSON's own types."""
+    return [one.to_plain() for one in values]
 
 
 def average_precision(
@@ -298,7 +304,7 @@ def average_precision(
         overall.append(np.mean(by_query, axis=0))
         inside.append(np.nanmean(by_group, axis=0))
     return {
-        name: intervals.values(part[:, 0], part[:, 1:], LEVEL, SHARE)
+        name: plain(intervals.values(part[:, 0], part[:, 1:], LEVEL, SHARE))
         for name, part in (("overall", np.array(overall)), ("inside", np.array(inside)))
     }
 
@@ -326,7 +332,7 @@ def rare_shares(lists: dict[str, np.ndarray], given: Collection) -> list[dict[st
             per_query.append((drawn * rare[page]).sum(axis=1) / drawn.sum(axis=1))
         found.append(np.mean(per_query, axis=0))
     found = np.array(found)
-    return intervals.values(found[:, 0], found[:, 1:], LEVEL, SHARE)
+    return plain(intervals.values(found[:, 0], found[:, 1:], LEVEL, SHARE))
 
 
 def recall(data: Path) -> dict[str, Any]:
@@ -350,7 +356,7 @@ def recall(data: Path) -> dict[str, Any]:
         hits = [
             (np.argsort(-(t @ rows.T), axis=1)[:, :k] == right).any(1) for t in searches.values()
         ]
-        found[f"R@{k}"] = intervals.of_means(np.array(hits), RESAMPLES, LEVEL, SEED, SHARE)
+        found[f"R@{k}"] = plain(intervals.of_means(np.array(hits), RESAMPLES, LEVEL, SEED, SHARE))
     alone = sum(bool(operator.left_alone(text)) for text in captions)
     return {
         "methods": list(searches),

@@ -319,7 +319,7 @@ def measured(given: Pictures, k: int, target: str) -> dict[str, Any]:
         at = np.array([one[name] for one in points])
         replicates = np.array([[one[name] for one in row] for row in draws]).T
         values = intervals.values(at, replicates, LEVEL, LIMITS.get(name, ANY))
-        found[name] = [None if np.isnan(one["value"]) else one for one in values]
+        found[name] = [None if one.value is None else one.to_plain() for one in values]
     found["said"] = [float(np.mean(np.abs(arm.counted) > 2 / k)) for arm in arms]
     found["worst count"] = worst(given, arms)
     return found
@@ -401,7 +401,8 @@ def by_image(hits: np.ndarray, right: np.ndarray, count: int) -> list[dict[str, 
     for _ in range(RESAMPLES):
         times = drawn(rng, count)[right]
         replicates.append(hits @ times / times.sum())
-    return intervals.values(hits.mean(axis=1), np.array(replicates).T, LEVEL, SHARE)
+    values = intervals.values(hits.mean(axis=1), np.array(replicates).T, LEVEL, SHARE)
+    return [one.to_plain() for one in values]
 
 
 def search_in_turn(given: Pictures, operator: Any) -> Callable[[], object]:

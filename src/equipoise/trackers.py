@@ -90,16 +90,16 @@ def figures(results: AuditResults) -> dict[str, float]:
     return found
 
 
-def facts(results: AuditResults) -> dict[str, str]:
+def facts(results: AuditResults) -> dict[str, str | None]:
     """Return what was measured, in words: the headline, and the call that measures it again."""
     from equipoise.report import headline
 
-    document = results.results
+    document = results.document
     return {
         "equipoise.headline": headline(document),
-        "equipoise.command": document["record"]["command"],
-        "equipoise.model": document["record"]["model"],
-        "equipoise.created": document["created"],
+        "equipoise.command": document.record.command,
+        "equipoise.model": document.record.model,
+        "equipoise.created": document.created,
     }
 
 

@@ -34,6 +34,7 @@ from equipoise._audit import (
 )
 from equipoise._audit.fitted_methods import prepare
 from equipoise._audit.plan import columns_for, make_plan
+from equipoise._audit.results import AuditDocument, Ranged
 from equipoise._audit.skew import choose_m
 from equipoise._audit.sources import ImageSource, read_images
 from equipoise.errors import EquipoiseError, InputError
@@ -217,16 +218,10 @@ def test_every_interval_is_centred_as_the_report_says_of_all(rng):
     (entry, other) = intervals.of_estimates(
         [gap, gap], [some.difference("same", "none", "EO max (printed)")]
     )
-    assert entry["low"] == 0 <= entry["high"] < 1 and other["change"] == {
-        "value": 0,
-        "low": 0,
-        "high": 0,
-    }
-    assert intervals.of_estimates([right.estimate("none", "accuracy")], [])[0] == {
-        "value": 1,
-        "low": 1,
-        "high": 1,
-    }
+    assert entry.low == 0 <= entry.high < 1
+    assert other.change == Ranged(value=0, low=0, high=0)
+    [whole] = intervals.of_estimates([right.estimate("none", "accuracy")], [])
+    assert whole.to_plain() == {"value": 1, "low": 1, "high": 1}
 
 
 def test_what_chance_gives_has_the_range_that_is_said(folder, encoder):
@@ -240,19 +235,13 @@ def test_what_chance_gives_has_the_range_that_is_said(folder, encoder):
                 settings=AuditSettings(resamples=10, level=level),
                 **options,
             )
-        ).results
+        ).document
         for level in (0.95, 0.5)
     )
     for key in ("max_skew", "ndkl", "mean_max_skew"):
-        assert (
-            wide["chance"][key]["low"]
-            < narrow["chance"][key]["low"]
-            < narrow["chance"][key]["high"]
-            < wide["chance"][key]["high"]
-        )
-    assert "lean more than 50 % of random rankings do" in numbers.fill(
-        words.sentences(narrow)[0], narrow
-    )
+        outer, inner = getattr(wide.chance, key), getattr(narrow.chance, key)
+        assert outer.low < inner.low < inner.high < outer.high
+    assert "lean more than 50 % of random rankings do" in filled(narrow)[0]
 
 
 def test_one_resample_makes_no_interval(rng):
@@ -260,16 +249,14 @@ def test_one_resample_makes_no_interval(rng):
         intervals.values(np.ones(2), np.full((2, 1), 3.0), 0.95),
         intervals.of_means(rng.standard_normal((2, 9)), 1, 0.95, 0),
     ):
-        assert all(
-            entry["low"] is None and entry["high"] is None for entry in (*found, found[1]["change"])
-        )
+        assert all(entry.low is None and entry.high is None for entry in (*found, found[1].change))
 
 
 def test_the_share_of_all_images_is_that_of_those_whose_group_is_known(audited):
-    results, _ = saved(audited)
-    assert results["subject"]["images"]["unknown"] == 5
-    assert sum(one["share"] for one in results["chance"]["top"]) == pytest.approx(1)
-    assert "of all images of a known group are" in words.sentences(results)[0]
+    document, _ = read(audited)
+    assert document.subject.images.unknown == 5
+    assert sum(one.share for one in document.chance.top) == pytest.approx(1)
+    assert "of all images of a known group are" in words.sentences(document)[0]
 
 
 def test_recall_is_of_captions_whether_or_not_a_group_is_known(audited, folder, encoder):
@@ -336,7 +323,7 @@ def test_leakage_and_loss_are_of_directions_whatever_length_a_method_leaves(fold
     changed = operator.image(rows)
     lengths = np.linalg.norm(changed, axis=1)
     assert not operator.unit and lengths.max() < 1
-    found = {row["key"]: row["values"][1]["value"] for row in audit.results["summary"]}
+    found = {row["key"]: row["values"][1]["value"] for row in audit.document.to_plain()["summary"]}
     assert found["leakage_images"] == pytest.approx(
         (np.linalg.norm(changed @ audit.space.basis, axis=1) / lengths).mean(), abs=1e-6
     )
@@ -346,7 +333,7 @@ def test_leakage_and_loss_are_of_directions_whatever_length_a_method_leaves(fold
 
 
 def test_the_paper_and_the_balanced_page_are_measured_unless_others_are_named():
-    results = run(made_plan()).results
+    results = run(made_plan()).document.to_plain()
     assert [method["label"] for method in results["methods"]] == ["none", "closed-form", "balanced"]
     assert results["methods"][2]["params"]["k"] == results["settings"]["m"]
 
@@ -354,29 +341,29 @@ def test_the_paper_and_the_balanced_page_are_measured_unless_others_are_named():
 def test_the_certificate_of_every_search_is_in_the_results_and_in_the_page():
     """Its shares are those that the prompts see, so that of the images' own labels stand beside them, not in it."""
     audit = run(made_plan())
-    closed, balanced = audit.results["certificates"][1:]
+    closed, balanced = audit.document.to_plain()["certificates"][1:]
     assert closed["search"] is None and closed["pages"] is None
     pages, search = balanced["pages"], balanced["search"]
-    assert len(pages) == search["n"] == search["exact"] == len(audit.results["prompts"])
+    assert len(pages) == search["n"] == search["exact"] == len(audit.document.to_plain()["prompts"])
     for one in pages:
-        assert one["k"] == audit.results["settings"]["m"] and one["exact"]
+        assert one["k"] == audit.document.to_plain()["settings"]["m"] and one["exact"]
         assert abs(one["gap"]) < 1e-9 and one["kept"] <= 1 + 1e-9
         assert sum(one["before"].values()) == pytest.approx(1)
         assert one["target"] == search["target"] and one["strength"] == 1
         # r + 1 images may be tied at the edge of the page
         assert one["kept_of_bound"] == pytest.approx(1, abs=2 / one["k"])
     assert search["kept"]["least"] == min(one["kept"] for one in pages)
-    shown = page(audit.results, audit.pictures)
+    shown = page(audit.document, audit.pictures)
     assert "the certificate of each search" in shown and "The shares aimed at:" in shown
     assert sum(search["target"].values()) == pytest.approx(1)
     assert search["out_of_reach"] == 0 and search["doubt"] == "" and "In doubt" not in shown
-    told = " ".join(filled(audit.results))
+    told = " ".join(filled(audit.document))
     assert f"Certified: the first {search['k']} results of {search['n']} of {search['n']}" in told
 
 
-def filled(results):
+def filled(document):
     """The sentences of the verdict, as a reader sees them."""
-    return [numbers.fill(sentence, results) for sentence in words.sentences(results)]
+    return [numbers.fill(sentence, document) for sentence in words.sentences(document)]
 
 
 def test_the_gate_leaves_explicit_prompts_as_they_were(audited):
@@ -418,7 +405,7 @@ def test_on_real_clip_embeddings_adapted_with_an_infinite_kappa_is_near_chance()
         settings=QUICK,
         **options,
     )
-    results = run(plan).results
+    results = run(plan).document.to_plain()
     skews = next(row["values"] for row in results["summary"] if row["key"] == "max_skew")
     assert skews[0]["value"] == pytest.approx(0.320, abs=0.001) and skews[1][
         "value"
@@ -447,7 +434,7 @@ def test_the_demonstration_is_balanced_to_within_twice_what_shuffled_labels_give
     before, paper, balanced = (value["value"] for value in skews)
     assert balanced <= 2 * results["chance"]["mean_max_skew"]["value"]
     assert before > 0.35 and paper > 0.25
-    told = " ".join(filled(results))
+    told = " ".join(filled(read(demonstration)[0]))
     assert "shuffled labels would give 7 %" in told and "to 5 % above it" in told
     assert "to 5 % above it" in re.sub(r"<[^>]+>", "", (demonstration / "report.html").read_text())
 
@@ -488,7 +475,7 @@ def test_a_folder_a_table_a_parquet_and_a_store_are_the_same_images(folder, enco
             specs=parse(["none"]),
             settings=QUICK,
         )
-        found[name.name] = run(plan).results
+        found[name.name] = run(plan).document.to_plain()
     skews = {
         name: round(
             next(row for row in r["summary"] if row["key"] == "max_skew")["values"][0]["value"], 6
@@ -560,8 +547,12 @@ def test_embeddings_without_pictures_have_no_gallery_but_all_numbers(folder, enc
         settings=QUICK,
     )
     audit = run(plan)
-    assert audit.results["gallery"] is None and not audit.pictures.small and audit.results["chance"]
-    assert "galleries" not in re.findall(r'id="(\w+)"', page(audit.results, audit.pictures))
+    assert (
+        audit.document.to_plain()["gallery"] is None
+        and not audit.pictures.small
+        and audit.document.to_plain()["chance"]
+    )
+    assert "galleries" not in re.findall(r'id="(\w+)"', page(audit.document, audit.pictures))
 
 
 @pytest.mark.slow
@@ -652,7 +643,7 @@ def test_a_narrow_terminal_cuts_no_number(audited):
         "a photo of a person pushing a shopping cart in the street"
     )
     console = Console(width=80, file=io.StringIO())
-    console.print(terminal.summary(results))
+    console.print(terminal.summary(AuditDocument.model_validate(results)))
     assert "…" not in console.file.getvalue()
 
 
@@ -741,7 +732,7 @@ def test_the_benchmark_audits(capsys):
 
 def test_it_is_repeatable(encoder):
     plan = make_plan(encoder, eq.Attribute.load("gender"), settings=QUICK)
-    first, second = (run(plan).results for _ in range(2))
+    first, second = (run(plan).document.to_plain() for _ in range(2))
     assert first == second
 
 
@@ -883,7 +874,7 @@ def test_nothing_is_overwritten_without_force(folder, tmp_path, capsys):
 def test_groups_that_prompts_cannot_tell_apart_are_not_balanced():
     """The images' labels have nothing to do with what the prompts see: a note by default, an error where it was asked for."""
     blind = made_plan(sees=0.0)
-    results = run(blind).results
+    results = run(blind).document.to_plain()
     assert [method["label"] for method in results["methods"]] == ["none", "closed-form"]
     [note] = results["notes"]
     assert note.startswith("balanced was left out: the prompts do not tell the groups of gender")
@@ -904,7 +895,7 @@ def test_who_comes_first_is_asked_of_fewer_places_than_there_are_images(folder, 
             specs=parse(["none"]),
             settings=settings,
         )
-    ).results
+    ).document.to_plain()
     assert results["settings"]["places"] == 5
     (row,) = (row for row in results["summary"] if row["key"] == "explicit_top")
     assert row["name"].startswith("share of the first 5 results")
@@ -934,7 +925,9 @@ def test_images_of_an_unknown_group_take_no_place_behind_explicit_prompts(folder
             "specs": parse(["closed-form"]),
             "settings": QUICK,
         }
-        results = run(make_plan(encoder, eq.Attribute.load("gender"), **options)).results
+        results = run(
+            make_plan(encoder, eq.Attribute.load("gender"), **options)
+        ).document.to_plain()
         found.append(
             {
                 row["key"]: [v["value"] for v in row["values"]]
@@ -970,9 +963,7 @@ def test_a_gallery_is_full_at_every_kappa_however_few_places_skew_looks_at(folde
     document, firsts = dial.grid(
         subject.operators["closed-form"], dial.Inputs(*given), settings.gallery, {}
     )
-    assert [first.shape for first in firsts] == [(len(subject.prompts), 12)] * len(
-        document["kappas"]
-    )
+    assert [first.shape for first in firsts] == [(len(subject.prompts), 12)] * len(document.kappas)
 
 
 def test_places_are_fewer_than_images():
@@ -1020,16 +1011,16 @@ def test_what_nothing_exceeds_is_rounded_up(audited):
         "0.000",
         "0.001",
     ]
-    results, _ = saved(audited)
-    told = " ".join(numbers.fill(sentence, results) for sentence in words.sentences(results))
-    cross = results["certificates"][results["verdict"]["best"]]["cross"]
+    document, _ = read(audited)
+    told = " ".join(filled(document))
+    cross = document.certificates[document.verdict.best].cross
     (most, bound) = (
         float(x)
         for x in re.search(
             r"by ([\d.]+) at most \(the guaranteed bound is ([\d.]+)\)", told
         ).groups()
     )
-    assert most >= cross["largest"] and bound >= cross["bound"]
+    assert most >= cross.largest and bound >= cross.bound
 
 
 @pytest.mark.parametrize("kind", ["audit", "comparison"])
@@ -1068,6 +1059,9 @@ def test_hostile_words_stay_words(encoder):
     audit = run(
         make_plan(encoder, eq.Attribute.load("gender"), prompts=nasty, book=book, settings=QUICK)
     )
-    html = page(audit.results, audit.pictures)
+    html = page(audit.document, audit.pictures)
     assert "<script>alert" not in html and "<b>teacher" not in html and "{settings.m|n}" in html
-    assert json.loads(html.split('id="results">')[1].split("</script>")[0]) == audit.results
+    assert (
+        json.loads(html.split('id="results">')[1].split("</script>")[0])
+        == audit.document.to_plain()
+    )

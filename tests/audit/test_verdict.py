@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from equipoise._audit import run
+from equipoise._audit.results import AuditDocument
 from equipoise.report import _number_format as numbers
 from equipoise.report import _sentences as words
 from equipoise.report import headline, model_card
@@ -14,9 +15,8 @@ from tests.helpers.findings import SURE, UNSURE, document, ranged
 
 def told(made) -> tuple[str, str]:
     """Return the headline, and all the sentences after it."""
-    results = made.to_json()
-    sentences = [numbers.fill(sentence, results) for sentence in words.sentences(results)]
-    return headline(results), " ".join(sentences)
+    sentences = [numbers.fill(sentence, made) for sentence in words.sentences(made)]
+    return headline(made), " ".join(sentences)
 
 
 @pytest.mark.parametrize(
@@ -187,17 +187,17 @@ def test_the_card_and_the_terminal_say_the_same(capsys):
     made = document([[0.8, 0.3]] * 8 + [[0.001, 0.581]])
     first, _ = told(made)
     console = Console(width=400, record=True)
-    console.print(summary(made.to_json()))
+    console.print(summary(made))
     assert first in console.export_text()
-    assert first in model_card(made.to_json())
+    assert first in model_card(made) == model_card(made.to_plain())
 
 
 def test_numbers_that_rest_on_few_images_are_said_to():
     """Seven men with blond hair: the sentence, and a mark in the card."""
-    results = document([[0.8, 0.3]] * 4).to_json()
+    results = document([[0.8, 0.3]] * 4).to_plain()
     results["summary"][1]["small"] = ["blond, male 7"]
     few = "Read with care what rests on fewer than twenty images (blond, male 7): AUC."
-    assert numbers.fill(words.sentences(results)[-1], results) == few
+    assert told(AuditDocument.model_validate(results))[1].endswith(few)
     card = model_card(results)
     assert few in card and "AUC † (lower is better)" in card
     assert "† rests on fewer than 20 images." in card
@@ -206,7 +206,7 @@ def test_numbers_that_rest_on_few_images_are_said_to():
 def test_too_few_images_are_said_to_be_on_a_made_collection():
     audit = run(made_plan(60, lean=0.2, labels=False, methods=["closed-form"]))
     assert audit.document.verdict.state != "leans"
-    assert "too few images to say" in headline(audit.results)
+    assert "too few images to say" in headline(audit.document)
 
 
 def test_the_smallest_lean_said_is_seen_four_times_in_five():

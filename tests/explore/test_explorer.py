@@ -14,6 +14,7 @@ import pytest
 import equipoise as eq
 from equipoise import methods
 from equipoise._audit.association import leans
+from equipoise._explore.answers import Trouble
 from equipoise._explore.classes import class_prompt
 from equipoise._explore.operators import kappa_at
 from equipoise._explore.words import STATIC, joined, strings
@@ -46,7 +47,7 @@ def photos(tmp_path_factory):
 
 
 def ids(row):
-    return [image["id"] for image in row["images"]]
+    return [image.id for image in row.images]
 
 
 # --- Search ---------------------------------------------------------------------------------------
@@ -72,19 +73,18 @@ def test_the_rows_are_those_of_eq_search_image_by_image(gallery, encoder, text, 
     rows, k = gallery.collection.rows, options.get("k", 20)
     plain = eq.search(rows, [text], k, encoder=encoder)
     assert ids(before) == plain.indices[0].tolist()
-    assert [image["score"] for image in before["images"]] == plain.scores[0].tolist()
+    assert [image.score for image in before.images] == plain.scores[0].tolist()
     attribute = eq.Attribute.load(options.get("attribute", "gender"))
     params = {name: value for name, value in options.items() if name in ("target", "strength")}
     context = balancing_context(attribute, rows, encoder)
     operator = methods.create("balanced", k=k, prototype="anchor", **params).fit(context)
     found = eq.search(rows, [text], k, encoder=encoder, balance=operator)
     assert ids(after) == found.indices[0].tolist()
-    assert [image["score"] for image in after["images"]] == found.scores[0].tolist()
-    assert before["left_alone"] == found.left_alone[0]
-    certificate = found.certificates[0]
-    assert after["certificate"] == (None if certificate is None else certificate.to_dict())
-    assert set(after["moved_in"]) == set(ids(after)) - set(ids(before))
-    assert set(after["moved_out"]) == set(ids(before)) - set(ids(after))
+    assert [image.score for image in after.images] == found.scores[0].tolist()
+    assert before.left_alone == found.left_alone[0]
+    assert after.certificate == found.certificates[0]
+    assert set(after.moved_in) == set(ids(after)) - set(ids(before))
+    assert set(after.moved_out) == set(ids(before)) - set(ids(after))
 
 
 def test_by_default_it_is_the_search_that_the_page_names(gallery, encoder):
@@ -109,24 +109,24 @@ def test_other_methods_rank_as_their_operators_do(gallery, encoder, method, stre
     scores = operator.scores(rows, encoder.encode_text([text]))[:, 0]
     shown = np.array(ids(after))
     assert np.allclose(scores[shown], np.sort(scores)[::-1][:20], atol=1e-6)  # float32 products
-    assert after["certificate"] is None and "does not prove" in after["said"]["price"]
+    assert after.certificate is None and "does not prove" in after.said.price
     alone = gallery.question(asked | {"text": "a male engineer"})
     assert ids(gallery.searcher.after(alone)) == ids(gallery.searcher.before(alone))
 
 
 def test_the_price_is_that_of_the_certificate_and_never_rounded_up(gallery):
     after = gallery.searcher.after(gallery.question({"text": "a photo of a nurse"}))
-    kept = after["certificate"]["kept"]
-    said = float(re.search(r"([\d.]+) %", after["said"]["price"])[1]) / 100
+    kept = after.certificate.kept
+    said = float(re.search(r"([\d.]+) %", after.said.price)[1]) / 100
     assert said <= kept + 1e-9 and kept - said < 0.001
-    assert "No page" in after["said"]["price"]
+    assert "No page" in after.said.price
 
 
 def test_an_explicit_text_is_left_alone_with_the_reason(gallery):
     question = gallery.question({"text": "a female doctor"})
     before, after = gallery.searcher.before(question), gallery.searcher.after(question)
-    assert before["left_alone"] == "it names female" and ids(before) == ids(after)
-    assert "it names female" in after["said"]["change"] and not after["moved_in"]
+    assert before.left_alone == "it names female" and ids(before) == ids(after)
+    assert "it names female" in after.said.change and not after.moved_in
 
 
 def test_a_target_out_of_reach_takes_the_nearest_and_says_so(encoder, tmp_path):
@@ -135,8 +135,8 @@ def test_a_target_out_of_reach_takes_the_nearest_and_says_so(encoder, tmp_path):
     shares = {"male": 0.0, "female": 1.0}  # of 39 places, and there are fewer women
     question = explorer.question({"text": "a photo of a person", "k": 39, "target": shares})
     after = explorer.searcher.after(question)
-    assert "nearest" in after["note"] and "closer" in after["said"]["price"]
-    assert len(after["images"]) == 39
+    assert "nearest" in after.note and "closer" in after.said.price
+    assert len(after.images) == 39
 
 
 def test_prompts_that_cannot_tell_groups_apart_are_said_and_not_followed(encoder, rng):
@@ -150,8 +150,8 @@ def test_prompts_that_cannot_tell_groups_apart_are_said_and_not_followed(encoder
     explorer = people_explorer(images.astype(np.float32), ("gender",), encoder=encoder)
     question = explorer.question({"text": "a photo of a nurse"})
     before, after = explorer.searcher.before(question), explorer.searcher.after(question)
-    assert "apart" in before["trouble"] and after == {"trouble": before["trouble"]}
-    assert before["shares"] is None and len(before["images"]) == 20
+    assert "apart" in before.trouble and after == Trouble(trouble=before.trouble)
+    assert before.shares is None and len(before.images) == 20
 
 
 # --- Who is in the pictures -----------------------------------------------------------------------
@@ -161,23 +161,23 @@ def test_groups_are_the_models_without_labels_and_the_labels_with_them(photos, e
     folder, labels = photos
     unlabelled = people_explorer(folder, ("gender", "age"))
     labelled = people_explorer(folder, ("gender", "age"), labels=labels, group_columns=["gender"])
-    assert [one["by"] for one in unlabelled.about()["attributes"]] == ["model", "model"]
-    assert [one["by"] for one in labelled.about()["attributes"]] == ["labels", "model"]
+    assert [one.by for one in unlabelled.about().attributes] == ["model", "model"]
+    assert [one.by for one in labelled.about().attributes] == ["labels", "model"]
     table = pd.read_csv(labels)
     known = dict(zip(table["path"], table["gender"], strict=True))
     asked = {"text": "a photo of a doctor", "k": 100}
     row = labelled.searcher.before(labelled.question(asked))
-    assert {image["name"]: image["group"] for image in row["images"]} == {
-        image["name"]: known[image["name"]] for image in row["images"]
+    assert {image.name: image.group for image in row.images} == {
+        image.name: known[image.name] for image in row.images
     }
     share = (table["gender"] == "male").mean()
-    assert row["collection"]["male"] == pytest.approx(share)
+    assert row.collection["male"] == pytest.approx(share)
     plain = unlabelled.searcher.before(unlabelled.question(asked))
     operator = unlabelled.operators.base("gender")
-    assert [image["group"] for image in plain["images"]] == operator.groups_of(
+    assert [image.group for image in plain.images] == operator.groups_of(
         np.array(ids(plain))
     ).tolist()
-    assert unlabelled.about()["name"] == folder.name  # a saved page tells no path of a machine
+    assert unlabelled.about().name == folder.name  # a saved page tells no path of a machine
 
 
 @pytest.mark.parametrize(
@@ -206,23 +206,23 @@ def test_a_store_a_table_and_rows_show_the_same_as_their_folder(photos, encoder,
     asked = {"text": "a smiling nurse"}
     plain = people_explorer(folder, ("gender",))
     expected = plain.searcher.after(plain.question(asked))
-    names = [image["name"] for image in expected["images"]]
+    names = [image.name for image in expected.images]
     for source in (tmp_path / "store", tmp_path / "one", str(tmp_path / "one"), one_shard):
         explorer = people_explorer(source, ("gender",))
         found = explorer.searcher.after(explorer.question(asked))
-        assert [image["name"] for image in found["images"]] == names
+        assert [image.name for image in found.images] == names
         assert explorer.collection.picture(0)
     assert not people_explorer(one_shard, ("gender",)).collection.rows.flags.owndata  # a memory map
     table = people_explorer(labels, ("gender",), root=folder, group_columns=["gender"])
     found = table.searcher.after(table.question(asked))
-    assert [image["name"] for image in found["images"]] == names
+    assert [image.name for image in found.images] == names
     rows = plain.collection.rows
     np.save(tmp_path / "rows.npy", rows)
     for given, known in ((rows, plain.collection.pictures), (tmp_path / "rows.npy", None)):
         more = {} if known is None else {"pictures": known}
         explorer = people_explorer(given, ("gender",), **more)
         assert ids(explorer.searcher.after(explorer.question(asked))) == ids(expected)
-        assert explorer.about()["pictures"] == (known is not None)
+        assert explorer.about().pictures == (known is not None)
 
 
 def test_a_store_that_lost_a_file_shows_the_others_and_says_how_many_are_missing(encoder, tmp_path):
@@ -233,7 +233,7 @@ def test_a_store_that_lost_a_file_shows_the_others_and_says_how_many_are_missing
     (folder / lost).unlink()
     explorer = people_explorer(tmp_path / "store", ("gender",))
     about = explorer.about()
-    assert (about["images"], about["pictures"], about["missing"]) == (60, True, 1)
+    assert (about.images, about.pictures, about.missing) == (60, True, 1)
     place = explorer.collection.names.index(lost.rpartition("/")[2])
     with pytest.raises(InputError, match="is gone"):
         explorer.collection.picture(place)
@@ -241,7 +241,7 @@ def test_a_store_that_lost_a_file_shows_the_others_and_says_how_many_are_missing
     assert all(explorer.collection.picture(i) for i in others)
     shutil.rmtree(folder)
     nothing = people_explorer(tmp_path / "store", ("gender",)).about()
-    assert (nothing["pictures"], nothing["missing"]) == (False, 0)
+    assert (nothing.pictures, nothing.missing) == (False, 0)
 
 
 def test_rows_that_are_no_unit_rows_are_made_so_and_bad_ones_left_out(photos, encoder, tmp_path):
@@ -250,7 +250,7 @@ def test_rows_that_are_no_unit_rows_are_made_so_and_bad_ones_left_out(photos, en
     longer[7] = np.nan
     np.save(tmp_path / "rows.npy", longer)
     explorer = people_explorer(tmp_path / "rows.npy", ("gender",))
-    assert len(explorer.collection) == 299 and explorer.about()["left_out"] == 1
+    assert len(explorer.collection) == 299 and explorer.about().left_out == 1
     assert explorer.collection.names[7] == "8"
     assert np.allclose(explorer.collection.rows, np.delete(rows, 7, axis=0), atol=1e-6)
 
@@ -272,9 +272,9 @@ def test_what_cannot_be_explored_is_said(photos, encoder, tmp_path, rng):
 def test_few_pictures_are_enough(encoder, tmp_path):
     write_people(tmp_path / "photos", 6)
     explorer = people_explorer(tmp_path / "photos", ("gender",))
-    assert explorer.about()["places"] == 6
+    assert explorer.about().places == 6
     row = explorer.searcher.after(explorer.question({"text": "a photo of a doctor"}))
-    assert row.get("trouble") or len(row["images"]) == 6
+    assert isinstance(row, Trouble) or len(row.images) == 6
 
 
 # --- Texts and classes ----------------------------------------------------------------------------
@@ -286,15 +286,12 @@ def test_leans_are_those_of_the_audit(gallery, encoder):
     found = gallery.texts.answer(gallery.text_question(asked))
     prototypes, length, own = gallery.texts._wordings("gender")
     expected = leans(encoder.encode_text(texts), prototypes) / length
-    for entry, row in zip(found["texts"], expected, strict=True):
-        assert [entry["before"][group] for group in found["groups"]] == pytest.approx(row.tolist())
+    for entry, row in zip(found.texts, expected, strict=True):
+        assert [entry.before[group] for group in found.groups] == pytest.approx(row.tolist())
     assert own.mean() == pytest.approx(1)  # the yardstick is the mean of the groups' own wordings
-    assert (
-        found["texts"][2]["left_alone"]
-        and found["texts"][2]["before"] == found["texts"][2]["after"]
-    )
-    doctor = found["texts"][0]
-    assert abs(doctor["after"]["male"]) < abs(doctor["before"]["male"])
+    doctor, _, woman = found.texts
+    assert woman.left_alone and woman.before == woman.after
+    assert abs(doctor.after["male"]) < abs(doctor.before["male"])
 
 
 def test_classes_are_those_of_a_zero_shot_classifier(gallery, encoder):
@@ -304,20 +301,18 @@ def test_classes_are_those_of_a_zero_shot_classifier(gallery, encoder):
     texts = encoder.encode_text([class_prompt(name) for name in names])
     put = (rows @ texts.T).argmax(1)
     before, after = gallery.classes.before(question), gallery.classes.after(question)
-    assert [entry["images"] for entry in before["classes"]] == np.bincount(
-        put, minlength=3
-    ).tolist()
+    assert [entry.images for entry in before.classes] == np.bincount(put, minlength=3).tolist()
     groups = gallery.searcher.groups("gender", np.arange(len(rows)))
-    for i, entry in enumerate(before["classes"]):
-        for group in before["groups"]:
-            assert entry["shares"][group] == pytest.approx((put[groups == group] == i).mean())
-        assert all(put[image["id"]] == i for image in entry["shown"])
-    for group in after["groups"]:
-        assert sum(entry["shares"][group] for entry in after["classes"]) == pytest.approx(1)
+    for i, entry in enumerate(before.classes):
+        for group in before.groups:
+            assert entry.shares[group] == pytest.approx((put[groups == group] == i).mean())
+        assert all(put[image.id] == i for image in entry.shown)
+    for group in after.groups:
+        assert sum(entry.shares[group] for entry in after.classes) == pytest.approx(1)
     scores = gallery.operators.method(question.controls).scores(rows, texts)
     now = scores.argmax(1)
-    for i, entry in enumerate(after["classes"]):  # the first pictures are those of the method, too
-        shown = [image["id"] for image in entry["shown"]]
+    for i, entry in enumerate(after.classes):  # the first pictures are those of the method, too
+        shown = [image.id for image in entry.shown]
         own = np.sort(scores[now == i, i])[::-1][: len(shown)]
         assert np.allclose(scores[shown, i], own, atol=1e-6) and (now[shown] == i).all()
     with pytest.raises(InputError, match="different"):

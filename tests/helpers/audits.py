@@ -26,7 +26,7 @@ DIM = 24
 def saved(path: Path) -> tuple[dict[str, Any], Pictures]:
     """Return the results of a saved audit in JSON's own types, and its pictures."""
     document, pictures = read(path)
-    return document.to_json(), pictures
+    return document.to_plain(), pictures
 
 
 def made_plan(

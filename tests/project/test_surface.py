@@ -27,6 +27,7 @@ from tests.helpers.common import ROOT, component, embedded_model, make_space
 
 HOSTILE = '<script>alert("x")</script>'
 LONGEST = 400
+COLUMNS = ["metric", "name", "n", "method", "value", "low", "high", "difference"]
 
 
 def book_of(attribute, prompts):
@@ -178,7 +179,9 @@ def test_what_an_audit_returns_can_be_looked_at(audited):
     assert isinstance(found, eq.AuditResults)
     assert len(repr(found)) < LONGEST and "closed-form" in repr(found)
     frame = found.to_frame()
-    assert {"metric", "name", "n", "method", "value"} <= set(frame.columns)
+    assert [*frame.columns] == COLUMNS
+    [before, after] = frame.loc[frame["metric"] == "lean", ["value", "difference"]].to_numpy()
+    assert np.isnan(before[1]) and after[1] == pytest.approx(after[0] - before[0])
     labels = [method["label"] for method in found.results["methods"]]
     assert len(frame) == len(labels) * len(found.results["summary"])
     assert list(frame["method"].unique()) == labels

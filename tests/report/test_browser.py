@@ -120,7 +120,7 @@ class Measured(NamedTuple):
 
 def run(plan):
     found = run_audit(plan)
-    return Measured(found.document.to_json(), found.pictures)
+    return Measured(found.document.to_plain(), found.pictures)
 
 
 @pytest.fixture(scope="module")

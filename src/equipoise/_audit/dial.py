@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 
 from equipoise._audit.association import leans
+from equipoise._audit.results import DialFindings
 from equipoise._certificate import frontier
 from equipoise._space import AttributeSpace
 from equipoise.errors import InputError
@@ -83,42 +84,53 @@ def at(operator: SpaceOperator, kappa: float) -> SpaceOperator:
 
 def grid(
     operator: SpaceOperator, inputs: Inputs, shown: int, ranked: Mapping[float, np.ndarray]
-) -> tuple[dict[str, Any], list[np.ndarray]]:
+) -> tuple[DialFindings, list[np.ndarray]]:
     """Return the dial's document, and the first ``shown`` images of each prompt at each kappa.
 
     The document holds mean leakage and self-loss in the operator's own space, mean lean and mean
     skew at each kappa. ranked: the lists that were searched for already, by kappa.
     """
     kappas = FINE if inputs.exact else COARSE
-    document: dict[str, Any] = {"kappas": list(kappas), "changes": list(operator.changes)}
-    document |= _losses(operator, "text", inputs.texts, kappas)
-    document |= _losses(operator, "image", inputs.images, kappas)
+    texts = _losses(operator, "text", inputs.texts, kappas)
+    images = _losses(operator, "image", inputs.images, kappas)
     turned = {kappa: at(operator, kappa) for kappa in kappas}
-    document["lean"] = [_mean_lean(one, inputs) for one in turned.values()]
-    document["max_skew"] = None
-    if inputs.images is None or inputs.groups is None:
-        return document, []
-    unknown = int((~inputs.groups.known).sum())
-    depth = max(inputs.m, shown) + unknown
-    tops = []
-    for kappa, one in turned.items():
-        if kappa in ranked:
-            tops.append(ranked[kappa])
-        else:
-            tops.append(rank(one, inputs.images, inputs.texts, inputs.prompts, depth))
-    document["max_skew"] = [_mean_skew(top, inputs.groups, inputs.m) for top in tops]
+    tops, max_skew = [], None
+    if inputs.images is not None and inputs.groups is not None:
+        unknown = int((~inputs.groups.known).sum())
+        depth = max(inputs.m, shown) + unknown
+        for kappa, one in turned.items():
+            if kappa in ranked:
+                tops.append(ranked[kappa])
+            else:
+                tops.append(rank(one, inputs.images, inputs.texts, inputs.prompts, depth))
+        max_skew = [_mean_skew(top, inputs.groups, inputs.m) for top in tops]
+    document = DialFindings(
+        kappas=[*kappas],
+        changes=list(operator.changes),
+        leakage_texts=texts.leakage,
+        leakage_images=images.leakage,
+        self_loss_texts=texts.self_loss,
+        self_loss_images=images.self_loss,
+        lean=[_mean_lean(one, inputs) for one in turned.values()],
+        max_skew=max_skew,
+    )
     return document, [top[:, :shown] for top in tops]
+
+
+class _DialLosses(NamedTuple):
+    """Mean leakage and self-loss at each kappa; None where the rows do not change."""
+
+    leakage: list[float] | None = None
+    self_loss: list[float] | None = None
 
 
 def _losses(
     operator: SpaceOperator, modality: str, rows: np.ndarray | None, kappas: Sequence[float]
-) -> dict[str, list[float] | None]:
-    """Return the mean leakage and self-loss at each kappa; None where these rows do not change."""
-    leakage, self_loss = f"leakage_{modality}s", f"self_loss_{modality}s"
+) -> _DialLosses:
     if rows is None or modality not in operator.changes:
-        return {leakage: None, self_loss: None}
+        return _DialLosses()
     front = frontier(rows, _space(operator), kappas)
-    return {leakage: front.leakage.tolist(), self_loss: front.self_loss.tolist()}
+    return _DialLosses(front.leakage.tolist(), front.self_loss.tolist())
 
 
 def _mean_skew(top: np.ndarray, groups: Coded, m: int) -> float:

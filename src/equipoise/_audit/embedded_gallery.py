@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from equipoise._audit.results import ClassifierFigure
 from equipoise._audit.sources import ImageSource, read_images
 from equipoise.errors import ArtefactError, InputError
 from equipoise.prompts._attribute import Attribute
@@ -48,7 +49,10 @@ def read_gallery(
             " with `images`"
         )
     source = read_images(found.table, embeddings, group_columns=group_columns or JUDGED, **columns)
-    return replace(source, name=NAME, generated=found.figures["classifier"])
+    figures = {}
+    for name, figure in found.figures["classifier"].items():
+        figures[name] = ClassifierFigure.model_validate(figure)
+    return replace(source, name=NAME, generated=figures)
 
 
 def judged(attribute: Attribute) -> tuple[str, ...]:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from equipoise.metrics._intervals import ANY, CENTRED, Chance, Limits, interval, lifted
+from equipoise._audit.results import MethodValue, Ranged
+from equipoise.metrics._intervals import (
+    ANY,
+    CENTRED,
+    Chance,
+    HasInterval,
+    Limits,
+    interval,
+    lifted,
+)
 
 KIND = (
     f"{CENTRED}: percentiles of replicates, moved so that their mean is the value; above the floor"
@@ -20,7 +29,7 @@ def values(
     level: float,
     limits: Limits = ANY,
     chance: Chance | None = None,
-) -> list[dict[str, Any]]:
+) -> list[MethodValue]:
     """Return the value, low and high of each method, and its change from the first method.
 
     points: (methods,). replicates: (methods, resamples). limits: the range of the quantity. chance:
@@ -28,18 +37,19 @@ def values(
     """
     found = []
     for method, (point, drawn) in enumerate(zip(points, replicates, strict=True)):
-        entry = _interval(point, drawn, level, limits)
-        if chance is not None and entry["low"] is not None:
-            entry["low"] = lifted(entry["value"], entry["low"], chance)
+        own, change = _ranged(point, drawn, level, limits), None
+        low = own.low
+        if chance is not None and low is not None:
+            low = lifted(point, low, chance)
         if method:
-            entry["change"] = _interval(point - points[0], drawn - replicates[0], level, ANY)
-        found.append(entry)
+            change = _ranged(point - points[0], drawn - replicates[0], level, ANY)
+        found.append(MethodValue(value=own.value, low=low, high=own.high, change=change))
     return found
 
 
 def of_means(
     rows: np.ndarray, resamples: int, level: float, seed: int, limits: Limits = ANY
-) -> list[dict[str, Any]]:
+) -> list[MethodValue]:
     """Return the mean of each method, resampled over the n. rows: (methods, n).
 
     Every resample draws the same places for all methods.
@@ -59,25 +69,22 @@ def of_means(
     return values(rows.mean(1), drawn, level, limits)
 
 
-def of_estimates(estimates: list[Any], changes: list[Any]) -> list[dict[str, Any]]:
+def of_estimates(
+    estimates: Sequence[HasInterval], changes: Sequence[HasInterval]
+) -> list[MethodValue]:
     """Return what ``values`` returns, from estimates, one per method.
 
     changes: the paired changes of all methods but the first.
     """
-    found = [_ends(estimate) for estimate in estimates]
-    for entry, change in zip(found[1:], changes, strict=True):
-        entry["change"] = _ends(change)
+    found = []
+    for own, change in zip(estimates, [None, *changes], strict=True):
+        paired = None
+        if change is not None:
+            paired = Ranged(value=change.value, low=change.low, high=change.high)
+        found.append(MethodValue(value=own.value, low=own.low, high=own.high, change=paired))
     return found
 
 
-def _ends(estimate: Any) -> dict[str, Any]:
-    if np.isnan(estimate.low):
-        return {"value": estimate.value, "low": None, "high": None}
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
-def _interval(point: Any, drawn: np.ndarray, level: float, limits: Limits) -> dict[str, Any]:
+def _ranged(point: float, drawn: np.ndarray, level: float, limits: Limits) -> Ranged:
     low, high = interval(float(point), drawn[~np.isnan(drawn)], level, limits=limits)
-    if np.isnan(low):
-        return {"value": float(point), "low": None, "high": None}
-    return {"value": float(point), "low": low, "high": high}
+    return Ranged(value=float(point), low=low, high=high)

@@ -6,6 +6,7 @@ A row of the summary is a metric, its n, and a value per method.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,89 +16,128 @@ from equipoise import metrics
 from equipoise._audit import association, cost, intervals, skew
 from equipoise._audit.fitted_methods import Index, Subject
 from equipoise._audit.plan import written
+from equipoise._audit.results import (
+    ChanceFindings,
+    MethodGap,
+    MethodValue,
+    PerceivedFacts,
+    PromptFindings,
+    Ranged,
+    SummaryMetric,
+)
 from equipoise._rows import unit
 from equipoise.errors import InputError
 from equipoise.evaluation._retrieval import rank
+from equipoise.evaluation._run_document import Better
 from equipoise.evaluation._small_cells import small_groups
-from equipoise.metrics._intervals import ANY, POSITIVE, SHARE
+from equipoise.metrics._intervals import ANY, POSITIVE, SHARE, Limits
 from equipoise.metrics._labels import encode
 from equipoise.metrics._probe import METRIC
 
 FOLDS = 5
 
-SummaryRow = dict[str, Any]
+
+@dataclass(frozen=True)
+class SkewFindings:
+    """What retrieval skew adds to an audit; by default nothing, for an audit of texts.
+
+    prompts: those given, with their own skews. before: the skew of each as the model is.
+    """
+
+    prompts: list[PromptFindings]
+    rows: list[SummaryMetric] = field(default_factory=list)
+    chance: ChanceFindings | None = None
+    gaps: list[MethodGap] = field(default_factory=list)
+    before: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
 
-def text_association(subject: Subject, prompts: list[SummaryRow]) -> list[SummaryRow]:
-    """Return the mean lean of the prompts, and add each prompt's own lean to its entry."""
+def text_association(subject: Subject) -> tuple[SummaryMetric, list[PromptFindings]]:
+    """Return the mean lean of the prompts, and each prompt with its own."""
     level = subject.plan.settings.level
     points, drawn = [], []
     for label in subject.labels:
         changed = subject.text(label, subject.texts, subject.prompts)
         points.append(association.leans(changed, subject.yardstick.prototypes))
         drawn.append(association.leans(changed, subject.yardstick.resampled))
-    towards = points[0].argmax(1)
-    for i, (entry, group) in enumerate(zip(prompts, towards, strict=True)):
+    prompts = []
+    for i, (prompt, group) in enumerate(zip(subject.prompts, points[0].argmax(1), strict=True)):
         own = np.array([point[i, group] for point in points])
         own_drawn = np.array([resamples[:, i, group] for resamples in drawn])
-        entry["towards"] = subject.plan.attribute.groups[group]
-        entry["lean"] = intervals.values(own, own_drawn, level)
+        towards = subject.plan.attribute.groups[group]
+        lean = intervals.values(own, own_drawn, level)
+        prompts.append(PromptFindings(prompt=prompt, towards=towards, lean=lean))
     means = np.array([point.max(1).mean() for point in points])
     means_drawn = np.array([resamples.max(2).mean(1) for resamples in drawn])
-    about = _about(
-        "lean",
-        "lean of a prompt, mean over prompts",
-        "association",
-        "lower",
-        subject.yardstick.n,
-        "the book's prompts",
+    row = SummaryMetric(
+        key="lean",
+        name="lean of a prompt, mean over prompts",
+        section="association",
+        better="lower",
+        n=subject.yardstick.n,
+        over="the book's prompts",
+        values=intervals.values(means, means_drawn, level, POSITIVE),
     )
-    return [about | {"values": intervals.values(means, means_drawn, level, POSITIVE)}]
+    return row, prompts
 
 
 def retrieval_skew(
-    subject: Subject, index: Index, lists: dict[str, np.ndarray], prompts: list[SummaryRow]
-) -> tuple[list[SummaryRow], SummaryRow, list[SummaryRow]]:
-    """Return the mean skews of the prompts, what chance would give, and the methods' gaps.
-
-    Add to each prompt's entry its own skews, and how the groups share its first places.
-    """
+    subject: Subject, index: Index, lists: dict[str, np.ndarray], prompts: list[PromptFindings]
+) -> SkewFindings:
+    """Return the skews of the prompts, what chance would give, and the methods' gaps."""
     s = subject.plan.settings
     found = skew.measure(lists, index.groups, index.m, index.places, s)
-    fair = np.array([one["share"] for one in found.chance["top"]])
-    for i, entry in enumerate(prompts):
-        entry["max_skew"] = intervals.values(
-            found.max_skew[:, i], found.max_skews[:, :, i], s.level, POSITIVE, found.alone
-        )
-        entry["ndkl"] = intervals.values(found.ndkl[:, i], found.ndkls[:, :, i], s.level, POSITIVE)
-        shares = []
-        for group in range(len(fair)):
-            drawn = found.tops[:, :, i, group].astype(np.float64)
-            shares.append(intervals.values(found.top[:, i, group], drawn, s.level, SHARE))
-        entry["top"] = [list(by_group) for by_group in zip(*shares, strict=True)]
-        entry["most"] = int((found.top[0, i] / fair).argmax())
-        entry["changed"] = _changed(lists, i, index.places)
+    fair = np.array([one.share for one in found.chance.top])
+    skewed = []
+    for i, prompt in enumerate(prompts):
+        own = {
+            "max_skew": intervals.values(
+                found.max_skew[:, i], found.max_skews[:, :, i], s.level, POSITIVE, found.alone
+            ),
+            "ndkl": intervals.values(found.ndkl[:, i], found.ndkls[:, :, i], s.level, POSITIVE),
+            "top": _shares(found, i, s.level),
+            "most": int((found.top[0, i] / fair).argmax()),
+            "changed": _changed(lists, i, index.places),
+        }
+        skewed.append(prompt.model_copy(update=own))
+    small = list(small_groups(index.names))
     rows = []
     for key, name, points, drawn, chance in (
         ("max_skew", f"MaxSkew@{index.m}", found.max_skew, found.max_skews, found.together),
         ("ndkl", f"NDKL@{index.m}", found.ndkl, found.ndkls, None),
     ):
-        about = _about(
-            key, f"{name}, mean over prompts", "retrieval", "lower", index.known, "images"
+        row = SummaryMetric(
+            key=key,
+            name=f"{name}, mean over prompts",
+            section="retrieval",
+            better="lower",
+            n=index.known,
+            over="images",
+            values=intervals.values(points.mean(1), drawn.mean(2), s.level, POSITIVE, chance),
+            small=small,
         )
-        values = intervals.values(points.mean(1), drawn.mean(2), s.level, POSITIVE, chance)
-        rows.append(about | {"values": values, "small": list(small_groups(index.names))})
-    return rows, found.chance, _gaps(found.max_skew.mean(1), found.max_skews.mean(2), s.level)
+        rows.append(row)
+    gaps = _gaps(found.max_skew.mean(1), found.max_skews.mean(2), s.level)
+    return SkewFindings(skewed, rows, found.chance, gaps, before=found.max_skew[0])
 
 
-def _gaps(means: np.ndarray, drawn: np.ndarray, level: float) -> list[SummaryRow]:
+def _shares(found: skew.Skew, prompt: int, level: float) -> list[list[MethodValue]]:
+    """Return each group's share of a prompt's first places, by method and group."""
+    by_group = []
+    for group in range(found.top.shape[2]):
+        drawn = found.tops[:, :, prompt, group].astype(np.float64)
+        by_group.append(intervals.values(found.top[:, prompt, group], drawn, level, SHARE))
+    return [list(of_groups) for of_groups in zip(*by_group, strict=True)]
+
+
+def _gaps(means: np.ndarray, drawn: np.ndarray, level: float) -> list[MethodGap]:
     """Return the paired differences of the methods' means, ``none`` left out."""
     found = []
     for method in range(1, len(means)):
         for other in range(method + 1, len(means)):
             pair = [other, method]
-            difference = intervals.values(means[pair], drawn[pair], level)[1]["change"]
-            found.append({"method": method, "other": other, "difference": difference})
+            difference = intervals.values(means[pair], drawn[pair], level)[1].change
+            if difference is not None:
+                found.append(MethodGap(method=method, other=other, difference=difference))
     return found
 
 
@@ -107,7 +147,7 @@ def _changed(lists: dict[str, np.ndarray], prompt: int, places: int) -> list[int
     return [len(first - firsts[0]) for first in firsts]
 
 
-def perceived(subject: Subject) -> SummaryRow | None:
+def perceived(subject: Subject) -> PerceivedFacts | None:
     """Return how often the prompts see the group that was recorded, as a mean over groups.
 
     None where nobody recorded one.
@@ -122,13 +162,14 @@ def perceived(subject: Subject) -> SummaryRow | None:
     present = np.flatnonzero(index.groups.sizes)
     # each group counts alike, so that guessing the commoner one gains nothing
     weights = 1 / (len(present) * index.groups.sizes[codes])
-    [agreement] = intervals.of_means(
+    [mean] = intervals.of_means(
         (right * weights * len(codes))[None], s.resamples, s.level, s.seed, SHARE
     )
-    return {"agreement": agreement, "chance": 1 / len(present), "n": len(codes)}
+    agreement = Ranged(value=mean.value, low=mean.low, high=mean.high)
+    return PerceivedFacts(agreement=agreement, chance=1 / len(present), n=len(codes))
 
 
-def classification(subject: Subject, index: Index) -> list[SummaryRow]:
+def classification(subject: Subject, index: Index) -> list[SummaryMetric]:
     """Return the metrics of zero-shot classification, where the source has labels."""
     plan = subject.plan
     if plan.labels is None:
@@ -148,7 +189,7 @@ def classification(subject: Subject, index: Index) -> list[SummaryRow]:
     return _measured(subject, found, "classification", found.bootstrap.metrics)
 
 
-def recall(subject: Subject, index: Index) -> list[SummaryRow]:
+def recall(subject: Subject, index: Index) -> list[SummaryMetric]:
     """Return how often captions still find their image, where the source has captions."""
     plan, s = subject.plan, subject.plan.settings
     if plan.captions is None:
@@ -173,10 +214,11 @@ def recall(subject: Subject, index: Index) -> list[SummaryRow]:
     recalls = [name for name in found.bootstrap.metrics if name.startswith("R@")]
     rows = _measured(subject, found, "cost", recalls)
     # a caption is drawn with its image, whatever the image's group
-    return [row | {"n": len(chosen), "over": "captions"} for row in rows]
+    about = {"n": len(chosen), "over": "captions"}
+    return [row.model_copy(update=about) for row in rows]
 
 
-def utility(subject: Subject) -> list[SummaryRow]:
+def utility(subject: Subject) -> list[SummaryMetric]:
     """Return the leakage left in the prompts' space, and the self-utility loss, of all rows."""
     texts = [subject.text(label, subject.texts, subject.prompts) for label in subject.labels]
     found = _utility(subject, "texts", subject.texts, texts, over="prompts")
@@ -189,7 +231,7 @@ def utility(subject: Subject) -> list[SummaryRow]:
 
 def _utility(
     subject: Subject, what: str, given: np.ndarray, changed: list[np.ndarray], over: str
-) -> list[SummaryRow]:
+) -> list[SummaryMetric]:
     """Return the leakage and the self-utility loss of what each method made of the given rows."""
     lost, left = [], []
     for operator, rows in zip(subject.operators.values(), changed, strict=True):
@@ -220,7 +262,7 @@ def _utility(
     ]
 
 
-def probe(subject: Subject, index: Index) -> list[SummaryRow]:
+def probe(subject: Subject, index: Index) -> list[SummaryMetric]:
     """Return how well a classifier trained on labels still tells the groups of the images apart."""
     s = subject.plan.settings
     chosen = _some(np.flatnonzero(index.groups.known), s.probe_rows, s.seed)
@@ -243,18 +285,26 @@ def probe(subject: Subject, index: Index) -> list[SummaryRow]:
         found.estimate(of[label], METRIC, level=s.level, limits=SHARE) for label in subject.labels
     ]
     changes = [found.difference(of[label], first, METRIC, level=s.level) for label in others]
-    about = _about("probe", "AUC of a probe trained on images", "probe", "lower", found.n, "images")
-    few = list(small_groups(index.names[chosen]))
-    return [about | {"values": intervals.of_estimates(estimates, changes), "small": few}]
+    row = SummaryMetric(
+        key="probe",
+        name="AUC of a probe trained on images",
+        section="probe",
+        better="lower",
+        n=found.n,
+        over="images",
+        values=intervals.of_estimates(estimates, changes),
+        small=list(small_groups(index.names[chosen])),
+    )
+    return [row]
 
 
-def explicit_prompts(subject: Subject) -> list[SummaryRow]:
+def explicit_prompts(subject: Subject) -> list[SummaryMetric]:
     """Return how far prompts that name a group still mean it, without and with the gate."""
     found = _explicit(subject, None, "", "explicit")
     return found + _explicit(subject, True, "_gated", "explicit, gated")
 
 
-def _explicit(subject: Subject, gate: Any, suffix: str, section: str) -> list[SummaryRow]:
+def _explicit(subject: Subject, gate: Any, suffix: str, section: str) -> list[SummaryMetric]:
     """Return whether prompts are nearest to the group they name, lean to it and find it."""
     texts = [text for text, _ in subject.explicit]
     own = np.array([group for _, group in subject.explicit])
@@ -295,30 +345,33 @@ def _held(
     return (codes[top] == own[:, None]).mean(1)
 
 
-def _about(key: str, name: str, section: str, better: str, n: int, over: str) -> SummaryRow:
-    return {"key": key, "name": name, "section": section, "better": better, "n": n, "over": over}
-
-
 def _mean(
     subject: Subject,
     key: str,
     name: str,
     section: str,
-    better: str,
-    values: Sequence[Any],
+    better: Better,
+    values: Sequence[np.ndarray],
     over: str,
-    limits: Any,
-) -> SummaryRow:
+    limits: Limits,
+) -> SummaryMetric:
     """Return a row of means. values: (methods, n)."""
     s = subject.plan.settings
     rows = np.array(values, float)
-    means = intervals.of_means(rows, s.resamples, s.level, s.seed, limits)
-    return _about(key, name, section, better, rows.shape[1], over) | {"values": means}
+    return SummaryMetric(
+        key=key,
+        name=name,
+        section=section,
+        better=better,
+        n=rows.shape[1],
+        over=over,
+        values=intervals.of_means(rows, s.resamples, s.level, s.seed, limits),
+    )
 
 
 def _measured(
     subject: Subject, found: tasks.Measured, section: str, wanted: Sequence[str]
-) -> list[SummaryRow]:
+) -> list[SummaryMetric]:
     """Return a row for each wanted metric of a task."""
     bootstrap, level = found.bootstrap, subject.plan.settings.level
     first, *others = subject.labels
@@ -328,10 +381,17 @@ def _measured(
             bootstrap.estimate(label, metric, level=level, limits=SHARE) for label in subject.labels
         ]
         changes = [bootstrap.difference(label, first, metric, level=level) for label in others]
-        better = found.better[metric]
-        about = _about(metric, metric, section, better, bootstrap.n, bootstrap.over)
-        about["small"] = list(found.small.get(metric, ()))
-        rows.append(about | {"values": intervals.of_estimates(estimates, changes)})
+        row = SummaryMetric(
+            key=metric,
+            name=metric,
+            section=section,
+            better=found.better[metric],
+            n=bootstrap.n,
+            over=bootstrap.over,
+            values=intervals.of_estimates(estimates, changes),
+            small=list(found.small.get(metric, ())),
+        )
+        rows.append(row)
     return rows
 
 

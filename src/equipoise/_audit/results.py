@@ -5,9 +5,17 @@ A number is named by its place, such as ``verdict.methods.0.leaning``, in senten
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+
+from equipoise._documents import Document, Number, plain
 
 KIND, FORMAT = "equipoise audit", 2
 
@@ -15,13 +23,18 @@ Outcome = Literal["lowered", "raised", "no change seen", "too few images to say"
 State = Literal["leans", "no lean seen", "too few images to say"]
 Sight = Literal["yes", "hardly", "no", "not measured"]
 Measure = Literal["max_skew", "lean"]
-Kappa = float | Literal["inf"]  # JSON has no infinity
+GroupsFrom = Literal["text", "zero-shot", "classifier", "labels"]
+Kappa = Annotated[float | Literal["inf"], BeforeValidator(plain)]  # JSON has no infinity
 
 
-class ResultsPart(BaseModel):
+class ResultsPart(Document):
     """A part of the results. It cannot be changed, and holds no field that is not named here."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return all fields in JSON's own types, as results.json holds them."""
+        return self.model_dump(mode="json")
 
 
 # --- Numbers ----------------------------------------------------------------------------
@@ -30,9 +43,9 @@ class ResultsPart(BaseModel):
 class Ranged(ResultsPart):
     """A value inside its interval. ``low`` and ``high`` are None where there is no interval."""
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: Number
+    low: Number
+    high: Number
 
 
 class MethodValue(Ranged):
@@ -58,7 +71,7 @@ class SummaryMetric(ResultsPart):
     n: int
     over: str
     values: list[MethodValue]
-    small: list[str] = []
+    small: list[str] = Field(default=[])
 
 
 class PromptFindings(ResultsPart):
@@ -77,6 +90,10 @@ class PromptFindings(ResultsPart):
     top: list[list[MethodValue]] | None = None
     most: int | None = None
     changed: list[int] | None = None
+
+    def measured(self, measure: Measure) -> list[MethodValue]:
+        """Return its skew or its lean by each method, whichever a verdict goes by."""
+        return self.lean if measure == "lean" else self.max_skew or []
 
 
 class GroupShare(ResultsPart):
@@ -161,7 +178,7 @@ class SubjectFacts(ResultsPart):
 
     model: ModelFacts
     attribute: AuditedAttribute
-    groups_from: Literal["text", "zero-shot", "classifier", "labels"]
+    groups_from: GroupsFrom
     group_columns: list[str]
     images: AuditedImages | None
     prompts: int
@@ -431,12 +448,12 @@ class AuditFindings(ResultsPart):
     perceived: PerceivedFacts | None = None
     summary: list[SummaryMetric]
     chance: ChanceFindings | None
-    gaps: list[MethodGap] = []
+    gaps: list[MethodGap] = Field(default=[])
     prompts: list[PromptFindings]
     certificates: list[MethodCertificate]
     dials: list[DialFindings | None]
     gallery: GalleryFindings | None
-    notes: list[str] = []
+    notes: list[str] = Field(default=[])
 
 
 class AuditDocument(AuditFindings):
@@ -445,10 +462,6 @@ class AuditDocument(AuditFindings):
     verdict: AuditVerdict
     recommendation: Recommendation
     record: AuditRecord
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document in JSON's own types, as results.json holds it."""
-        return self.model_dump(mode="json")
 
 
 def _drop_none(document: dict[str, Any], *keys: str) -> dict[str, Any]:

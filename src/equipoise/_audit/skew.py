@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from equipoise import metrics
 from equipoise._audit.plan import AuditSettings
+from equipoise._audit.results import ChanceFindings, GroupShare, Ranged
 from equipoise._progress import progress
 from equipoise.errors import InputError
 from equipoise.metrics._floor import shuffled_max_skews
@@ -39,7 +40,7 @@ class Skew:
     ndkls: np.ndarray
     top: np.ndarray
     tops: np.ndarray
-    chance: dict[str, Any]
+    chance: ChanceFindings
     alone: Chance
     together: Chance
 
@@ -82,11 +83,17 @@ def measure(
             parts.append(_all(rankings, times, m, first))
             advance(count)
     drawn = _stack(parts)
-    chance = _chance(groups, m, settings.level, seed)
-    chance |= _shuffled(rankings[0], m, chance["max_skew"]["high"], settings)
-    most = chance.pop("most")
-    alone = Chance(chance["max_skew"]["value"], most)
-    together = Chance(chance["mean_max_skew"]["value"], chance["mean_max_skew"]["high"])
+    random = _random_list(groups, m, settings.level, seed)
+    mean, leaning = _shuffled(rankings[0], m, random.max_skew.high, settings)
+    chance = ChanceFindings(
+        max_skew=random.max_skew.ranged(),
+        ndkl=random.ndkl.ranged(),
+        top=_shares_of_all(groups),
+        mean_max_skew=mean.ranged(),
+        leaning=leaning.ranged(),
+    )
+    alone = Chance(random.max_skew.value, random.most)
+    together = Chance(mean.value, mean.high)
     max_skew, ndkl, top = (values[:, 0] for values in point)
     max_skews, ndkls, tops = drawn
     return Skew(max_skew, max_skews, ndkl, ndkls, top, tops, chance, alone, together)
@@ -120,32 +127,57 @@ def _stack(parts: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
     return [np.concatenate(part, axis=1) for part in zip(*parts, strict=True)]
 
 
-def _chance(groups: Coded, m: int, level: float, seed: int) -> dict[str, Any]:
-    """Return what one list has when labels have nothing to do with it.
+class _Spread(NamedTuple):
+    """An expectation, and the range that holds a ``level`` share of what is drawn."""
 
-    That is the expectation, and the range that holds a ``level`` share of such lists.
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, value: float, drawn: np.ndarray, level: float) -> _Spread:
+        low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+        return cls(value, float(low), float(high))
+
+    def ranged(self) -> Ranged:
+        return Ranged(value=self.value, low=self.low, high=self.high)
+
+
+class _RandomList(NamedTuple):
+    """What one list has when labels have nothing to do with it.
+
+    most: the skew that a ``level`` share of such lists does not exceed.
     """
+
+    max_skew: _Spread
+    ndkl: _Spread
+    most: float
+
+
+def _random_list(groups: Coded, m: int, level: float, seed: int) -> _RandomList:
     rng = np.random.default_rng(seed)
     known = np.flatnonzero(groups.known)
     order = np.stack([rng.choice(known, m, replace=False) for _ in range(RANDOM)])
     ranking = Ranking.of(top=order, groups=groups)
     skews, divergences = ranking.max_skew(m).values[0], ranking.ndkl(m).values[0]
     floor = metrics.max_skew_floor(sensitive_features=_names(groups), m=m)
+    return _RandomList(
+        max_skew=_Spread.of(floor, skews, level),
+        ndkl=_Spread.of(float(divergences.mean()), divergences, level),
+        most=float(np.quantile(skews, level)),
+    )
+
+
+def _shares_of_all(groups: Coded) -> list[GroupShare]:
+    """Return the share of each group among all whose group is known."""
     shares = groups.sizes / groups.sizes.sum()
-    return {
-        "most": float(np.quantile(skews, level)),
-        "max_skew": {"value": floor, **_range(skews, level)},
-        "ndkl": {"value": float(divergences.mean()), **_range(divergences, level)},
-        "top": [
-            {"group": label, "share": float(share)}
-            for label, share in zip(groups.labels, shares, strict=True)
-        ],
-    }
+    named = zip(groups.labels, shares.tolist(), strict=True)
+    return [GroupShare(group=label, share=share) for label, share in named]
 
 
 def _shuffled(
     ranking: Ranking, m: int, limit: float, settings: AuditSettings
-) -> dict[str, dict[str, float]]:
+) -> tuple[_Spread, _Spread]:
     """Return what the prompts' own lists have with shuffled labels.
 
     That is their mean skew, and how many of them lie above the limit. Prompts that find the same
@@ -153,17 +185,12 @@ def _shuffled(
     """
     skews = shuffled_max_skews(ranking, m, "dataset", settings.permutations, settings.seed)
     means, leaning = skews.mean(1), (skews > limit).sum(1)
-    return {
-        "mean_max_skew": {"value": float(means.mean()), **_range(means, settings.level)},
-        "leaning": {"value": float(leaning.mean()), **_range(leaning, settings.level)},
-    }
+    return (
+        _Spread.of(float(means.mean()), means, settings.level),
+        _Spread.of(float(leaning.mean()), leaning, settings.level),
+    )
 
 
 def _names(groups: Coded) -> np.ndarray:
     names = np.array([*groups.labels, None], dtype=object)
     return names[groups.codes]
-
-
-def _range(drawn: np.ndarray, level: float) -> dict[str, float]:
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return {"low": float(low), "high": float(high)}

@@ -6,7 +6,7 @@ A table holds the paths of the pictures; a parquet table may hold the pictures t
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from equipoise import datasets
+from equipoise._audit.results import ClassifierFigure
 from equipoise._paths import is_below
 from equipoise._stores import Store
 from equipoise.datasets._dataset import existing
@@ -40,7 +41,7 @@ class ImageSource:
     pictures: list[Any] | None = None
     embeddings: Any = None
     dropped: dict[str, int] = field(default_factory=dict)
-    generated: dict[str, Any] | None = None
+    generated: dict[str, ClassifierFigure] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -60,14 +61,6 @@ class _Columns:
         """Return the names that are given."""
         names = [*self.group_columns, self.label_column, self.caption_column]
         return [name for name in names if name is not None]
-
-    def options(self) -> dict[str, Any]:
-        """Return the columns as the readers of datasets take them."""
-        return {
-            "label_column": self.label_column,
-            "group_columns": self.group_columns,
-            "caption_column": self.caption_column,
-        }
 
 
 def read_images(
@@ -111,7 +104,14 @@ def _read(
         picture_column = _picture_column(images) if images.suffix == ".parquet" else None
         if picture_column is not None:
             return _read_pictures(images, picture_column, columns, stored)
-        found = datasets.table(images, images=root, on_missing="keep", **columns.options())
+        found = datasets.table(
+            images,
+            images=root,
+            label_column=columns.label_column,
+            group_columns=columns.group_columns,
+            caption_column=columns.caption_column,
+            on_missing="keep",
+        )
         if stored is None:
             _require_files(images, found.table["path"].tolist())
     return ImageSource(found.name, found.table, found.table["path"].tolist(), stored, found.dropped)
@@ -228,7 +228,13 @@ def _read_array(path: Path, columns: _Columns) -> ImageSource:
 
 def _read_store(path: Path, columns: _Columns) -> ImageSource:
     stored = open_embeddings(path)
-    found = read_dataset(None, embeddings=path, **columns.options())
+    found = read_dataset(
+        None,
+        embeddings=path,
+        label_column=columns.label_column,
+        group_columns=columns.group_columns,
+        caption_column=columns.caption_column,
+    )
     pictures = [picture_of(stored, name) for name in found.table["path"]]
     if not any(pictures):
         pictures = None
@@ -285,7 +291,7 @@ def _read_pictures(path: Path, column: str, columns: _Columns, stored: Any) -> I
     require_apart(columns.group_columns, columns.label_column, columns.caption_column, path)
     if given.empty:
         raise InputError(f"{path} holds no pictures")
-    found: dict[str, Any] = {"path": _names(given, column)}
+    found: dict[str, Iterable[Any]] = {"path": _names(given, column)}
     if columns.label_column is not None:
         found["label"] = given[columns.label_column]
     if columns.caption_column is not None:

@@ -65,7 +65,7 @@ def _furthest_first(found: AuditFindings, measure: Measure) -> list[int]:
     """Return the places of the prompts, that of the largest skew or lean before first."""
 
     def size(place: int) -> float:
-        return _value(getattr(found.prompts[place], measure)[0])
+        return _value(found.prompts[place].measured(measure)[0])
 
     return sorted(range(len(found.prompts)), key=size, reverse=True)
 
@@ -78,7 +78,7 @@ def _leaning(found: AuditFindings, measure: Measure, method: int, order: list[in
     """
     leaning = []
     for place in order:
-        value = getattr(found.prompts[place], measure)[method]
+        value = found.prompts[place].measured(measure)[method]
         if found.chance is not None:
             beyond = _value(value) > _high(found.chance.max_skew)
         else:
@@ -197,7 +197,7 @@ def _judged(
     """Return the verdict on one method. method: its place in the document."""
     change = _change(found.summary[row].values[method])
     leaning = _leaning(found, measure, method, order)
-    changes = [_change(getattr(entry, measure)[method]) for entry in found.prompts]
+    changes = [_change(entry.measured(measure)[method]) for entry in found.prompts]
     raised = _sorted_by_change([i for i in order if _above_zero(changes[i])], changes)
     if measure == "lean":
         raised += [i for i in order if _overshot(found.prompts[i].lean, method)]

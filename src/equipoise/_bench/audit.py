@@ -43,7 +43,7 @@ def measure(images: int, prompts: int, dim: int, resamples: int, seed: int = 0) 
     plan = made(images, prompts, dim, AuditSettings(resamples=resamples, seed=seed))
     wall, processor = time.perf_counter(), time.process_time()
     audit = run(plan)
-    made_page = page(audit.results, audit.pictures)
+    made_page = page(audit.document, audit.pictures)
     seconds = time.perf_counter() - wall, time.process_time() - processor
     return AuditTiming(
         images, prompts, dim, resamples, *seconds, page_megabytes=len(made_page.encode()) / 1e6

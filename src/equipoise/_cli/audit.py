@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from equipoise._cli import options
 from equipoise._cli.printing import Console, say
+
+if TYPE_CHECKING:
+    from equipoise._audit import AuditPlan
+    from equipoise._audit.results import AuditDocument
+    from equipoise._verbs.audit import AuditResults
 
 FAILED = 3
 RECORD = "For the record"
@@ -161,27 +167,27 @@ def audit(
     typed = shlex.join(["equipoise", *sys.argv[1:]])
     order = AuditOrder(organisation, auditor, purpose, typed)
     found = run_plans(plans, out, pictures, request, order)
-    documents = [audited.results for _, audited in found]
     if as_json:
+        documents = [audited.results for _, audited in found]
         shown = documents if len(documents) > 1 else documents[0]
         say(json.dumps(shown, ensure_ascii=False, indent=1))
     else:
         _show(found)
     if fail_above is not None:
-        _judge(documents, fail_above, fail_on)
+        _judge([audited.document for _, audited in found], fail_above, fail_on)
 
 
-def _show(found: list[Any]) -> None:
+def _show(found: list[tuple[Path, AuditResults]]) -> None:
     from equipoise.report._terminal import summary
 
     console = Console()
     for folder, audited in found:
-        console.print(summary(audited.results), crop=False)  # lines to copy stay whole
+        console.print(summary(audited.document), crop=False)  # lines to copy stay whole
         page = escape(str(folder / "report.html"))
         console.print(f"Report: [bold]{page}[/bold]", soft_wrap=True, highlight=False)
 
 
-def _require_method(plans: list[Any], name: str) -> None:
+def _require_method(plans: list[AuditPlan], name: str) -> None:
     """Raise before the long work where no method has this name."""
     from equipoise.errors import InputError
 
@@ -191,9 +197,9 @@ def _require_method(plans: list[Any], name: str) -> None:
             raise InputError(f"`fail_on` is {name!r}; pass one of {', '.join(labels)}")
 
 
-def _judge(documents: list[dict[str, Any]], limit: float, name: str | None) -> None:
+def _judge(documents: list[AuditDocument], limit: float, name: str | None) -> None:
     """Exit with 3 where a method's mean skew or lean is above the limit."""
-    judged = [_judged(results, name) for results in documents]
+    judged = [_judged(document, name) for document in documents]
     label, worst = max(judged, key=lambda pair: pair[1])
     if worst > limit:
         said = f"equipoise: {worst:.4f} with {label} is above {limit:g}"
@@ -201,15 +207,15 @@ def _judge(documents: list[dict[str, Any]], limit: float, name: str | None) -> N
         raise typer.Exit(FAILED)
 
 
-def _judged(results: dict[str, Any], name: str | None) -> tuple[str, float]:
+def _judged(document: AuditDocument, name: str | None) -> tuple[str, float]:
     """Return the method judged and its mean: the one named, the one recommended, or none."""
     from equipoise.errors import InputError
 
-    labels = [method["label"] for method in results["methods"]]
+    labels = [method.label for method in document.methods]
     if name is not None and name not in labels:
-        raise InputError(f"{name} was left out of the audit: {' '.join(results['notes'])}")
-    place = results["recommendation"]["method"] or 0
+        raise InputError(f"{name} was left out of the audit: {' '.join(document.notes)}")
+    place = document.recommendation.method or 0
     if name is not None:
         place = labels.index(name)
-    values = results["summary"][results["verdict"]["row"]]["values"]
-    return labels[place], values[place]["value"]
+    mean = document.summary[document.verdict.row].values[place].value
+    return labels[place], math.nan if mean is None else mean

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from equipoise import _rows, methods
+from equipoise._explore.answers import Classified, ClassImages, FoundImage
 from equipoise._explore.operators import Operators
 from equipoise._explore.question import ListQuestion
 from equipoise._explore.searching import Searcher
@@ -27,14 +29,14 @@ class ClassView:
         self.before = lru_cache(KEPT)(self._before)
         self.after = lru_cache(KEPT)(self._after)
 
-    def _before(self, question: ListQuestion) -> dict[str, Any]:
+    def _before(self, question: ListQuestion) -> Classified:
         context = self.operators.context(question.controls.attribute)
         return self._classified(question, methods.create("none").fit(context))
 
-    def _after(self, question: ListQuestion) -> dict[str, Any]:
+    def _after(self, question: ListQuestion) -> Classified:
         return self._classified(question, self.operators.method(question.controls))
 
-    def _classified(self, question: ListQuestion, operator: Any) -> dict[str, Any]:
+    def _classified(self, question: ListQuestion, operator: Any) -> Classified:
         collection, attribute = self.operators.collection, question.controls.attribute
         groups = self.operators.attributes[attribute].groups
         prompts = [class_prompt(name) for name in question.texts]
@@ -42,22 +44,17 @@ class ClassView:
         predicted = predict(operator, collection.rows, texts, prompts)
         firsts = self._firsts(operator, texts, prompts)
         seen = self.searcher.groups(attribute, np.arange(len(collection)))
-        sizes = {}
-        if seen is not None:
-            sizes = {group: int((seen == group).sum()) for group in groups}
         classes = []
         for i, name in enumerate(question.texts):
             here = predicted == i
-            shares = None
-            if seen is not None:
-                shares = {}
-                for group in groups:
-                    members = int((here & (seen == group)).sum())
-                    shares[group] = members / max(1, sizes[group])
-            entry = {"name": name, "images": int(here.sum()), "shares": shares}
-            entry["shown"] = self._shown(firsts[i][here[firsts[i]]], attribute)
-            classes.append(entry)
-        return {"groups": list(groups), "classes": classes, "images": len(collection)}
+            found = ClassImages(
+                name=name,
+                images=int(here.sum()),
+                shares=None if seen is None else _shares(here, seen, groups),
+                shown=self._shown(firsts[i][here[firsts[i]]], attribute),
+            )
+            classes.append(found)
+        return Classified(groups=list(groups), classes=classes, images=len(collection))
 
     def _firsts(self, operator: Any, texts: np.ndarray, prompts: list[str]) -> np.ndarray:
         """Return the images that each prompt finds first with an operator: (prompts, depth)."""
@@ -66,16 +63,25 @@ class ClassView:
         deep = min(LOOKED_AT, len(rows))
         return self.searcher.search(changed, operator.text(texts, prompts), deep).indices
 
-    def _shown(self, places: np.ndarray, attribute: str) -> list[dict[str, Any]]:
+    def _shown(self, places: np.ndarray, attribute: str) -> list[FoundImage]:
         """Return what the page shows of the first images of a class."""
         collection = self.operators.collection
-        places = places[:SHOWN]
-        groups = self.searcher.groups(attribute, places)
+        first: list[int] = places[:SHOWN].tolist()
+        groups = self.searcher.groups(attribute, places[:SHOWN])
         shown = []
-        for i, place in enumerate(places.tolist()):
+        for i, place in enumerate(first):
             group = None if groups is None else groups[i]
-            shown.append({"id": place, "name": collection.names[place], "group": group})
+            shown.append(FoundImage(id=place, name=collection.names[place], group=group))
         return shown
+
+
+def _shares(here: np.ndarray, seen: np.ndarray, groups: Sequence[str]) -> dict[str, float]:
+    """Return what part of each group is here. seen: the group of each image."""
+    shares = {}
+    for group in groups:
+        members = seen == group
+        shares[group] = int((here & members).sum()) / max(1, int(members.sum()))
+    return shares
 
 
 def class_prompt(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from equipoise._explore.answers import AboutPage, OfferedAttribute
 from equipoise._explore.classes import ClassView
 from equipoise._explore.collection import Collection
 from equipoise._explore.operators import FitBalanced, MakeContext, Operators
@@ -66,7 +67,7 @@ class Explorer:
         self.searcher.before(first)
         self.searcher.after(first)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> AboutPage:
         """Return what the page must know before anything is asked."""
         collection = self.collection
         attributes = []
@@ -75,25 +76,26 @@ class Explorer:
             by = "model"
             if labelled:
                 by = "classifier" if collection.generated else "labels"
-            attributes.append({"name": name, "groups": list(attribute.groups), "by": by})
-        return {
-            "name": collection.name,
-            "images": len(collection),
-            "left_out": collection.left_out,
-            "missing": collection.missing,
-            "pictures": collection.pictures is not None,
-            "generated": collection.generated,
-            "model": str(getattr(self.encoder, "id", type(self.encoder).__name__)),
-            "version": __version__,
-            "attributes": attributes,
-            "methods": list(SEARCH_METHODS),
-            "class_methods": list(CLASS_METHODS),
-            "examples": list(EXAMPLES),
-            "places": min(20, len(collection)),
-            "most_places": min(MOST_PLACES, len(collection)),
-            "most_texts": MOST_TEXTS,
-            "longest": LONGEST,
-        }
+            offered = OfferedAttribute(name=name, groups=list(attribute.groups), by=by)
+            attributes.append(offered)
+        return AboutPage(
+            name=collection.name,
+            images=len(collection),
+            left_out=collection.left_out,
+            missing=collection.missing,
+            pictures=collection.pictures is not None,
+            generated=collection.generated,
+            model=str(getattr(self.encoder, "id", type(self.encoder).__name__)),
+            version=__version__,
+            attributes=attributes,
+            methods=list(SEARCH_METHODS),
+            class_methods=list(CLASS_METHODS),
+            examples=list(EXAMPLES),
+            places=min(20, len(collection)),
+            most_places=min(MOST_PLACES, len(collection)),
+            most_texts=MOST_TEXTS,
+            longest=LONGEST,
+        )
 
     def question(self, fields: Mapping[str, Any]) -> SearchQuestion:
         """Return the search that a JSON object asks for."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import csv
 import io
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
 
 from equipoise._clock import now
+from equipoise._explore.answers import BalancedRow, RankedImage, SearchRow, Trouble
 from equipoise._explore.explorer import Explorer
 from equipoise._explore.question import SearchQuestion
 from equipoise._explore.words import percent, say, strings
@@ -33,7 +34,7 @@ def page(explorer: Explorer, question: SearchQuestion) -> str:
     )
     controls = question.controls
     about = explorer.about()
-    by = next(one["by"] for one in about["attributes"] if one["name"] == controls.attribute)
+    by = next(one.by for one in about.attributes if one.name == controls.attribute)
     return environment.get_template("saved.html").render(
         words=strings(),
         say=say,
@@ -44,7 +45,7 @@ def page(explorer: Explorer, question: SearchQuestion) -> str:
         by=by,
         before=before,
         after=after,
-        pictures=_pictures(explorer, before, after),
+        pictures=_pictures(explorer, _images(before, after)),
         made=now(),
         version=__version__,
     )
@@ -56,15 +57,28 @@ def table(explorer: Explorer, question: SearchQuestion) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
-    moved = {"before": after.get("moved_out", []), "after": after.get("moved_in", [])}
-    words = {"before": "out", "after": "in"}
-    for row, found in (("before", before), ("after", after)):
-        for place, image in enumerate(found.get("images", []), 1):
-            move = words[row] if image["id"] in moved[row] else ""
-            name = _plain(image["name"])
-            group = _plain(image["group"] or "")
-            writer.writerow([row, place, name, group, f"{image['score']:.6f}", move])
+    moved_in = moved_out = []
+    if isinstance(after, BalancedRow):
+        moved_in, moved_out = after.moved_in, after.moved_out
+    for row, found, moved, word in (
+        ("before", before, moved_out, "out"),
+        ("after", after, moved_in, "in"),
+    ):
+        for place, image in enumerate(_images(found), 1):
+            move = word if image.id in moved else ""
+            name = _plain(image.name)
+            group = _plain(image.group or "")
+            writer.writerow([row, place, name, group, f"{image.score:.6f}", move])
     return file.getvalue()
+
+
+def _images(*rows: SearchRow | Trouble) -> list[RankedImage]:
+    """Return the images of the rows that could be had."""
+    found = []
+    for row in rows:
+        if isinstance(row, SearchRow):
+            found += row.images
+    return found
 
 
 def _plain(text: str) -> str:
@@ -72,15 +86,13 @@ def _plain(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def _pictures(explorer: Explorer, *rows: dict[str, Any]) -> dict[int, str]:
-    """Return the small pictures of rows as data addresses."""
+def _pictures(explorer: Explorer, images: Iterable[RankedImage]) -> dict[int, str]:
+    """Return the small pictures of images as data addresses."""
     found = {}
-    for row in rows:
-        for image in row.get("images", []):
-            place = image["id"]
-            if place in found:
-                continue
-            with suppress(InputError, OSError):
-                data = explorer.thumbnails.small(explorer.collection.picture(place))
-                found[place] = f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
+    for image in images:
+        if image.id in found:
+            continue
+        with suppress(InputError, OSError):
+            data = explorer.thumbnails.small(explorer.collection.picture(image.id))
+            found[image.id] = f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"
     return found

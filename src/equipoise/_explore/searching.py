@@ -6,6 +6,7 @@ Both rows are those of ``eq.search``; the collection is read and multiplied once
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,15 +14,34 @@ import numpy as np
 
 from equipoise import _rows
 from equipoise._balance import InfeasibleTargetError
+from equipoise._explore.answers import (
+    BalancedRow,
+    PlainRow,
+    RankedImage,
+    Said,
+    SearchRow,
+    Trouble,
+)
 from equipoise._explore.operators import Operators
 from equipoise._explore.question import Controls, SearchQuestion
 from equipoise._explore.words import joined, percent, say
 from equipoise._search import top_k
 from equipoise.errors import InputError
+from equipoise.methods._balanced_page import PageCertificate
 
 KEPT = 256  # answers that are kept: typing back and forth asks for the same again
 
 Search = Callable[..., Any]  # eq.search
+
+
+@dataclass(frozen=True)
+class _SecondRow:
+    """A row after a method, the share of the score that it keeps, and how that is proved."""
+
+    row: SearchRow
+    kept: float
+    note: str = ""
+    certificate: PageCertificate | None = None
 
 
 class Searcher:
@@ -41,10 +61,10 @@ class Searcher:
 
     # --- The first row
 
-    def _before(self, question: SearchQuestion) -> dict[str, Any]:
+    def _before(self, question: SearchQuestion) -> PlainRow:
         """Return the plain row: images, the shares of the groups, and why it is left alone."""
         controls = question.controls
-        document = self._row(controls, *self._plain(question.text, controls.k))
+        row = self._row(controls, *self._plain(question.text, controls.k))
         reason = ""
         trouble = ""
         try:
@@ -52,7 +72,7 @@ class Searcher:
         except InputError as error:
             trouble = str(error)
         shares = self.shares(controls.attribute)
-        return document | {"left_alone": reason, "trouble": trouble, "collection": shares}
+        return PlainRow(**dict(row), left_alone=reason, trouble=trouble, collection=shares)
 
     def _encode(self, text: str) -> np.ndarray:
         """Return the row (1, d) of a text."""
@@ -71,29 +91,33 @@ class Searcher:
 
     # --- The second row
 
-    def _after(self, question: SearchQuestion) -> dict[str, Any]:
+    def _after(self, question: SearchQuestion) -> BalancedRow | Trouble:
         """Return the balanced row, what moved, and the price."""
         before = self.before(question)
-        if before["trouble"]:
-            return {"trouble": before["trouble"]}
-        if before["left_alone"]:
-            document = self._left_alone(question)
+        if before.trouble:
+            return Trouble(trouble=before.trouble)
+        if before.left_alone:
+            found = _SecondRow(before, kept=1.0)
         elif question.controls.method == "balanced":
-            document = self._balanced(question)
+            found = self._balanced(question)
         else:
-            document = self._debiased(question)
-        document["left_alone"] = before["left_alone"]
-        document |= _moves(before["images"], document["images"])
-        document["said"] = self._said(question, before, document)
-        return document
+            found = self._debiased(question)
+        old = [image.id for image in before.images]
+        new = [image.id for image in found.row.images]
+        moved_in = [place for place in new if place not in old]
+        return BalancedRow(
+            images=found.row.images,
+            shares=found.row.shares,
+            note=found.note,
+            certificate=found.certificate,
+            kept=found.kept,
+            left_alone=before.left_alone,
+            moved_in=moved_in,
+            moved_out=[place for place in old if place not in new],
+            said=_said(before, found, len(moved_in), question.controls.k),
+        )
 
-    def _left_alone(self, question: SearchQuestion) -> dict[str, Any]:
-        """Return the plain row once more, for a text that is searched for as it is."""
-        controls = question.controls
-        document = self._row(controls, *self._plain(question.text, controls.k))
-        return document | {"note": "", "certificate": None, "kept": 1.0}
-
-    def _balanced(self, question: SearchQuestion) -> dict[str, Any]:
+    def _balanced(self, question: SearchQuestion) -> _SecondRow:
         controls = question.controls
         note = ""
         try:
@@ -103,16 +127,15 @@ class Searcher:
             note = str(error)
             operator = self.operators.balanced(controls, nearest=True)
             found = self._search_balanced(question, operator)
-        document = self._row(controls, found.indices[0], found.scores[0])
+        row = self._row(controls, found.indices[0], found.scores[0])
         certificate = found.certificates[0]
-        about = certificate.to_dict()
-        return document | {"note": note, "certificate": about, "kept": certificate.kept}
+        return _SecondRow(row, certificate.kept, note, certificate)
 
     def _search_balanced(self, question: SearchQuestion, operator: Any) -> Any:
         text = self._encoded(question.text)
         return self.search(self.collection.rows, text, question.controls.k, balance=operator)
 
-    def _debiased(self, question: SearchQuestion) -> dict[str, Any]:
+    def _debiased(self, question: SearchQuestion) -> _SecondRow:
         """Return the row of a method that changes images, texts or both."""
         controls = question.controls
         operator = self.operators.method(controls)
@@ -124,22 +147,22 @@ class Searcher:
         similar = self.collection.rows[indices] @ text[0]
         _, plain_scores = self._plain(question.text, controls.k)
         kept = float(similar.sum() / plain_scores.sum())
-        document = self._row(controls, indices, found.scores[0])
-        return document | {"note": "", "certificate": None, "kept": kept}
+        return _SecondRow(self._row(controls, indices, found.scores[0]), kept)
 
     # --- What both rows have
 
-    def _row(self, controls: Controls, indices: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
+    def _row(self, controls: Controls, indices: np.ndarray, scores: np.ndarray) -> SearchRow:
         groups = self.groups(controls.attribute, indices)
+        places: list[int] = indices.tolist()
         images = []
-        for i, place in enumerate(indices.tolist()):
+        for i, place in enumerate(places):
             group = None if groups is None else groups[i]
-            name = self.collection.names[place]
-            images.append({"id": place, "name": name, "group": group, "score": float(scores[i])})
+            name, score = self.collection.names[place], float(scores[i])
+            images.append(RankedImage(id=place, name=name, group=group, score=score))
         shares = None
         if groups is not None:
             shares = shares_of(groups, self.operators.attributes[controls.attribute].groups)
-        return {"images": images, "shares": shares}
+        return SearchRow(images=images, shares=shares)
 
     def groups(self, attribute: str, indices: np.ndarray) -> np.ndarray | None:
         """Return the group of images: labelled, else as the prompts see it; None where neither."""
@@ -158,21 +181,20 @@ class Searcher:
             return None
         return shares_of(groups, self.operators.attributes[attribute].groups)
 
-    def _said(self, question: SearchQuestion, before: Any, after: Any) -> dict[str, str]:
-        """Return the sentences that say what happened."""
-        controls = question.controls
-        if before["left_alone"]:
-            return {"change": say("left-alone", reason=before["left_alone"]), "price": ""}
-        change = say("no-change")
-        if after["moved_in"]:
-            shares = changed_shares(before["shares"], after["shares"])
-            change = say("change", count=len(after["moved_in"]), k=controls.k, shares=shares)
-        certificate = after["certificate"]
-        price = say("price-unproved", kept=_kept(after["kept"]))
-        if certificate is not None:
-            proved = certificate["exact"] and not after["note"]
-            price = say("price" if proved else "price-near", kept=_kept(after["kept"]))
-        return {"change": change, "price": price}
+
+def _said(before: PlainRow, found: _SecondRow, moved: int, k: int) -> Said:
+    """Return the sentences that say what happened. moved: how many of the k pictures are new."""
+    if before.left_alone:
+        return Said(change=say("left-alone", reason=before.left_alone), price="")
+    change = say("no-change")
+    if moved:
+        shares = changed_shares(before.shares or {}, found.row.shares or {})
+        change = say("change", count=moved, k=k, shares=shares)
+    sentence = "price-unproved"
+    if found.certificate is not None:
+        proved = found.certificate.exact and not found.note
+        sentence = "price" if proved else "price-near"
+    return Said(change=change, price=say(sentence, kept=_kept(found.kept)))
 
 
 def shares_of(groups: np.ndarray, names: tuple[str, ...]) -> dict[str, float]:
@@ -189,15 +211,6 @@ def changed_shares(before: Mapping[str, float], after: Mapping[str, float]) -> s
         old, new = percent(before[name]), percent(after[name])
         parts.append(say("share-change", group=name, before=old, after=new))
     return joined(parts)
-
-
-def _moves(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> dict[str, list[int]]:
-    old = [image["id"] for image in before]
-    new = [image["id"] for image in after]
-    return {
-        "moved_in": [place for place in new if place not in old],
-        "moved_out": [place for place in old if place not in new],
-    }
 
 
 def _kept(share: float) -> str:

@@ -9,7 +9,7 @@ import hmac
 import json
 import re
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
@@ -20,7 +20,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from equipoise._documents import Document
 from equipoise._explore import saving, thumbnails
+from equipoise._explore.answers import Trouble
 from equipoise._explore.explorer import Explorer
 from equipoise._explore.prompt_list import PromptFile
 from equipoise._explore.words import STATIC
@@ -35,7 +37,8 @@ DECODERS = 2  # pictures that are decoded at a time
 PLACE = re.compile("[0-9]{1,12}")
 KEPT = "private, max-age=86400, immutable"  # addresses of pictures hold the key of this run
 
-Compute = Callable[[], dict[str, Any]]
+Answer = TypeVar("Answer")
+Compute = Callable[[], Document]
 
 
 def application(
@@ -87,7 +90,7 @@ class _ExploreSite:
         self._require_key(request)
         told = await self._compute(self.explorer.about)
         file = None if self.prompts is None else self.prompts.name
-        return JSONResponse(told | {"prompts_file": file})
+        return JSONResponse(told.model_copy(update={"prompts_file": file}).to_plain())
 
     async def search(self, request: Request) -> Response:
         """Send the first row as soon as it is there, and the second after it."""
@@ -109,7 +112,7 @@ class _ExploreSite:
     async def texts(self, request: Request) -> Response:
         question = self.explorer.text_question(await self._fields(request))
         found = await self._compute(lambda: self.explorer.texts.answer(question))
-        return JSONResponse(found)
+        return JSONResponse(found.to_plain())
 
     # --- What is saved
 
@@ -155,7 +158,7 @@ class _ExploreSite:
 
     # --- Inside
 
-    async def _compute(self, compute: Callable[[], Any]) -> Any:
+    async def _compute(self, compute: Callable[[], Answer]) -> Answer:
         return await to_thread.run_sync(compute, limiter=self.computers)
 
     def _stream(self, *parts: tuple[str, Compute]) -> Response:
@@ -164,10 +167,10 @@ class _ExploreSite:
         async def lines() -> AsyncIterator[str]:
             for name, compute in parts:
                 try:
-                    document = await self._compute(compute)
+                    answer = await self._compute(compute)
                 except EquipoiseError as error:  # the status is sent already
-                    document = {"trouble": str(error)}
-                yield json.dumps({"part": name, **document}, allow_nan=False) + "\n"
+                    answer = Trouble(trouble=str(error))
+                yield json.dumps({"part": name, **answer.to_plain()}, allow_nan=False) + "\n"
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 

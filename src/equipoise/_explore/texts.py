@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from equipoise._audit.association import leans, yardstick
+from equipoise._explore.answers import Leanings, LeaningText
 from equipoise._explore.operators import Operators
 from equipoise._explore.question import Controls, ListQuestion
 from equipoise.geometry import Float64
@@ -26,7 +27,7 @@ class TextView:
         self.operators = operators
         self._wordings = lru_cache(KEPT)(self._read_wordings)
 
-    def answer(self, question: ListQuestion) -> dict[str, Any]:
+    def answer(self, question: ListQuestion) -> Leanings:
         """Return the lean of each text to each group, and those of the groups' own wordings."""
         controls = question.controls
         attribute = self.operators.attributes[controls.attribute]
@@ -39,11 +40,15 @@ class TextView:
         after = leans(changed, prototypes) / length
         found = []
         for i, text in enumerate(texts):
-            lean = {"before": _named(before[i], attribute.groups)}
-            lean["after"] = _named(after[i], attribute.groups)
-            found.append({"text": text, "left_alone": reasons[i], **lean})
+            lean = LeaningText(
+                text=text,
+                left_alone=reasons[i],
+                before=_named(before[i], attribute.groups),
+                after=_named(after[i], attribute.groups),
+            )
+            found.append(lean)
         wordings = {group: own[:, i].tolist() for i, group in enumerate(attribute.groups)}
-        return {"groups": list(attribute.groups), "texts": found, "wordings": wordings}
+        return Leanings(groups=list(attribute.groups), texts=found, wordings=wordings)
 
     def _changed(
         self, controls: Controls, rows: np.ndarray, texts: list[str], reasons: list[str]

@@ -183,7 +183,7 @@ def array_like(chunk: Any, rows: np.ndarray) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
 
-def _codecs(reader: Any) -> dict[str, Any]:
+def _codecs(reader: Any) -> dict[str, str]:
     """Return how each column was compressed, in the writer's words."""
     group = reader.metadata.row_group(0)
     codecs = {}

@@ -6,7 +6,7 @@ import tarfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from equipoise.errors import InputError
 
@@ -23,7 +23,7 @@ class Member(NamedTuple):
 
 def read_index(
     tars: Sequence[Path], suffixes: set[str]
-) -> tuple[list[dict[str, Any]], list[Member]]:
+) -> tuple[list[dict[str, str]], list[Member]]:
     """Return a line for each image, and where its bytes lie; only headers and texts are read.
 
     A line has a path, and a caption and json where the file holds them.

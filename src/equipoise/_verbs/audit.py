@@ -56,13 +56,13 @@ class AuditResults:
     @cached_property
     def results(self) -> dict[str, Any]:
         """Return the document in JSON's own types."""
-        return self.document.to_json()
+        return self.document.to_plain()
 
     def page(self) -> str:
         """Return the report as one self-contained HTML page."""
         from equipoise.report import page
 
-        return page(self.results, self.pictures)
+        return page(self.document, self.pictures)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the results, the page, the model card and an operator per method into a folder."""
@@ -80,7 +80,7 @@ class AuditResults:
         written = replace(self, document=document)
         _audit.write(folder, document, self.pictures)
         self.space.save(folder / SPACE)
-        artefact.write_atomically(folder / CARD, model_card(written.results).encode())
+        artefact.write_atomically(folder / CARD, model_card(document).encode())
         artefact.write_atomically(folder / REPORT, written.page().encode())
         return written
 
@@ -91,14 +91,19 @@ class AuditResults:
         """
         import pandas as pd
 
-        labels = [method["label"] for method in self.results["methods"]]
         rows = []
-        for metric in self.results["summary"]:
-            about = {"metric": metric["key"], "name": metric["name"], "n": metric["n"]}
-            for label, value in zip(labels, metric["values"], strict=True):
-                row = about | {"method": label} | value
-                change = row.pop("difference", None)
-                row["difference"] = None if change is None else change["value"]
+        for metric in self.document.summary:
+            for method, found in zip(self.document.methods, metric.values, strict=True):
+                row = {
+                    "metric": metric.key,
+                    "name": metric.name,
+                    "n": metric.n,
+                    "method": method.label,
+                    "value": found.value,
+                    "low": found.low,
+                    "high": found.high,
+                    "difference": None if found.change is None else found.change.value,
+                }
                 rows.append(row)
         return pd.DataFrame(rows)
 
@@ -111,26 +116,26 @@ class AuditResults:
 
         from equipoise import _plots as plots
 
-        summary = self.results["summary"]
-        known = [row["key"] for row in summary]
+        summary = self.document.summary
+        known = [row.key for row in summary]
         if metric is None:
-            metric = known[self.results["verdict"]["row"]]
+            metric = known[self.document.verdict.row]
         if metric not in known:
             raise InputError(f"there is no metric {metric!r}; there are {', '.join(known)}")
         row = summary[known.index(metric)]
         values = []
-        for value in row["values"]:
-            numbers = [value[part] for part in ("value", "low", "high")]
+        for found in row.values:
+            numbers = [found.value, found.low, found.high]
             values.append(tuple(np.array(numbers, float)))  # None is NaN, which is not drawn
-        labels = [method["label"] for method in self.results["methods"]]
-        label = f"{row['name']} (n={row['n']:,}, 95 % intervals)"
+        labels = [method.label for method in self.document.methods]
+        label = f"{row.name} (n={row.n:,}, 95 % intervals)"
         return plots.draw_intervals(axes, labels, values, "", label)
 
     def __repr__(self) -> str:
         from equipoise.report import headline
 
-        methods = ", ".join(method["label"] for method in self.results["methods"])
-        return f"AuditResults({headline(self.results)!r}, methods: {methods})"
+        methods = ", ".join(method.label for method in self.document.methods)
+        return f"AuditResults({headline(self.document)!r}, methods: {methods})"
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -138,7 +143,7 @@ class AuditResults:
         from equipoise.report import headline
 
         table = self.to_frame().to_html(index=False, escape=True, float_format="{:.4f}".format)
-        return f"<p><strong>{escape(headline(self.results))}</strong></p>{table}"
+        return f"<p><strong>{escape(headline(self.document))}</strong></p>{table}"
 
 
 @dataclass(frozen=True)
@@ -357,7 +362,7 @@ def run_plans(
         results = run_plan(plan, request, pictures, order)
         found.append((folder, results.handed_over(folder)))
     if len(found) > 1:
-        named = [(folder.name, results.results) for folder, results in found]
+        named = [(folder.name, results.document) for folder, results in found]
         artefact.write_atomically(out / REPORT, comparison(named).encode())
     return found
 

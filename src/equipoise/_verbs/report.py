@@ -18,12 +18,11 @@ def write_report(results: Sequence[Path], out: Path, force: bool = False) -> Non
     """Write the page of one audit, or compare several under the names of their folders."""
     require_free_file(out, force)
     read = [_audit.read(path) for path in results]
-    found = [(document.to_json(), pictures) for document, pictures in read]
     try:
-        if len(found) == 1:
-            made = page(*found[0])
+        if len(read) == 1:
+            made = page(*read[0])
         else:
-            documents = [document for document, _ in found]
+            documents = [document for document, _ in read]
             made = comparison(list(zip(_names(results), documents, strict=True)))
     except (*NOT_WHOLE, TemplateError) as error:
         raise ArtefactError(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from equipoise.datasets._dataset import Frame
 from equipoise.errors import InputError
 
 Where = str | os.PathLike[str]
+Choice = TypeVar("Choice")
 
 
 def root_of(root: Where, name: str, download: str) -> Path:
@@ -97,7 +98,7 @@ def require_once(names: Frame, path: Path) -> None:
         )
 
 
-def chosen(wanted: Sequence[str], legal: dict[str, Any], what: str) -> list[Any]:
+def chosen(wanted: Sequence[str], legal: Mapping[str, Choice], what: str) -> list[Choice]:
     """Return the values of the wanted names."""
     if isinstance(wanted, str) or not wanted or any(name not in legal for name in wanted):
         raise InputError(

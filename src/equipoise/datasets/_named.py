@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,7 @@ def _of_store(
         )
     require_apart(groups, label, caption, store.folder)
     path = _path_column(table)
-    columns: dict[str, Any] = {}
+    columns: dict[str, Iterable[Any]] = {}
     if path is None:
         columns["path"] = [str(i) for i in range(len(table))]
     else:

@@ -17,6 +17,7 @@ from equipoise.evaluation._protocol import Protocol
 from equipoise.evaluation._run_document import Better
 from equipoise.evaluation._small_cells import small_cells
 from equipoise.metrics import Cells
+from equipoise.metrics._resample_cells import CellMetric
 
 
 def predict(
@@ -160,12 +161,12 @@ def check_classes(labels: Any, class_prompts: Any, positive: Hashable | None) ->
 
 def _metrics(
     protocol: Protocol, positive: Hashable | None, out_of: int
-) -> tuple[dict[str, Any], dict[str, Better]]:
+) -> tuple[dict[str, CellMetric], dict[str, Better]]:
     """Return the metrics by name, and whether "higher" or "lower" is better."""
-    functions: dict[str, Any] = {}
+    functions: dict[str, CellMetric] = {}
     better: dict[str, Better] = {}
 
-    def add(name: str, function: Any, which: Better) -> None:
+    def add(name: str, function: CellMetric, which: Better) -> None:
         functions[name] = function
         better[name] = which
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol as Interface
 
 from equipoise.errors import InputError
 from equipoise.evaluation import _small_cells as small_cells
@@ -15,6 +14,7 @@ from equipoise.evaluation._run_document import (
     PublishedCell,
 )
 from equipoise.methods._specs import BASELINE
+from equipoise.metrics._intervals import HasInterval
 from equipoise.metrics._probe import METRIC as PROBE
 
 Rows = dict[tuple[str, str], MetricRow]  # by method and metric
@@ -28,17 +28,6 @@ READ = (
     f"{PROBE}: how well a linear classifier that learned from labels tells the groups of {{n}}"
     " images apart; 50 is not at all. "
 )
-
-
-class HasInterval(Interface):
-    """A value with its interval, such as a row of a run or a difference."""
-
-    @property
-    def value(self) -> float | None: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
 
 
 @dataclass(frozen=True)

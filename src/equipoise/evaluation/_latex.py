@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from equipoise.evaluation._grids import Grid, HasInterval, grids, interval, percent
+from equipoise.evaluation._grids import Grid, grids, interval, percent
 from equipoise.evaluation._run_document import EvaluationRun, MetricRow, PublishedCell
 from equipoise.evaluation._small_cells import MARK
+from equipoise.metrics._intervals import HasInterval
 
 # characters that a file's name may hold, and LaTeX writes by name
 NAMED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}

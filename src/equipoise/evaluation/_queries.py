@@ -113,7 +113,7 @@ def _check_spelling(labels: Sequence[Any]) -> None:
 
     Each would be a class, and take images from the other.
     """
-    seen: dict[str, Any] = {}
+    seen: dict[str, object] = {}
     for label in labels:
         other = seen.setdefault(str(label).strip().lower(), label)
         if other != label:

@@ -16,6 +16,7 @@ from equipoise.evaluation._estimates import Measured, check_operators, gated
 from equipoise.evaluation._run_document import Better
 from equipoise.evaluation._small_cells import small_groups
 from equipoise.metrics._labels import encode_groups
+from equipoise.metrics._resample_lists import ListMetric
 
 # queries at a time, where an image changes with the query
 QUERIES = 1024
@@ -194,7 +195,7 @@ def measure_lists(
     for lists in top.values():
         require_labels(lists, size)
     skew, divergence = f"MS@{m}", f"NDKL@{m}"
-    functions: dict[str, Any] = {
+    functions: dict[str, ListMetric] = {
         f"R@{k}": lambda ranking, k=k: ranking.recall(min(k, size)) for k in ks
     }
     functions[skew] = lambda ranking: ranking.max_skew(m)

@@ -153,8 +153,6 @@ class Resamples:
             drawn = np.full_like(drawn, np.nan)
         cells = []
         for entry, some in zip(values(points, drawn, self.level, limits), known, strict=True):
-            for numbers in (entry, entry.get("change", {})):
-                if np.isnan(numbers.get("value", 0.0)):
-                    numbers |= {"value": None, "low": None, "high": None}
-            cells.append(TableCell(**entry, n=int(some.sum()), left_out=int((~some).sum())))
+            counts = {"n": int(some.sum()), "left_out": int((~some).sum())}
+            cells.append(TableCell.model_validate(entry.to_plain() | counts))
         return cells

@@ -13,10 +13,10 @@ from typing import Any
 
 from equipoise import published
 from equipoise._artefact import write_atomically
-from equipoise.evaluation._grids import HasInterval
 from equipoise.generation._loop_table import loop_csv, loop_lines, loop_note
 from equipoise.generation._results_document import GenerationResults, TableCell
 from equipoise.generation._shares import EQUAL
+from equipoise.metrics._intervals import HasInterval
 
 LOOPS = "loops.csv"
 CAPTION = 60  # columns of a terminal that the note gets, however narrow the table is

@@ -5,9 +5,9 @@ They depend on nothing but how many rows fell into each cell (true class, predic
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from equipoise.metrics._labels import Coded, encode, encode_groups
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Choice = TypeVar("Choice")
 
 # Arguments of equal_opportunity. The formulas of the paper and those of its released code, which
 # made its tables, differ. The released code has two: "released" where several classes are measured
@@ -327,7 +329,7 @@ def _or_nan(n: np.ndarray) -> np.ndarray:
     return np.where(n > 0, n, np.nan)
 
 
-def _choose(legal: dict[str, Any], name: str, what: str) -> Any:
+def _choose(legal: Mapping[str, Choice], name: str, what: str) -> Choice:
     if name not in legal:
         raise InputError(f"{what}={name!r} is not legal; pass one of {', '.join(legal)}")
     return legal[name]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,6 +26,17 @@ Limits = tuple[float, float]
 SHARE: Limits = (0.0, 1.0)
 POSITIVE: Limits = (0.0, np.inf)
 ANY: Limits = (-np.inf, np.inf)
+
+
+class HasInterval(Protocol):
+    """A value with its interval, such as a row of a run or a difference."""
+
+    @property
+    def value(self) -> float | None: ...
+    @property
+    def low(self) -> float | None: ...
+    @property
+    def high(self) -> float | None: ...
 
 
 class Chance(NamedTuple):

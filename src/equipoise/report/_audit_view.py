@@ -6,12 +6,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from equipoise._audit.results import AuditDocument, AuditedMethod, DialFindings, MethodVerdict
 from equipoise.report import _charts as charts
 from equipoise.report import _measures as measures
-
-Results = dict[str, Any]
 
 # rows of the first chart; a swarm's half height in pixels; lanes of the dots that follow the dial
 ROWS, HALF, LANES = 4, 34.0, 6
@@ -34,36 +32,61 @@ class SwarmRow:
     named: list[charts.Dot]
 
 
-def view(results: Results) -> dict[str, Any]:
-    """Return what the templates of an audit need beside the results."""
-    chosen = results["verdict"]["best"]
-    methods = list(enumerate(results["methods"]))
-    axis = prompt_axis(results)
-    swarm = _swarm(results, axis)
-    return _dial(results) | {
-        "r": results,
-        "chosen": chosen,
-        "judged": _verdict_of(results, chosen),
-        "after": methods[1:],
-        "axis": axis,
-        "band": _band(results, axis),
-        "swarm": swarm,
-        "half": min(HALF, charts.tallest(row.dots for row in swarm)) + 14,
-        "lanes": [_lane(place) for place in range(len(results["prompts"]))],
-        "sections": measures.sections([("", results)], several=False),
-        "order": _order(results),
-        "standing": [_standing(results, one) for one in results["verdict"]["methods"]],
-        "still": _probe_still_tells(results, chosen),
-        "rows": {row["key"]: place for place, row in enumerate(results["summary"])},
-        "short": short,
-        "disagrees": {one["prompt"] for one in results["verdict"]["disagree"]},
-    }
+@dataclass(frozen=True)
+class AuditView:
+    """What the templates of an audit need beside the document.
+
+    chosen: the method that is shown first. judged: the place of its verdict. after: the methods,
+    without the model as it is, by their places. half: the half height of a swarm. lanes: the height
+    of each prompt's dot beside the dial. order: the prompts, furthest first. standing: what each
+    method did to each prompt, in a word. still: whether a probe tells the groups. rows: the place
+    of each metric in the summary. disagrees: prompts whose wording and results disagree.
+    """
+
+    chosen: int
+    judged: int | None
+    after: list[tuple[int, AuditedMethod]]
+    axis: charts.Scale
+    band: tuple[float, float] | None
+    swarm: list[SwarmRow]
+    half: float
+    lanes: list[float]
+    sections: list[measures.MeasureSection]
+    order: list[int]
+    standing: list[dict[int, str]]
+    still: str
+    rows: dict[str, int]
+    disagrees: set[int]
 
 
-def _verdict_of(results: Results, method: int) -> int | None:
+def view(document: AuditDocument) -> AuditView:
+    """Return what the templates of an audit need beside the document."""
+    chosen = document.verdict.best
+    axis = prompt_axis(document)
+    swarm = _swarm(document, axis)
+    placed = measures.PlacedAudit(document)
+    return AuditView(
+        chosen=chosen,
+        judged=_verdict_of(document, chosen),
+        after=list(enumerate(document.methods))[1:],
+        axis=axis,
+        band=_band(document, axis),
+        swarm=swarm,
+        half=min(HALF, charts.tallest(row.dots for row in swarm)) + 14,
+        lanes=[_lane(place) for place in range(len(document.prompts))],
+        sections=measures.sections([placed]),
+        order=_order(document),
+        standing=[_standing(one) for one in document.verdict.methods],
+        still=_probe_still_tells(document, chosen),
+        rows=placed.places(),
+        disagrees={one.prompt for one in document.verdict.disagree},
+    )
+
+
+def _verdict_of(document: AuditDocument, method: int) -> int | None:
     """Return the place of the verdict on a method."""
-    for place, one in enumerate(results["verdict"]["methods"]):
-        if one["method"] == method:
+    for place, one in enumerate(document.verdict.methods):
+        if one.method == method:
             return place
     return None
 
@@ -71,58 +94,58 @@ def _verdict_of(results: Results, method: int) -> int | None:
 # --- Prompts ----------------------------------------------------------------------------
 
 
-def prompt_axis(results: Results) -> charts.Scale:
+def prompt_axis(document: AuditDocument) -> charts.Scale:
     """Return the axis on which every prompt has a place, with its intervals."""
-    measure = results["verdict"]["measure"]
     values = []
-    for entry in results["prompts"]:
-        for record in entry[measure]:
+    for entry in document.prompts:
+        for record in entry.measured(document.verdict.measure):
             values += charts.ends(record)
-    if results["chance"]:
-        values.append(results["chance"]["max_skew"]["high"])
+    if document.chance is not None:
+        values.append(document.chance.max_skew.high)
     return charts.scale(values)
 
 
-def _band(results: Results, axis: charts.Scale) -> tuple[float, float] | None:
+def _band(document: AuditDocument, axis: charts.Scale) -> tuple[float, float] | None:
     """Return where the range of random rankings begins and how wide it is."""
-    if not results["chance"]:
+    if document.chance is None:
         return None
-    low = axis.at(results["chance"]["max_skew"]["low"])
-    return low, round(axis.at(results["chance"]["max_skew"]["high"]) - low, 2)
+    ends = charts.whisker(document.chance.max_skew, axis)
+    if ends.low is None or ends.high is None:
+        return None
+    return ends.low, round(ends.high - ends.low, 2)
 
 
-def _swarm(results: Results, axis: charts.Scale) -> list[SwarmRow]:
+def _swarm(document: AuditDocument, axis: charts.Scale) -> list[SwarmRow]:
     """Return a row per method for the first chart: before, the chosen one, and some others."""
-    chosen = results["verdict"]["best"]
-    others = [place for place in range(1, len(results["methods"])) if place != chosen]
+    chosen = document.verdict.best
+    others = [place for place in range(1, len(document.methods)) if place != chosen]
     places = [0, chosen, *others] if chosen else [0]
     rows = []
     for method in sorted(places[:ROWS]):
-        values = _values(results, method)
-        dots = _squeezed(charts.swarm(values, _kinds(results, method), axis))
+        values = _values(document, method)
+        dots = _squeezed(charts.swarm(values, _kinds(document, method), axis))
         rows.append(SwarmRow(method, dots, _named(dots, values)))
     return rows
 
 
-def _values(results: Results, method: int) -> list[float]:
-    measure = results["verdict"]["measure"]
+def _values(document: AuditDocument, method: int) -> list[float]:
     values = []
-    for entry in results["prompts"]:
-        value = entry[measure][method]["value"]
+    for entry in document.prompts:
+        value = entry.measured(document.verdict.measure)[method].value
         values.append(0.0 if value is None else value)
     return values
 
 
-def _kinds(results: Results, method: int) -> list[str]:
+def _kinds(document: AuditDocument, method: int) -> list[str]:
     """Return for each prompt whether it leans with a method, and whether that made it worse."""
-    verdict = results["verdict"]
-    leaning, worse = set(verdict["leaning"]), set()
-    place = _verdict_of(results, method)
+    verdict = document.verdict
+    leaning, worse = set(verdict.leaning), set()
+    place = _verdict_of(document, method)
     if place is not None:
-        leaning = set(verdict["methods"][place]["leaning"])
-        worse = set(verdict["methods"][place]["worse"])
+        leaning = set(verdict.methods[place].leaning)
+        worse = set(verdict.methods[place].worse)
     kinds = []
-    for prompt in range(len(results["prompts"])):
+    for prompt in range(len(document.prompts)):
         if prompt in worse:
             kinds.append("worse")
         elif prompt in leaning:
@@ -161,77 +184,109 @@ def _lane(place: int) -> float:
     return round(100 * (place * 5 % LANES + 0.5) / LANES, 1)
 
 
-def _order(results: Results) -> list[int]:
+def _order(document: AuditDocument) -> list[int]:
     """Return the prompts, that of the largest value before first."""
-    values = _values(results, 0)
+    values = _values(document, 0)
     return sorted(range(len(values)), key=lambda place: values[place], reverse=True)
 
 
-def _standing(results: Results, judged: dict[str, Any]) -> dict[int, str]:
+def _standing(judged: MethodVerdict) -> dict[int, str]:
     """Return what a method did to each prompt, in a word."""
-    standing = {}
-    for word in ("better", "raised", "worse"):
-        for prompt in judged[word]:
-            standing[prompt] = word
-    return standing
+    standing = dict.fromkeys(judged.better, "better")
+    standing |= dict.fromkeys(judged.raised, "raised")
+    return standing | dict.fromkeys(judged.worse, "worse")
 
 
 # --- Methods ----------------------------------------------------------------------------
 
 
-def _probe_still_tells(results: Results, method: int) -> str:
+def _probe_still_tells(document: AuditDocument, method: int) -> str:
     """Return whether a probe tells the groups after a method: by the interval of its AUC."""
-    row = results["verdict"]["sight"]["probe"]
+    row = document.verdict.sight.probe
     if row is None:
         return "Not measured"
-    auc = results["summary"][row]["values"][method]
-    if auc["value"] is None:
+    auc = document.summary[row].values[method]
+    if auc.value is None:
         return "Not measured"
-    low = auc["low"] if auc["low"] is not None else -math.inf
+    low = auc.low if auc.low is not None else -math.inf
     return "Yes" if low > measures.GUESSING else "Not seen"
 
 
 # --- The dial ---------------------------------------------------------------------------
 
 
-def _dial(results: Results) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Course:
+    """The mean of a method over kappa, as a line."""
+
+    method: int
+    segments: list[tuple[float, float, float, float]]
+
+
+@dataclass(frozen=True)
+class DialFront:
+    """Leakage against loss of a method over kappa, of images where it changes them."""
+
+    method: int
+    which: str
+    x: charts.Scale
+    y: charts.Scale
+    points: list[tuple[float, float]]
+    segments: list[tuple[float, float, float, float]]
+
+
+@dataclass(frozen=True)
+class DialView:
+    """The charts of methods that have a kappa. turning: those methods, by their places."""
+
+    turning: list[tuple[int, AuditedMethod]]
+    kappas: charts.Scale
+    course: charts.Scale
+    courses: list[Course]
+    fronts: list[DialFront]
+
+
+def dials(document: AuditDocument) -> DialView:
     """Return the charts of methods that have a kappa."""
-    key = "max_skew" if results["chance"] else "lean"
-    turning = []
-    values: list[float | None] = [measures.floor_of(results, key)]
-    for place, method in enumerate(results["methods"]):
-        dial = results["dials"][place]
+    turned, turning = [], []
+    for place, method in enumerate(document.methods):
+        dial = document.dials[place]
         if dial is not None:
+            turned.append((place, dial))
             turning.append((place, method))
-            values += dial[key]
+    values = [measures.floor_of(document, document.verdict.measure)]
+    for _, dial in turned:
+        values += _means(dial)
     course = charts.scale(values)
-    courses = []
-    for place, _ in turning:
-        dial = results["dials"][place]
-        points = []
-        for kappa, value in zip(dial["kappas"], dial[key], strict=True):
-            points.append((KAPPAS.at(_kappa_place(kappa)), course.up(value)))
-        courses.append({"method": place, "segments": charts.segments(points)})
-    return {
-        "turning": turning,
-        "kappas": KAPPAS,
-        "course": course,
-        "courses": courses,
-        "fronts": [_front(results, place) for place, _ in turning],
-    }
+    return DialView(
+        turning=turning,
+        kappas=KAPPAS,
+        course=course,
+        courses=[_course(place, dial, course) for place, dial in turned],
+        fronts=[_front(place, dial) for place, dial in turned],
+    )
 
 
-def _front(results: Results, method: int) -> dict[str, Any]:
-    """Return leakage against loss over kappa, of images where the method changes them."""
-    dial = results["dials"][method]
-    which = "images" if dial["leakage_images"] else "texts"
-    losses, leakages = dial[f"self_loss_{which}"], dial[f"leakage_{which}"]
-    x, y = charts.scale(losses), charts.scale(leakages)
+def _means(dial: DialFindings) -> list[float]:
+    return dial.lean if dial.max_skew is None else dial.max_skew
+
+
+def _course(method: int, dial: DialFindings, axis: charts.Scale) -> Course:
     points = []
-    for loss, leakage in zip(losses, leakages, strict=True):
+    for kappa, value in zip(dial.kappas, _means(dial), strict=True):
+        points.append((KAPPAS.at(_kappa_place(kappa)), axis.up(value)))
+    return Course(method, charts.segments(points))
+
+
+def _front(method: int, dial: DialFindings) -> DialFront:
+    which, losses, leakages = "texts", dial.self_loss_texts, dial.leakage_texts
+    if dial.leakage_images:
+        which, losses, leakages = "images", dial.self_loss_images, dial.leakage_images
+    x, y = charts.scale(losses or ()), charts.scale(leakages or ())
+    points = []
+    for loss, leakage in zip(losses or (), leakages or (), strict=True):
         points.append((x.at(loss), y.up(leakage)))
-    front = {"method": method, "which": which, "x": x, "y": y, "points": points}
-    return front | {"segments": charts.segments(points)}
+    return DialFront(method, which, x, y, points, charts.segments(points))
 
 
 def _kappa_place(kappa: float | str) -> float:

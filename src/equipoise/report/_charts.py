@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+
+from equipoise.metrics._intervals import HasInterval
 
 # of a swarm: how many dots fit beside each other, and the distance of two in a column, in pixels
 COLUMNS, DOT = 62, 9.0
@@ -77,19 +78,23 @@ def _label(value: float, step: float, percent: bool) -> str:
     return f"{value:.10g}" if abs(value) > step / 2 else "0"
 
 
-def ends(record: dict[str, Any]) -> list[float | None]:
+def ends(record: HasInterval) -> list[float | None]:
     """Return a value and the ends of its interval."""
-    return [record["value"], record["low"], record["high"]]
+    return [record.value, record.low, record.high]
 
 
-def whisker(record: dict[str, Any], axis: Scale) -> dict[str, float | None]:
-    """Return where a value and its interval stand; None where it has none."""
-    value, low, high = ends(record)
-    return {
-        "at": None if value is None else axis.at(value),
-        "low": None if low is None else axis.at(low),
-        "high": None if high is None else axis.at(high),
-    }
+@dataclass(frozen=True)
+class Whisker:
+    """Where a value and its interval stand; None where it has none."""
+
+    at: float | None
+    low: float | None
+    high: float | None
+
+
+def whisker(record: HasInterval, axis: Scale) -> Whisker:
+    """Return where a value and its interval stand on an axis."""
+    return Whisker(*(None if end is None else axis.at(end) for end in ends(record)))
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,11 @@ def page(results: GenerationResults, manifest: Manifest) -> str:
         for row in figure.rows:
             for picture in [*row.neutral, *row.explicit]:
                 small[picture.image] = _small(manifest, picture.image)
-    document = results.to_plain()
     return render(
         "generation.html",
-        document,
+        results,
         terms=("attribute", "group", "prompt", "method", "interval", "change"),
-        r=document,
+        r=results,
         small=small,
         note=table.note(results, judges=False),
         loop_notes=[loop_note(loop) for loop in results.loops],
@@ -41,7 +40,7 @@ def _axes(results: GenerationResults) -> dict[str, charts.Scale]:
     for column in results.columns:
         values: list[float | None] = []
         for method in results.methods:
-            values += charts.ends(method.cells[column.key].to_plain())
+            values += charts.ends(method.cells[column.key])
         axes[column.key] = charts.scale(values, percent=True)
     return axes
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
@@ -16,15 +16,48 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 PLACE = re.compile(r"\{([^{}|]+)\|(\+?\w*%?)\}")
 
 
-def at(results: Any, path: str) -> Any:
+class NumberPlace:
+    """The place of a number in a document, written as Python reads the number itself.
+
+    With ``at = NumberPlace()``, ``at.verdict.methods[0].leaning`` is the place of a list; in a
+    sentence, ``f"{that:c}"`` is ``{verdict.methods.0.leaning|c}``, which ``fill`` fills. ``str``
+    gives the path alone, for a page.
+    """
+
+    def __init__(self, path: str = ""):
+        self._path = path
+
+    def __getattr__(self, name: str) -> NumberPlace:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, key: object) -> NumberPlace:
+        written = step(str(key))
+        return NumberPlace(f"{self._path}.{written}" if self._path else written)
+
+    def __str__(self) -> str:
+        return self._path
+
+    def __format__(self, form: str) -> str:
+        return f"{{{self._path}|{form}}}"
+
+
+def at(document: Any, path: str) -> Any:
     """Return what is at a dotted path.
 
-    A step is a key of a mapping, as ``step`` writes it, or a place in a list.
+    A step is a field of a model, a key of a mapping, as ``step`` writes it, or a place in a list.
     """
+    found = document
     for written in _STEP.findall(path):
         key = _ESCAPED.sub(r"\1", written)
-        results = results[int(key)] if isinstance(results, list) else results[key]
-    return results
+        if isinstance(found, list):
+            found = found[int(key)]
+        elif isinstance(found, Mapping):
+            found = found[key]
+        else:
+            found = getattr(found, key)
+    return found
 
 
 def step(key: str) -> str:
@@ -78,10 +111,10 @@ def _fixed(number: float, sign: str, digits: int) -> str:
     return written if float(written) else written.lstrip("+-")
 
 
-def fill(sentence: str, results: Any, render: Callable[[str, str], str] | None = None) -> str:
+def fill(sentence: str, document: Any, render: Callable[[str, str], str] | None = None) -> str:
     """Return a sentence with each {path|form} in it filled.
 
     render(path, form) gives what is filled in; plain text by default.
     """
-    write = render or (lambda path, form: text(at(results, path), form))
+    write = render or (lambda path, form: text(at(document, path), form))
     return PLACE.sub(lambda found: write(found[1], found[2]), sentence)

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from equipoise._documents import Document
 from equipoise.report import _charts as charts
 from equipoise.report import _glossary as glossary
 from equipoise.report import _number_format as numbers
@@ -20,7 +21,7 @@ STYLE, SCRIPT = "page.css", "page.js"
 
 def render(
     template: str,
-    results: dict[str, Any],
+    results: Document,
     *,
     scripts: Sequence[str] = (),
     terms: Sequence[str] = tuple(glossary.TERMS),
@@ -30,7 +31,7 @@ def render(
     found = environment(results).get_template(template)
     return found.render(
         **context,
-        results=embedded(results),
+        results=embedded(results.to_plain()),
         css=_asset(STYLE),
         scripts=[_asset(name) for name in (SCRIPT, *scripts)],
         glossary={term: glossary.TERMS[term] for term in terms},
@@ -38,7 +39,7 @@ def render(
     )
 
 
-def environment(results: dict[str, Any]) -> Environment:
+def environment(results: Document) -> Environment:
     """Return templates in which numbers are printed by their place in the results."""
     environment = Environment(
         loader=PackageLoader("equipoise.report"),
@@ -58,7 +59,7 @@ def environment(results: dict[str, Any]) -> Environment:
     return environment
 
 
-def number(path: str, form: str, results: dict[str, Any]) -> Markup:
+def number(path: str, form: str, results: Document) -> Markup:
     """Return a number as a page prints it, with its place in the results."""
     shown = numbers.text(numbers.at(results, path), form)
     return Markup('<span class="n" data-path="{}" data-form="{}">{}</span>').format(
@@ -66,7 +67,7 @@ def number(path: str, form: str, results: dict[str, Any]) -> Markup:
     )
 
 
-def _with_interval(path: str, form: str, results: dict[str, Any]) -> Markup:
+def _with_interval(path: str, form: str, results: Document) -> Markup:
     value = number(f"{path}.value", form, results)
     if numbers.at(results, f"{path}.low") is None:
         return value
@@ -74,7 +75,7 @@ def _with_interval(path: str, form: str, results: dict[str, Any]) -> Markup:
     return Markup('{} <span class="ci">[{}, {}]</span>').format(value, *ends)
 
 
-def filled(sentence: str, results: dict[str, Any], *, terms: bool = True) -> Markup:
+def filled(sentence: str, results: Document, *, terms: bool = True) -> Markup:
     """Return a sentence with its numbers, in which the first of each term links to the glossary."""
 
     def write(path: str, form: str) -> str:

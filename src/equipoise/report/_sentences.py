@@ -1,12 +1,17 @@
 """What the results say, in plain words, for page, terminal and card.
 
-A sentence names each number by its place and form in the results: {path|form}.
+A sentence names each number by its place and form in the document: {path|form}.
 """
 
 from __future__ import annotations
 
-from equipoise.report._headline import Results, headline_with_places
-from equipoise.report._number_format import fill, step
+from collections.abc import Mapping
+
+from equipoise._audit.results import AuditDocument, MethodVerdict, SummaryMetric
+from equipoise.report._headline import headline_with_places
+from equipoise.report._number_format import NumberPlace, fill
+
+AT = NumberPlace()
 
 # prompts that a sentence names at most; a table has them all
 NAMED, NAMED_FEW = 10, 3
@@ -38,120 +43,122 @@ FROM = {
 }
 
 
-def headline(results: Results) -> str:
-    """Return the verdict in one sentence."""
-    return fill(headline_with_places(results), results)
+def headline(results: AuditDocument | Mapping[str, object]) -> str:
+    """Return the verdict in one sentence. results: a document, or what results.json holds."""
+    document = AuditDocument.model_validate(results)
+    return fill(headline_with_places(document), document)
 
 
-def sentences(results: Results) -> list[str]:
+def sentences(document: AuditDocument) -> list[str]:
     """Return the verdict: what leans, what each method did, what it costs, what to do next."""
-    found = [*_before(results), *_sight(results), *_disagreements(results)]
-    for place in range(len(results["verdict"]["methods"])):
-        found.append(_method(results, place) + _cost(results, place))
-    if results["verdict"]["best"]:
-        found += [*_search(results), *_explicit(results), *_probe(results)]
-    if results["verdict"]["methods"]:
-        found.append(_next(results))
-    return found + _small(results)
+    verdict = document.verdict
+    found = [*_before(document), *_sight(document), *_disagreements(document)]
+    for place, one in enumerate(verdict.methods):
+        found.append(_method(document, one, place) + _cost(document, one, place))
+    if verdict.best:
+        found += [*_search(document), *_explicit(document), *_probe(document)]
+    if verdict.methods:
+        found.append(_next(document))
+    return found + _small(document.summary)
 
 
 # --- Before -----------------------------------------------------------------------------
 
 
-def _before(results: Results) -> list[str]:
+def _before(document: AuditDocument) -> list[str]:
     """Return how many prompts lean, the furthest of them, and what would have been seen."""
-    if results["verdict"]["measure"] == "lean":
-        return [_leaning_texts(results)]
-    count = len(results["verdict"]["leaning"])
-    verb = "leans" if count == 1 else "lean"
+    verdict = document.verdict
+    if verdict.measure == "lean":
+        return [_leaning_texts(verdict.worst[0])]
+    verb = "leans" if len(verdict.leaning) == 1 else "lean"
     found = [
-        f"{{verdict.leaning|c}} of {{subject.prompts|n}} prompts {verb} more than"
-        " {settings.level|%} of random rankings do; with shuffled labels, up to"
-        " {chance.leaning.high|n} would. " + _furthest(results)
+        f"{AT.verdict.leaning:c} of {AT.subject.prompts:n} prompts {verb} more than"
+        f" {AT.settings.level:%} of random rankings do; with shuffled labels, up to"
+        f" {AT.chance.leaning.high:n} would. " + _furthest(document)
     ]
-    if results["verdict"]["state"] != "leans":
-        found.append(_power(results))
+    if verdict.state != "leans":
+        found.append(_power(document))
     return found
 
 
-def _leaning_texts(results: Results) -> str:
-    entry = f"prompts.{results['verdict']['worst'][0]}"
+def _leaning_texts(prompt: int) -> str:
+    entry = AT.prompts[prompt]
     return (
-        f"The furthest is “{{{entry}.prompt|s}}”: it leans to {{{entry}.towards|s}} by"
-        f" {{verdict.said|%}} of what naming the group does (a lean of {{{entry}.lean.0.value|4}},"
-        " against {yardstick.explicit_lean|4})."
+        f"The furthest is “{entry.prompt:s}”: it leans to {entry.towards:s} by"
+        f" {AT.verdict.said:%} of what naming the group does (a lean of {entry.lean[0].value:4},"
+        f" against {AT.yardstick.explicit_lean:4})."
     )
 
 
-def _furthest(results: Results) -> str:
-    i = results["verdict"]["worst"][0]
-    entry, g = f"prompts.{i}", results["prompts"][i]["most"]
+def _furthest(document: AuditDocument) -> str:
+    prompt, images = document.verdict.worst[0], document.subject.images
+    entry, group = AT.prompts[prompt], document.prompts[prompt].most
     whole = "all images"
-    if results["subject"]["images"]["unknown"]:
+    if images is not None and images.unknown:
         whole = "all images of a known group"
     return (
-        f"The furthest is “{{{entry}.prompt|s}}”: {{{entry}.top.0.{g}.value|%}} of its first"
-        f" {{settings.places|n}} results are {{subject.attribute.groups.{g}|s}}, and"
-        f" {{chance.top.{g}.share|%}} of {whole} are."
+        f"The furthest is “{entry.prompt:s}”: {entry.top[0][group].value:%} of its first"
+        f" {AT.settings.places:n} results are {AT.subject.attribute.groups[group]:s}, and"
+        f" {AT.chance.top[group].share:%} of {whole} are."
     )
 
 
-def _power(results: Results) -> str:
+def _power(document: AuditDocument) -> str:
     """Return what this many images can show, and how many would show less."""
-    power = results["verdict"]["power"]
+    power = AT.verdict.power
     said = (
-        "What is not seen may still be there: {subject.images.known|n} images show, four times in"
-        " five, a mean lean where the most over-represented group is {verdict.power.smallest|e%}"
+        f"What is not seen may still be there: {AT.subject.images.known:n} images show, four times"
+        f" in five, a mean lean where the most over-represented group is {power.smallest:e%}"
         " above its share, or more."
     )
-    if power["images"] is None:
+    if document.verdict.power.images is None:
         return said
     return (
-        f"{said} About {{verdict.power.images|n}} images, and a look at the first"
-        " {verdict.power.places|n} results, would show {verdict.power.wanted|e%}."
+        f"{said} About {power.images:n} images, and a look at the first"
+        f" {power.places:n} results, would show {power.wanted:e%}."
     )
 
 
-def _sight(results: Results) -> list[str]:
+def _sight(document: AuditDocument) -> list[str]:
     """Return whether the model can tell the groups here."""
-    sight = results["verdict"]["sight"]
-    if results["subject"]["images"] is None:
+    sight = document.verdict.sight
+    if document.subject.images is None:
         return []
-    if sight["tells"] == "not measured":
+    if sight.tells == "not measured":
         return [
             "Whether the model can tell the groups here was not measured, because the model itself"
             " named them. Methods are judged by the same perception that some of them go by."
             " Labels would show both."
         ]
-    does = {"yes": "tells", "hardly": "hardly tells", "no": "cannot tell"}[sight["tells"]]
+    does = {"yes": "tells", "hardly": "hardly tells", "no": "cannot tell"}[sight.tells]
     said = f"The model {does} the groups apart in these images"
-    if sight["probe"] is not None:
-        probe = f"summary.{sight['probe']}.values.0"
+    if sight.probe is not None:
+        auc = AT.summary[sight.probe].values[0]
         said += (
-            f": a classifier trained on them has an AUC of {{{probe}.value|3}}"
-            f" [{{{probe}.low|3}}, {{{probe}.high|3}}], where one half is guessing"
+            f": a classifier trained on them has an AUC of {auc.value:3}"
+            f" [{auc.low:3}, {auc.high:3}], where one half is guessing"
         )
-    if results["perceived"] is not None:
+    if document.perceived is not None:
+        seen = AT.perceived
         said += (
-            "; the prompts alone name the recorded group of {perceived.agreement.value|%} of"
-            " {perceived.n|n} images, where {perceived.chance|%} is guessing"
+            f"; the prompts alone name the recorded group of {seen.agreement.value:%} of"
+            f" {seen.n:n} images, where {seen.chance:%} is guessing"
         )
     return [said + "."]
 
 
-def _disagreements(results: Results) -> list[str]:
+def _disagreements(document: AuditDocument) -> list[str]:
     """Return the prompts whose wording and whose results lean to different groups, explained."""
-    disagree = results["verdict"]["disagree"]
+    disagree = document.verdict.disagree
     if not disagree:
         return []
     named = []
     for one in disagree[:NAMED_FEW]:
-        path = f"prompts.{one['prompt']}"
-        group = f"{{subject.attribute.groups.{one['most']}|s}}"
+        entry, group = AT.prompts[one.prompt], AT.subject.attribute.groups[one.most]
         named.append(
-            f"“{{{path}.prompt|s}}” is worded nearer to {{{path}.towards|s}}, and"
-            f" {{{path}.top.0.{one['most']}.value|%}} of its first {{settings.places|n}} results"
-            f" are {group}"
+            f"“{entry.prompt:s}” is worded nearer to {entry.towards:s}, and"
+            f" {entry.top[0][one.most].value:%} of its first {AT.settings.places:n} results are"
+            f" {group:s}"
         )
     return [
         f"Wording and results may disagree: {'; '.join(named)}. Lean compares a wording with the"
@@ -163,162 +170,144 @@ def _disagreements(results: Results) -> list[str]:
 # --- After ------------------------------------------------------------------------------
 
 
-def _method(results: Results, place: int) -> str:
+def _method(document: AuditDocument, one: MethodVerdict, place: int) -> str:
     """Return what one method did: its outcome, and what it made of the prompts."""
-    one = results["verdict"]["methods"][place]
-    method, row = one["method"], results["verdict"]["row"]
-    form = "4" if results["verdict"]["measure"] == "lean" else "3"
-    before, after = f"summary.{row}.values.0.value", f"summary.{row}.values.{method}"
-    label = f"{{methods.{method}.label|s}}"
-    what, plainly, floor = "mean lean", "", ""
-    if form == "3":
-        what = "mean MaxSkew@{settings.m|n}"
+    values = AT.summary[document.verdict.row].values
+    before, after = values[0].value, values[one.method]
+    label = f"{AT.methods[one.method].label:s}"
+    if document.verdict.measure == "lean":
+        form, what, plainly, floor = "4", "mean lean", "", ""
+    else:
+        form, what = "3", f"mean MaxSkew@{AT.settings.m:n}"
         plainly = (
-            f"the most over-represented group goes from {{{before}|e%}} above its share to"
-            f" {{{after}.value|e%}} above it, typically; "
+            f"the most over-represented group goes from {before:e%} above its share to"
+            f" {after.value:e%} above it, typically; "
         )
-        floor = "; shuffled labels would give {chance.mean_max_skew.value|e%}"
-    ends = f"{plainly}{what} {{{before}|{form}}} to {{{after}.value|{form}}}"
-    if one["change"]["low"] is not None:
-        change = f"{after}.change"
+        floor = f"; shuffled labels would give {AT.chance.mean_max_skew.value:e%}"
+    ends = f"{plainly}{what} {before:{form}} to {after.value:{form}}"
+    if one.change.low is not None:
+        change = after.change
         ends += (
-            f", a change of {{{change}.value|+{form}}} [{{{change}.low|+{form}}},"
-            f" {{{change}.high|+{form}}}]"
+            f", a change of {change.value:+{form}} [{change.low:+{form}}, {change.high:+{form}}]"
         )
-    ends += floor
-    said = OUTCOMES[one["outcome"]].format(label=label, ends=ends)
-    return f"{said} {_prompts(results, place)}"
+    said = OUTCOMES[one.outcome].format(label=label, ends=ends + floor)
+    return f"{said} {_prompts(document, one, place)}"
 
 
-def _prompts(results: Results, place: int) -> str:
+def _prompts(document: AuditDocument, one: MethodVerdict, place: int) -> str:
     """Return how many prompts lean still, and which were made worse."""
-    one, path = results["verdict"]["methods"][place], f"verdict.methods.{place}"
-    count = "verdict.leaning|c"
+    at = AT.verdict.methods[place]
     still = (
-        f"{{{path}.leaning|c}} of {{subject.prompts|n}} prompts lean with it, {{{count}}} before;"
+        f"{at.leaning:c} of {AT.subject.prompts:n} prompts lean with it,"
+        f" {AT.verdict.leaning:c} before;"
     )
-    if not one["worse"]:
+    if not one.worse:
         return f"{still} it makes none worse beyond its interval."
-    verb = "is" if len(one["worse"]) == 1 else "are"
-    measure = results["verdict"]["measure"]
+    verb = "is" if len(one.worse) == 1 else "are"
+    measure = document.verdict.measure
     form = "4" if measure == "lean" else "3"
     named = []
-    for prompt in one["worse"][:NAMED]:
-        entry = f"prompts.{prompt}"
-        values = f"{entry}.{measure}"
-        named.append(
-            f"“{{{entry}.prompt|s}}” ({{{values}.0.value|{form}}} to"
-            f" {{{values}.{one['method']}.value|{form}}})"
-        )
-    if len(one["worse"]) > len(named):
+    for prompt in one.worse[:NAMED]:
+        entry = AT.prompts[prompt]
+        before, after = entry[measure][0].value, entry[measure][one.method].value
+        named.append(f"“{entry.prompt:s}” ({before:{form}} to {after:{form}})")
+    if len(one.worse) > len(named):
         named.append("others, which the table of prompts shows")
-    return f"{still} {{{path}.worse|c}} {verb} made worse beyond the interval: {_listed(named)}."
+    return f"{still} {at.worse:c} {verb} made worse beyond the interval: {_listed(named)}."
 
 
-def _cost(results: Results, place: int) -> str:
+def _cost(document: AuditDocument, one: MethodVerdict, place: int) -> str:
     """Return what a method cost: results that change, recall and accuracy, then similarities."""
-    cost = results["verdict"]["methods"][place]["cost"]
-    method = results["verdict"]["methods"][place]["method"]
-    path, said = f"verdict.methods.{place}.cost", ""
-    if cost["changed"] is not None:
+    at, said = AT.verdict.methods[place].cost, ""
+    if one.cost.changed is not None:
+        prompt = AT.prompts[one.cost.changed_prompt].prompt
         said = (
-            f" What it cost: {{{path}.changed|1}} of the first {{{path}.places|n}} results of a"
-            f" prompt are new on average, and {{{path}.changed_most|n}} for"
-            f" “{{prompts.{cost['changed_prompt']}.prompt|s}}”."
+            f" What it cost: {at.changed:1} of the first {at.places:n} results of a prompt are new"
+            f" on average, and {at.changed_most:n} for “{prompt:s}”."
         )
-    for row in [*cost["recall"], *cost["accuracy"]]:
-        values = f"summary.{row}.values"
+    for row in [*one.cost.recall, *one.cost.accuracy]:
+        metric = AT.summary[row]
         said += (
-            f" {{summary.{row}.name|s}} goes from {{{values}.0.value|3}} to"
-            f" {{{values}.{method}.value|3}}."
+            f" {metric.name:s} goes from {metric.values[0].value:3} to"
+            f" {metric.values[one.method].value:3}."
         )
-    cross = results["certificates"][method]["cross"]
-    if cross is not None:
-        return said + _similarities(method, cross, path)
-    texts = results["certificates"][method]["texts"]
-    if texts is None:
+    certificate = document.certificates[one.method]
+    if certificate.cross is not None:
+        return said + _similarities(one.method, at.moved, certificate.cross.bound is not None)
+    if certificate.texts is None:
         return said
-    return (
-        f"{said} What it cost: the self-utility loss of a prompt is at most"
-        f" {{certificates.{method}.texts.self_loss.max|u4}}."
-    )
+    most = AT.certificates[one.method].texts.self_loss.max
+    return f"{said} What it cost: the self-utility loss of a prompt is at most {most:u4}."
 
 
-def _similarities(method: int, cross: Results, cost: str) -> str:
+def _similarities(method: int, moved: NumberPlace, bounded: bool) -> str:
     """Return how far similarities moved, on the scale of their own spread."""
-    path = f"certificates.{method}.cross"
-    bound = ""
-    if cross.get("bound") is not None:
-        bound = f" (the guaranteed bound is {{{path}.bound|u3}})"
+    cross = AT.certificates[method].cross
+    bound = f" (the guaranteed bound is {cross.bound:u3})" if bounded else ""
     return (
-        f" A similarity moves by {{{path}.mean|3}} on average, {{{cost}.moved|1}} times their"
-        f" spread within a prompt ({{{path}.spread|3}}), and by {{{path}.largest|u3}} at most"
-        f"{bound}."
+        f" A similarity moves by {cross.mean:3} on average, {moved:1} times their spread within a"
+        f" prompt ({cross.spread:3}), and by {cross.largest:u3} at most{bound}."
     )
 
 
-def _search(results: Results) -> list[str]:
+def _search(document: AuditDocument) -> list[str]:
     """Return what the certificates of balanced pages come to."""
-    best = results["verdict"]["best"]
-    if results["certificates"][best]["search"] is None:
+    best = document.verdict.best
+    if document.certificates[best].search is None:
         return []
-    path = f"certificates.{best}.search"
+    search = AT.certificates[best].search
     return [
-        f"Certified: the first {{{path}.k|n}} results of {{{path}.exact|n}} of {{{path}.n|n}}"
-        " prompts are the best that any page of such shares can have. They keep"
-        f" {{{path}.kept.mean|%}} of the total score of the page as it was, on average, and no less"
-        f" than {{{path}.kept.least|%}}."
+        f"Certified: the first {search.k:n} results of {search.exact:n} of {search.n:n} prompts are"
+        " the best that any page of such shares can have. They keep"
+        f" {search.kept.mean:%} of the total score of the page as it was, on average, and no less"
+        f" than {search.kept.least:%}."
     ]
 
 
-def _explicit(results: Results) -> list[str]:
-    best = results["verdict"]["best"]
-    rows = {row["key"]: i for i, row in enumerate(results["summary"])}
-    key, what = "explicit_top", "of their first {settings.places|n} results are of that group"
+def _explicit(document: AuditDocument) -> list[str]:
+    best = document.verdict.best
+    rows = {row.key: i for i, row in enumerate(document.summary)}
+    key, what = "explicit_top", f"of their first {AT.settings.places:n} results are of that group"
     if key not in rows:
         key, what = "explicit_nearest", "are still nearest to that group"
-    now = f"summary.{rows[key]}.values.{best}.value|%"
-    before = f"summary.{rows[key]}.values.0.value|%"
-    gated = f"summary.{rows[f'{key}_gated']}.values.{best}.value|%"
+    values = AT.summary[rows[key]].values
+    gated = AT.summary[rows[f"{key}_gated"]].values[best].value
     return [
-        f"Prompts that name a group, with {{methods.{best}.label|s}}: {{{now}}} {what},"
-        f" {{{before}}} before; with the gate, {{{gated}}}."
+        f"Prompts that name a group, with {AT.methods[best].label:s}: {values[best].value:%}"
+        f" {what}, {values[0].value:%} before; with the gate, {gated:%}."
     ]
 
 
-def _probe(results: Results) -> list[str]:
-    best = results["verdict"]["best"]
-    row = results["verdict"]["sight"]["probe"]
+def _probe(document: AuditDocument) -> list[str]:
+    best = document.verdict.best
+    row = document.verdict.sight.probe
     if row is None:
         return []
-    after, before = f"summary.{row}.values.{best}.value|3", f"summary.{row}.values.0.value|3"
+    auc = AT.summary[row].values
     return [
-        f"What stays, with {{methods.{best}.label|s}}: a classifier trained to tell the groups has"
-        f" an AUC of {{{after}}}, {{{before}}} before (one half is chance)."
+        f"What stays, with {AT.methods[best].label:s}: a classifier trained to tell the groups has"
+        f" an AUC of {auc[best].value:3}, {auc[0].value:3} before (one half is chance)."
     ]
 
 
-def _next(results: Results) -> str:
+def _next(document: AuditDocument) -> str:
     """Return the recommendation."""
-    method = results["recommendation"]["method"]
-    why = "{recommendation.why|s}"
-    if method is None:
-        return f"Recommended: nothing. {why}"
-    file = ""
-    if results["recommendation"]["file"] is not None:
-        file = " Its file is {recommendation.file|s}."
-    return f"Recommended: {{methods.{method}.label|s}}. {why}{file}"
+    found, at = document.recommendation, AT.recommendation
+    if found.method is None:
+        return f"Recommended: nothing. {at.why:s}"
+    file = "" if found.file is None else f" Its file is {at.file:s}."
+    return f"Recommended: {AT.methods[found.method].label:s}. {at.why:s}{file}"
 
 
-def _small(results: Results) -> list[str]:
+def _small(summary: list[SummaryMetric]) -> list[str]:
     """Return which numbers rest on too few images, and on how many."""
     cells: dict[str, str] = {}
     names = []
-    for i, row in enumerate(results["summary"]):
-        for j, cell in enumerate(row["small"]):
-            cells.setdefault(cell, f"{{summary.{i}.small.{j}|s}}")
-        if row["small"]:
-            names.append(f"{{summary.{i}.name|s}}")
+    for i, row in enumerate(summary):
+        for j, cell in enumerate(row.small):
+            cells.setdefault(cell, f"{AT.summary[i].small[j]:s}")
+        if row.small:
+            names.append(f"{AT.summary[i].name:s}")
     if not cells:
         return []
     return [
@@ -330,18 +319,18 @@ def _small(results: Results) -> list[str]:
 # --- Where it comes from, and what it does not say --------------------------------------
 
 
-def origin(results: Results) -> list[str]:
+def origin(document: AuditDocument) -> list[str]:
     """Return what is to be said of generated pictures; nothing of photographs."""
-    subject = results["subject"]
-    if subject["images"] is None or subject["images"].get("generated") is None:
+    subject = document.subject
+    if subject.images is None or subject.images.generated is None:
         return []
     found = ["The people in these pictures do not exist: a small generator drew them."]
-    if subject["groups_from"] == "classifier":
+    if subject.groups_from == "classifier":
         right = []
-        for name in subject["images"]["generated"]:
-            if _is_about(name, subject["group_columns"]):
-                path = f"subject.images.generated.{step(name)}"
-                right.append(f"{{{path}.accuracy|1%}} of {{{path}.n|n}} ({name})")
+        for name in subject.images.generated:
+            if _is_about(name, subject.group_columns):
+                figure = AT.subject.images.generated[name]
+                right.append(f"{figure.accuracy:1%} of {figure.n:n} ({name})")
         found.append(
             "Their groups are as an independent classifier perceives them, which on real"
             f" photographs agrees with annotators for {_listed(right)}."
@@ -366,17 +355,17 @@ def _listed(parts: list[str]) -> str:
     return f"{', '.join(others)} and {last}"
 
 
-def caveats(results: Results) -> list[str]:
+def caveats(document: AuditDocument) -> list[str]:
     """Return what the numbers do not say."""
-    subject = results["subject"]
+    subject = document.subject
     found = [
         (
             "The attribute is what wordings say and a model perceives. It is not identity, and"
             " nobody was asked."
         ),
-        FROM[subject["groups_from"]],
+        FROM[subject.groups_from],
     ]
-    if subject["images"] is not None:
+    if subject.images is not None:
         found += [
             (
                 "Skew compares with the shares of this collection. A collection that is itself"
@@ -391,13 +380,13 @@ def caveats(results: Results) -> list[str]:
                 " is not the same as fair."
             ),
         ]
-        if subject["images"].get("generated") is not None:
+        if subject.images.generated is not None:
             found.append(
                 "The pictures were drawn from text embeddings of equipoise-mini, so that this model"
                 " finds in them what its own texts say. They demonstrate a report; they are no"
                 " sample of any people."
             )
-        if any(method["fitted_on_images"] for method in results["methods"]):
+        if any(method.fitted_on_images for method in document.methods):
             found.append(
                 "Methods fitted on images were measured on the same images; on others they do a"
                 " little worse."
@@ -416,4 +405,4 @@ def caveats(results: Results) -> list[str]:
             " people do with the results."
         ),
     ]
-    return found + list(results["notes"])
+    return [*found, *document.notes]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
 
 from rich.table import Table
 from rich.text import Text
 
 from equipoise.evaluation import SweepResults
-from equipoise.evaluation._grids import HasInterval
-from equipoise.evaluation._sweep_document import PointValue
+from equipoise.evaluation._sweep_document import PointValue, SweepPoint
+from equipoise.metrics._intervals import HasInterval
 from equipoise.report import _charts as charts
 from equipoise.report import _number_format as numbers
 from equipoise.report._rendering import render
@@ -17,42 +17,68 @@ from equipoise.report._rendering import render
 FORM = "1%"
 
 
+@dataclass(frozen=True)
+class SweepMark:
+    """A point of the chart, and where its values stand on the two axes."""
+
+    point: SweepPoint
+    x: charts.Whisker
+    y: charts.Whisker
+
+
+@dataclass(frozen=True)
+class SweepLine:
+    """A method in the chart, from weak to strong. places: of its marks, in percent."""
+
+    name: str
+    marks: list[SweepMark] = field(default_factory=list)
+    places: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def segments(self) -> list[tuple[float, float, float, float]]:
+        return charts.segments(self.places)
+
+
+@dataclass(frozen=True)
+class SweepChart:
+    """Fairness across and utility up, with a line per method."""
+
+    x: charts.Scale
+    y: charts.Scale
+    lines: list[SweepLine]
+
+
 def sweep_page(results: SweepResults) -> str:
     """Return one HTML file with all that it needs inside."""
-    document = results.to_plain()
     return render(
         "sweep.html",
-        document,
-        points=document["points"],
-        left_out=document["left_out"],
+        results,
+        points=results.points,
+        left_out=results.left_out,
         terms=("method", "interval", "change", "kappa"),
-        **_chart(document),
+        **vars(_chart(results)),
     )
 
 
-def _chart(results: dict[str, Any]) -> dict[str, Any]:
-    """Return fairness across and utility up, with a line per method."""
-    axes = {}
-    for name in ("fairness", "utility"):
-        values: list[float | None] = []
-        for point in results["points"]:
-            values += charts.ends(point[name])
-        if name == "fairness":
-            values.append(results["fairness"].get("floor"))
-        axes[name] = charts.scale(values, zero=False, percent=True)
-    series: dict[str, list[dict[str, Any]]] = {}
-    for point in results["points"]:
-        marks = series.setdefault(point["series"], [])
-        if point["fairness"]["value"] is None or point["utility"]["value"] is None:
+def _chart(results: SweepResults) -> SweepChart:
+    across: list[float | None] = []
+    up: list[float | None] = []
+    for point in results.points:
+        across += charts.ends(point.fairness)
+        up += charts.ends(point.utility)
+    across.append(results.fairness.floor)
+    x = charts.scale(across, zero=False, percent=True)
+    y = charts.scale(up, zero=False, percent=True)
+    lines: dict[str, SweepLine] = {}
+    for point in results.points:
+        line = lines.setdefault(point.series, SweepLine(point.series))
+        fairness, utility = point.fairness.value, point.utility.value
+        if fairness is None or utility is None:
             continue
-        x = charts.whisker(point["fairness"], axes["fairness"])
-        y = charts.whisker(point["utility"], axes["utility"])
-        marks.append({"point": point, "x": x, "y": y})
-    lines = []
-    for name, marks in series.items():
-        places = [(mark["x"]["at"], 100 - mark["y"]["at"]) for mark in marks]
-        lines.append({"name": name, "marks": marks, "segments": charts.segments(places)})
-    return {"x": axes["fairness"], "y": axes["utility"], "lines": lines}
+        mark = SweepMark(point, charts.whisker(point.fairness, x), charts.whisker(point.utility, y))
+        line.marks.append(mark)
+        line.places.append((x.at(fairness), 100 - y.at(utility)))
+    return SweepChart(x, y, list(lines.values()))
 
 
 def sweep_table(results: SweepResults) -> Table:
