@@ -72,13 +72,11 @@ def blots(n: int = 140, side: int = 64) -> pd.DataFrame:
 def exported(table: pd.DataFrame, work, folder) -> subprocess.CompletedProcess:
     """Stage 11, as it is typed."""
     table.to_parquet(work / "drawn.parquet", compression=None, index=False)
-    (work / "drawn.json").write_text(json.dumps({"drawn": 200, "kept": len(table)}))
-    (work / "perceive.json").write_text(json.dumps(CLASSIFIER))
+    figures = {"drawn": 200, "kept": len(table), "classifier": CLASSIFIER}
+    (work / "drawn.json").write_text(json.dumps(figures))
     command = [
         "-m",
         "training.export_gallery",
-        "--work",
-        str(work),
         "--gallery",
         str(work / "drawn.parquet"),
         "--folder",
